@@ -1,0 +1,31 @@
+"""Analyse a study's tables into analysis/*.json."""
+
+import argparse
+from pathlib import Path
+
+from scaling_study.analyse import analyse
+from scaling_study.columns import POINTS, REPLICATES
+from scaling_study.storage import read_json, read_table, write_json
+
+
+def main() -> None:
+    """Parse the arguments, analyse, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--study-folder", type=Path, required=True, help="results/<study>")
+    parser.add_argument("--plan", type=Path, help="default: plan.json in the study's folder")
+    arguments = parser.parse_args()
+    folder = arguments.study_folder
+    tables = folder / "tables"
+    content = analyse(
+        read_table(tables, POINTS),
+        read_table(tables, REPLICATES),
+        read_json(tables / "cohorts.json"),
+        read_json(arguments.plan or folder / "plan.json"),
+    )
+    for name, entry in content.items():
+        write_json(folder / "analysis" / f"{name}.json", entry)
+    print(f"wrote {', '.join(content)} to {folder / 'analysis'}")
+
+
+if __name__ == "__main__":
+    main()

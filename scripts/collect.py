@@ -1,0 +1,40 @@
+"""Collect a study's record files into tables/ (windows, replicates, points, cohorts.json)."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from scaling_study.collect import collect
+from scaling_study.columns import POINTS, REPLICATES, WINDOWS
+from scaling_study.record_schema import RecordError
+from scaling_study.storage import read_json, write_json, write_table
+
+
+def main() -> int:
+    """Parse the arguments, collect, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--study-folder", type=Path, required=True, help="results/<study>")
+    parser.add_argument("--plan", type=Path, help="default: plan.json in the study's folder")
+    arguments = parser.parse_args()
+    try:
+        collected = collect(
+            arguments.study_folder,
+            read_json(arguments.plan or arguments.study_folder / "plan.json"),
+        )
+    except RecordError as error:
+        print(f"collect: {error}", file=sys.stderr)
+        return 1
+    folder = arguments.study_folder / "tables"
+    write_table(folder, WINDOWS, collected.windows)
+    write_table(folder, REPLICATES, collected.replicates)
+    write_table(folder, POINTS, collected.points)
+    write_json(folder / "cohorts.json", collected.cohorts)
+    print(
+        f"collected {len(collected.cohorts['cohorts'])} cohorts, {len(collected.windows)} rows of "
+        f"windows, {len(collected.points)} points into {folder}",
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""The configs that tests read, and the files that they name."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parent.parent
+SHIPPED = sorted((ROOT / "config").glob("*.yaml"))
+FULL = Path(__file__).parent / "data/configs/full.yaml"
+
+_LOADED = {path: yaml.safe_load(path.read_text(encoding="utf-8")) for path in [*SHIPPED, FULL]}
+
+
+def make_files(folder: Path) -> None:
+    """Make what the configs name, in the folder that becomes the working directory."""
+    for path in _LOADED:
+        script = folder / _LOADED[path]["workload"]["script"]
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text("import torch\n")
+    (folder / "data").mkdir()
+    (folder / "envs").mkdir()
+    (folder / "envs/old torch.txt").write_text("torch==2.4.0\n")
+    (folder / "elsewhere.txt").write_text("torch==2.4.0\n")
+    (folder / "libfast.so").touch()
+    (folder / "python").touch(mode=0o755)
+    (folder / "plain").touch(mode=0o644)
+
+
+def config(path: Path = FULL) -> Any:
+    """Return a fresh copy of a config, as YAML gives it."""
+    return copy.deepcopy(_LOADED[path])
+
+
+def minimal(**sections: Any) -> Any:
+    """Return the smallest config, with these sections."""
+    return {"study": "s", "workload": {"script": "path/to/train.py"}, **sections}

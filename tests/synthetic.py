@@ -1,0 +1,533 @@
+"""Studies made up from a known truth: a plan, a machine, and record files as the harness writes.
+
+`write_study` is what tests of the tables, the analysis and the report start from, and what the
+collecting benchmark fills its folder with. Everything is drawn from one seed.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+AXES: dict[str, Any] = {
+    "build": "default",
+    "launcher": "exec",
+    "intra_op": "default",
+    "inter_op": "default",
+    "wait_policy": "default",
+    "blas": "bundled",
+    "isa": "default",
+    "allocator": "glibc",
+    "huge_pages": "default",
+    "placement": "none",
+    "membind": "none",
+}
+MEASURE: dict[str, Any] = {
+    "replicates": 3,
+    "windows": 3,
+    "steps": 20,
+    "shortest_s": 1.0,
+    "longest_s": 10.0,
+    "settle_s": 0.2,
+    "warmup_steps": 10,
+    "retakes": 2,
+    "start_timeout_s": 300,
+    "isolated": False,
+}
+
+Law = Callable[[int], float]
+
+
+def linear(rate: float) -> Law:
+    """Throughput that grows by `rate` steps/s with every process."""
+    return lambda n: rate * n
+
+
+def hard_saturation(rate: float, ceiling: float) -> Law:
+    """Throughput that grows by `rate` and then stays at `ceiling` steps/s."""
+    return lambda n: min(rate * n, ceiling)
+
+
+def usl(rate: float, contention: float, coherence: float) -> Law:
+    """Gunther's universal scalability law."""
+    return lambda n: rate * n / (1 + contention * (n - 1) + coherence * n * (n - 1))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch of a made-up study and what becomes of it.
+
+    Attributes:
+        values: Axes that differ from all-default.
+        arm: Why it is in the plan.
+        law: True throughput in steps/s of n processes.
+        ending: Status of its cohorts; a failed or skipped one has no windows, a partial one lacks
+            its largest process count.
+        check_ok: Whether its attestation passes.
+        invalid: Share of first takes that are flagged and taken again.
+        never_valid: Process counts none of whose windows is valid.
+    """
+
+    values: dict[str, Any] = dataclasses.field(default_factory=dict)
+    arm: str = "grid"
+    law: Law = dataclasses.field(default_factory=lambda: hard_saturation(50.0, 150.0))
+    ending: Literal["complete", "partial", "failed", "skipped"] = "complete"
+    check_ok: bool = True
+    invalid: float = 0.0
+    never_valid: tuple[int, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Folder name, as the plan forms it."""
+        slug = "-".join(f"{axis}-{value}" for axis, value in self.values.items()) or "default"
+        digest = hashlib.sha256(json.dumps(self.values, sort_keys=True).encode()).hexdigest()[:6]
+        return f"{slug}-{digest}" + ("-repeat" if self.arm == "repeat" else "")
+
+    @property
+    def label(self) -> str:
+        """Differing values as text."""
+        text = ", ".join(f"{axis} {value}" for axis, value in self.values.items()) or "default"
+        return text + (" (repeat)" if self.arm == "repeat" else "")
+
+    def planned(self) -> dict[str, Any]:
+        """The launch as plan.json holds it."""
+        return {
+            "id": self.id,
+            "label": self.label,
+            "arm": self.arm,
+            "axes": AXES | self.values,
+        }
+
+
+LAUNCHES = (
+    Launch({}, "default", usl(40.0, 0.6, 0.02)),
+    Launch({"intra_op": 1}, "baseline", hard_saturation(50.0, 150.0)),
+    Launch({"intra_op": 1}, "repeat", hard_saturation(50.0, 150.0)),
+    Launch({"intra_op": 2}, "grid", hard_saturation(45.0, 120.0), invalid=0.2),
+    Launch({"intra_op": 1, "allocator": "jemalloc"}, "one_change", hard_saturation(60.0, 180.0)),
+    Launch({"intra_op": 1, "blas": "mkl"}, "one_change", ending="skipped"),
+    Launch({"intra_op": 1, "blas": "blis"}, "one_change", ending="failed", check_ok=False),
+)
+"""The study that `write_study` makes unless told otherwise; its best launch is jemalloc."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Noise:
+    """Standard deviations of log throughput: per replicate, per point, per window, per step."""
+
+    replicate: float = 0.01
+    point: float = 0.005
+    window: float = 0.005
+    step: float = 0.05
+
+
+def machine(
+    *,
+    name: str = "host-a",
+    cpus: int = 8,
+    cpus_per_l3: int = 4,
+    cpus_per_node: int = 8,
+) -> dict[str, Any]:
+    """A machine.json of one socket without SMT."""
+    topology = {
+        "cpus": [
+            {
+                "cpu": cpu,
+                "core": cpu,
+                "socket": 0,
+                "node": cpu // cpus_per_node,
+                "l3": cpu // cpus_per_l3 * cpus_per_l3,
+            }
+            for cpu in range(cpus)
+        ],
+        "nodes": [
+            {
+                "node": node,
+                "memory_bytes": 32 * 2**30,
+                "distances": {
+                    str(other): 10 if other == node else 20
+                    for other in range(-(-cpus // cpus_per_node))
+                },
+            }
+            for node in range(-(-cpus // cpus_per_node))
+        ],
+    }
+    digest = hashlib.sha256(f"{name} {json.dumps(topology)}".encode()).hexdigest()[:12]
+    return {
+        "schema_version": 1,
+        "hash": digest,
+        "hostname": name,
+        "cpu_model": f"Example CPU of {name}",
+        "cpu_vendor": "GenuineIntel",
+        "isa": ["avx2", "avx512f"],
+        "topology": topology,
+        "l3_bytes": 32 * 2**20,
+        "l2_bytes": 2**20,
+        "smt": False,
+        "virtual": None,
+        "allowed_cpus": f"0-{cpus - 1}",
+        "quota_cpus": None,
+        "cgroup_version": 2,
+        "memory_bytes": 64 * 2**30,
+        "memory_limit_bytes": None,
+        "swap_bytes": 0,
+        "kernel": "6.1.0",
+        "libc": "glibc 2.36",
+        "governor": "performance",
+        "thp": "madvise",
+        "numa_balancing": False,
+        "perf_counters": False,
+        "libraries": dict.fromkeys(
+            ["openblas", "blis", "mkl", "jemalloc", "tcmalloc", "mimalloc"],
+        ),
+        "versions": {"python": "3.11.7", "torch": "2.13.0+cpu", "numpy": "2.4.6"},
+        "commit": "0123abc",
+    }
+
+
+def write_study(
+    folder: Path,
+    *,
+    study: str = "synthetic",
+    seed: int = 1,
+    launches: Sequence[Launch] = LAUNCHES,
+    ns: Sequence[int] = (1, 2, 3, 4, 6, 8),
+    replicates: int = 3,
+    windows: int = 3,
+    steps: int = 20,
+    noise: Noise | None = None,
+    steps_per_model: int | None = 500,
+    machines: Sequence[dict[str, Any]] | None = None,
+    measured_hash: str = "measured0001",
+    harness_hash: str = "harness00001",
+) -> dict[str, Any]:
+    """Write plan.json, machine.json and measure/<launch>/<replicate>.jsonl under `folder`.
+
+    Args:
+        folder: The study's folder; made when missing.
+        study: Name of the study.
+        seed: Of everything drawn.
+        launches: What is measured; `LAUNCHES` has one of every ending.
+        ns: The ladder.
+        replicates: Files per launch.
+        windows: Valid windows per point and replicate.
+        steps: Counted steps per member and window.
+        noise: Spread around each launch's law.
+        steps_per_model: Of the workload; None leaves models/hour out.
+        machines: Every replicate is measured on each of them (a cohort per machine in its file).
+        measured_hash: Of the workload.
+        harness_hash: Of the harness.
+
+    Returns:
+        The plan.
+    """
+    machines = [machine()] if machines is None else machines
+    plan = _plan(
+        launches,
+        {**MEASURE, "replicates": replicates, "windows": windows, "steps": steps},
+        study=study,
+        seed=seed,
+        ns=list(ns),
+        steps_per_model=steps_per_model,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_json(folder / "plan.json", plan)
+    _write_json(folder / "machine.json", machines[0])
+    rng = np.random.default_rng(seed)
+    for launch in launches:
+        for replicate in range(replicates):
+            path = folder / "measure" / launch.id / f"{replicate}.jsonl"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("w", encoding="utf-8") as file:
+                for cohort, where in enumerate(machines):
+                    head = {
+                        "kind": "cohort",
+                        "schema_version": 1,
+                        "study": study,
+                        "launch": launch.id,
+                        "arm": launch.arm,
+                        "label": launch.label,
+                        "axes": AXES | launch.values,
+                        "replicate": replicate,
+                        "cohort": cohort,
+                        "ladder": list(ns),
+                        "seed": seed,
+                        "measured_hash": measured_hash,
+                        "harness_hash": harness_hash,
+                        "machine_hash": where["hash"],
+                        "machine": where,
+                        "started": "2025-01-01T00:00:00+00:00",
+                        "slots": _slots(launch, max(ns), where),
+                        "requested_env": _requested_env(launch),
+                    }
+                    made = _cohort(
+                        head,
+                        launch,
+                        noise or Noise(),
+                        rng,
+                        windows=windows,
+                        steps=steps,
+                    )
+                    file.writelines(json.dumps(record) + "\n" for record in made)
+    return plan
+
+
+def _plan(
+    launches: Sequence[Launch],
+    measure: dict[str, Any],
+    *,
+    study: str,
+    seed: int,
+    ns: list[int],
+    steps_per_model: int | None,
+) -> dict[str, Any]:
+    by_arm = {launch.arm: launch.id for launch in launches}
+    default = by_arm.get("default")
+    return {
+        "schema_version": 1,
+        "study": study,
+        "description": "made up",
+        "seed": seed,
+        "default": default,
+        "baseline": by_arm.get("baseline", default),
+        "repeat": by_arm.get("repeat"),
+        "launches": [launch.planned() for launch in launches],
+        "dropped": [],
+        "processes": ns,
+        "replicates": measure["replicates"],
+        "measure": measure,
+        "workload": {
+            "script": "scripts/workloads/example.py",
+            "args": ["--seed", "{member}"],
+            "env": {},
+            "step": "optimizer",
+            "steps_per_model": steps_per_model,
+            "inputs": [],
+        },
+    }
+
+
+def _write_json(path: Path, content: object) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _requested_env(launch: Launch) -> dict[str, str]:
+    count = launch.values.get("intra_op")
+    return {} if count is None else {"OMP_NUM_THREADS": str(count)}
+
+
+def _slots(launch: Launch, count: int, where: dict[str, Any]) -> list[dict[str, Any]]:
+    if launch.ending == "skipped":
+        return []
+    cpus = len(where["topology"]["cpus"])
+    bound = launch.values.get("placement", "none") != "none"
+    return [
+        {
+            "slot": slot,
+            "cpus": str(slot % cpus) if bound else None,
+            "policy": "default",
+            "oversubscribed": bound and slot >= cpus,
+        }
+        for slot in range(count)
+    ]
+
+
+def _cohort(
+    head: dict[str, Any],
+    launch: Launch,
+    noise: Noise,
+    rng: np.random.Generator,
+    *,
+    windows: int,
+    steps: int,
+) -> list[dict[str, Any]]:
+    """All records of one cohort, in the order the harness writes them."""
+    cohort = head["cohort"]
+    end = {
+        "kind": "end",
+        "cohort": cohort,
+        "status": launch.ending,
+        "reason": None,
+        "remedy": None,
+        "wall_s": 30.0,
+        "start_s": 6.0,
+        "in_windows_s": 22.0,
+    }
+    if launch.ending == "skipped":
+        end |= {
+            "reason": "the library was not found",
+            "remedy": "pip install the-library",
+            "wall_s": 0.0,
+            "start_s": 0.0,
+            "in_windows_s": 0.0,
+        }
+        return [head, end]
+    records = [head, _attestation(head, launch)]
+    if launch.ending == "failed":
+        end |= {
+            "reason": "what was asked for did not take effect",
+            "start_s": 6.0,
+            "in_windows_s": 0.0,
+        }
+        return [*records, end]
+    ns = head["ladder"]
+    if launch.ending == "partial":
+        lost = ns[-1]
+        ns = ns[:-1]
+        end["reason"] = f"a member died at n = {lost}"
+        records.append(
+            {
+                "kind": "event",
+                "cohort": cohort,
+                "slot": lost - 1,
+                "what": "died",
+                "reason": "killed by signal 9",
+                "log": "Traceback …",
+            },
+        )
+    replicate_factor = rng.normal(0.0, noise.replicate)
+    point_factor = {n: rng.normal(0.0, noise.point) for n in ns}
+    number = 0
+    for block in range(windows):
+        for n in rng.permutation(ns).tolist():
+            rate = launch.law(n) * np.exp(
+                replicate_factor + point_factor[n] + rng.normal(0.0, noise.window),
+            )
+            spoiled = int(rng.random() < launch.invalid)
+            for take in range(spoiled + 1):
+                valid = take == spoiled and n not in launch.never_valid
+                records.append(
+                    _window(
+                        {
+                            "cohort": cohort,
+                            "window": number,
+                            "block": block,
+                            "n": n,
+                            "take": take,
+                            "valid": valid,
+                            "flags": [] if valid else ["foreign_cpu", "short_overlap"],
+                        },
+                        rate,
+                        steps,
+                        noise.step,
+                        rng,
+                    ),
+                )
+            number += 1
+    return [*records, end]
+
+
+def _attestation(head: dict[str, Any], launch: Launch) -> dict[str, Any]:
+    effective = {
+        axis: value if launch.check_ok or axis != "blas" else "bundled"
+        for axis, value in head["axes"].items()
+    }
+    cpus = len(head["machine"]["topology"]["cpus"])
+    count = launch.values.get("intra_op", cpus)
+    return {
+        "kind": "attestation",
+        "cohort": head["cohort"],
+        "checks": [
+            {
+                "axis": axis,
+                "requested": str(value),
+                "effective": str(effective[axis]),
+                "ok": effective[axis] == value,
+            }
+            for axis, value in head["axes"].items()
+        ],
+        "members": [
+            {
+                "slot": slot["slot"],
+                "pid": 1000 + slot["slot"],
+                "cpus": slot["cpus"] or head["machine"]["allowed_cpus"],
+                "policy": "default",
+                "pages_by_node": {"0": 50_000},
+                "os_threads": 4,
+                "intra_op": count,
+                "inter_op": cpus,
+                "openmp": ["libgomp.so.1"],
+                "sgemm": "libtorch_cpu.so",
+                "sgemm_kernel": None,
+                "sgemm_gflops": 108.0,
+                "allocator": str(head["axes"]["allocator"]),
+                "isa": "avx512",
+                "torch": "2.13.0+cpu",
+                "python": "3.11.7",
+                "spin_s": 0.01,
+                "env": head["requested_env"],
+            }
+            for slot in head["slots"]
+        ],
+    }
+
+
+def _window(
+    head: dict[str, Any],
+    rate_steps_per_s: float,
+    steps: int,
+    step_noise: float,
+    rng: np.random.Generator,
+) -> dict[str, Any]:
+    """One window whose members share `rate_steps_per_s` equally."""
+    n = head["n"]
+    step_us = n / rate_steps_per_s * 1e6 * np.exp(rng.normal(0.0, step_noise, (n, steps)))
+    window_s = float(step_us.sum(axis=1).max()) / 1e6 + 0.3
+    return {
+        "kind": "window",
+        **head,
+        "window_s": window_s,
+        "start_skew_s": 0.0004,
+        "overlap": 0.998,
+        "machine": {
+            "foreign_cpu_s": 0.01,
+            "sleeping_cpu_s": 0.0,
+            "coordinator_cpu_s": 0.001,
+            "busy_cpu_s": 0.97 * n * window_s,
+            "steal_s": 0.0,
+            "throttled_s": None,
+            "psi_cpu_some_s": 0.02 * n,
+            "psi_memory_some_s": 0.0,
+            "psi_io_some_s": 0.0,
+            "frequency_mhz": None,
+        },
+        "members": [
+            _member(slot, counted, window_s)
+            for slot, counted in enumerate(np.maximum(np.rint(step_us), 1).astype(int).tolist())
+        ],
+    }
+
+
+def _member(slot: int, step_us: list[int], window_s: float) -> dict[str, Any]:
+    counted_s = sum(step_us) / 1e6
+    steps_active = len(step_us) + 2
+    return {
+        "slot": slot,
+        "steps": len(step_us),
+        "step_us": step_us,
+        "load_s": 0.05 * counted_s,
+        "forward_s": 0.40 * counted_s,
+        "backward_s": 0.45 * counted_s,
+        "optimizer_s": 0.10 * counted_s,
+        "active_s": window_s,
+        "steps_active": steps_active,
+        "cpu_user_s": 0.90 * window_s,
+        "cpu_system_s": 0.05 * window_s,
+        "runqueue_s": 0.02 * window_s,
+        "trainer_user_s": 0.88 * window_s,
+        "trainer_system_s": 0.04 * window_s,
+        "trainer_runqueue_s": 0.02 * window_s,
+        "minor_faults": 100 * steps_active,
+        "major_faults": 0,
+        "voluntary_switches": 3 * steps_active,
+        "involuntary_switches": 1 * steps_active,
+        "migrations": None,
+        "threads": 4,
+        "processes": 1,
+        "rss_bytes": 600 * 2**20 + slot,
+        "restarts": 0,
+    }

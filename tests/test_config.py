@@ -1,0 +1,448 @@
+"""Every mistake in a config is found, named and explained, all at once."""
+
+import datetime as dt
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from configs import FULL, ROOT, SHIPPED, config, make_files, minimal
+from scaling_study import axes, placeholders
+from scaling_study.axes_table import AXES, DEFAULTS, read_value
+from scaling_study.config import load_config
+from scaling_study.config_schema import allowed_text, keys_of
+from scaling_study.config_table import updated
+from scaling_study.problems import ConfigError
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder():
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as name:
+        make_files(Path(name))
+        os.chdir(name)
+        yield Path(name)
+        os.chdir(before)
+
+
+def problems(mapping):
+    with pytest.raises(ConfigError) as caught:
+        load_config(mapping)
+    lines = str(caught.value).split("\n")
+    assert lines == [str(problem) for problem in caught.value.problems]
+    return caught.value.problems
+
+
+def only_problem(mapping):
+    found = problems(mapping)
+    assert len(found) == 1, [str(problem) for problem in found]
+    return found[0]
+
+
+def put(keys, value):
+    """Return the full config with one value replaced, or dropped when it is `...`."""
+    mapping = config()
+    *outer, last = keys.split(".")
+    section = mapping
+    for key in outer:
+        section = section[key]
+    if value is ...:
+        del section[last]
+    else:
+        section[last] = value
+    return mapping
+
+
+@pytest.mark.parametrize("path", [*SHIPPED, FULL], ids=lambda path: path.stem)
+def test_shipped_configs_are_valid(path):
+    assert load_config(config(path)).study
+
+
+def test_shipped_scripts_are_there():
+    named = {path.stem: ROOT / config(path)["workload"]["script"] for path in SHIPPED}
+    assert {stem for stem, script in named.items() if not script.is_file()} == {"own-script"}
+
+
+def test_values_are_read():
+    read = load_config(config())
+    assert read.workload.args == (
+        *("--seed", "{member}", "--lr", "0.001", "{{epoch}}", '{"a": {"b": 1}}', "3"),
+    )
+    assert read.workload.env == {"DATA_ROOT": "/data", "LEVEL": "3"}
+    assert read.processes == (1, 2, 4)
+    assert read.launches.one_change["placement"] == ("per_l3", ("0-1", "2-3"), ("0", "1"))
+    assert read.launches.one_change["membind"] == ("local", "0", "0-1")
+    assert read.measure.shortest_s == 1.0
+
+
+def test_defaults():
+    read = load_config(minimal())
+    assert (read.description, read.seed, read.processes) == ("", 1, "auto")
+    assert (read.workload.args, read.workload.env, read.workload.inputs) == ((), {}, ())
+    assert (read.workload.step, read.workload.steps_per_model) == ("optimizer", None)
+    assert (read.launches.baseline, read.launches.grid, read.launches.include) == ({}, {}, ())
+    assert read.measure.model_dump() == {
+        "replicates": 3,
+        "windows": 3,
+        "steps": 20,
+        "shortest_s": 1.0,
+        "longest_s": 10.0,
+        "settle_s": 0.2,
+        "warmup_steps": 10,
+        "retakes": 2,
+        "start_timeout_s": 300.0,
+        "isolated": False,
+    }
+
+
+def test_a_config_does_not_change():
+    read = load_config(minimal())
+    with pytest.raises(ValueError, match="frozen"):
+        read.seed = 2
+
+
+# key, value, path of the problem, part of what is wrong, nearest match
+MISTAKES = [
+    # names of keys
+    ("measure.windws", 3, "measure.windws", "unknown key", "windows"),
+    ("windows", 3, "windows", "unknown key", "measure.windows"),
+    ("measure.study", "x", "measure.study", "unknown key", "study"),
+    ("measure.colour", 3, "measure.colour", "unknown key", None),
+    ("launches.grids", {}, "launches.grids", "unknown key", "grid"),
+    ("launches.baseline.intraop", 1, "launches.baseline.intraop", "unknown axis", "intra_op"),
+    ("launches.grid.alocator", ["glibc"], "launches.grid.alocator", "unknown axis", "allocator"),
+    ("launches.exclude", [{"isaa": "avx2"}], "launches.exclude[0].isaa", "unknown axis", "isa"),
+    ("study", ..., "study", "missing", None),
+    ("workload.script", ..., "workload.script", "missing", None),
+    ("workload", ..., "workload", "missing", None),
+    # kinds of values
+    ("study", 2024, "study", "whole number", '"2024"'),
+    ("study", None, "study", "empty", None),
+    ("study", True, "study", "boolean", None),
+    ("description", ["a"], "description", "list", None),
+    ("description", dt.date(2024, 1, 1), "description", "kind date", None),
+    ("seed", "1", "seed", "text", "1"),
+    ("seed", 1.0, "seed", "fraction", "1"),
+    ("seed", 1.5, "seed", "fraction", None),
+    ("seed", True, "seed", "boolean", None),
+    ("workload", None, "workload", "empty", None),
+    ("workload", "train.py", "workload", "text", None),
+    ("workload.args", "--seed 1", "workload.args", "text", "['--seed', '1']"),
+    ("workload.args", {"--seed": 1}, "workload.args", "section", None),
+    ("workload.args", ["--flag", True], "workload.args[1]", "boolean", None),
+    ("workload.args", [None], "workload.args[0]", "empty", None),
+    ("workload.args", [["--seed"]], "workload.args[0]", "list", None),
+    ("workload.args", [float("nan")], "workload.args[0]", "not finite", "'nan'"),
+    ("workload.env", ["A=1"], "workload.env", "list", None),
+    ("workload.env", {"A": True}, "workload.env.A", "boolean", None),
+    ("workload.env", {"A": {}}, "workload.env.A", "section", None),
+    ("workload.inputs", "data", "workload.inputs", "text", "['data']"),
+    ("workload.inputs", [3], "workload.inputs[0]", "whole number", None),
+    ("workload.steps_per_model", "500", "workload.steps_per_model", "text", "500"),
+    ("processes", 4, "processes", "whole number", "[4]"),
+    ("processes", "autoo", "processes", "known word", "auto"),
+    ("processes", {"from": 1}, "processes", "section", None),
+    ("processes", [1, "2"], "processes[1]", "text", "2"),
+    ("processes", [1, 2.0], "processes[1]", "fraction", "2"),
+    ("processes", [True], "processes[0]", "boolean", None),
+    ("launches", None, "launches", "empty", None),
+    ("launches", [], "launches", "list", None),
+    ("launches.grid", None, "launches.grid", "empty", None),
+    ("launches.grid", ["intra_op"], "launches.grid", "list", None),
+    ("launches.grid.isa", "avx2", "launches.grid.isa", "text", "['avx2']"),
+    ("launches.grid.isa", None, "launches.grid.isa", "empty", None),
+    ("launches.one_change.inter_op", 2, "launches.one_change.inter_op", "whole", "[2]"),
+    ("launches.baseline", [1], "launches.baseline", "list", None),
+    ("launches.include", {"isa": "avx2"}, "launches.include", "section", "[{'isa': 'avx2'}]"),
+    ("launches.include", ["avx2"], "launches.include[0]", "text", None),
+    ("launches.include", [{"isa": ["avx2"]}], "launches.include[0].isa", "list", None),
+    ("measure.windows", "3", "measure.windows", "text", "3"),
+    ("measure.windows", 3.0, "measure.windows", "fraction", "3"),
+    ("measure.shortest_s", "1e-1", "measure.shortest_s", "text", "0.1"),
+    ("measure.shortest_s", "soon", "measure.shortest_s", "text", None),
+    ("measure.shortest_s", True, "measure.shortest_s", "boolean", None),
+    ("measure.isolated", "no", "measure.isolated", "text", None),
+    ("measure.isolated", 0, "measure.isolated", "whole number", None),
+    # impossible values
+    ("seed", -1, "seed", "not allowed", None),
+    ("seed", 2**400, "seed", "not allowed", None),
+    ("workload.step", "optimiser", "workload.step", "known word", "optimizer"),
+    ("workload.step", True, "workload.step", "boolean", None),
+    ("workload.steps_per_model", 0, "workload.steps_per_model", "not allowed", None),
+    ("workload.args", ["{membr}"], "workload.args[0]", "{membr} stands for nothing", "{member}"),
+    ("workload.args", ["a{epoch}"], "workload.args[0]", "{epoch} stands for nothing", None),
+    ("workload.args", ["a\0b"], "workload.args[0]", "passed", None),
+    ("workload.args", ["\ud800"], "workload.args[0]", "passed", None),
+    ("workload.args", [10**5000], "workload.args[0]", "too large", None),
+    ("workload.env", {"A-B": "1"}, "workload.env.A-B", "variable name", None),
+    ("workload.env", {"": "1"}, "workload.env['']", "variable name", None),
+    ("workload.env", {3: "1"}, "workload.env[3]", "variable name", None),
+    ("processes", [], "processes", "empty", "auto"),
+    ("processes", [0, 1], "processes[0]", "not allowed", None),
+    ("processes", [1, -2], "processes[1]", "not allowed", None),
+    ("processes", [1, 10**9], "processes[1]", "not allowed", None),
+    ("processes", [1, 2, 1], "processes[2]", "twice", None),
+    ("measure.replicates", 0, "measure.replicates", "not allowed", None),
+    ("measure.windows", -1, "measure.windows", "not allowed", None),
+    ("measure.steps", 0, "measure.steps", "not allowed", None),
+    ("measure.shortest_s", 0.0, "measure.shortest_s", "not allowed", None),
+    ("measure.shortest_s", -1.0, "measure.shortest_s", "not allowed", None),
+    ("measure.shortest_s", float("nan"), "measure.shortest_s", "not finite", None),
+    ("measure.longest_s", float("inf"), "measure.longest_s", "not finite", None),
+    ("measure.shortest_s", 20, "measure.longest_s", "below shortest_s", None),
+    ("measure.settle_s", 10.5, "measure.settle_s", "no step to count", None),
+    ("measure.settle_s", -0.1, "measure.settle_s", "not allowed", None),
+    ("measure.retakes", -1, "measure.retakes", "not allowed", None),
+    ("measure.start_timeout_s", 0, "measure.start_timeout_s", "not allowed", None),
+    # values of axes
+    ("launches.baseline.intra_op", 0, "launches.baseline.intra_op", "not allowed", None),
+    ("launches.grid.intra_op", [1, "2"], "launches.grid.intra_op[1]", "known word", "2"),
+    ("launches.grid.intra_op", [1, 2.0], "launches.grid.intra_op[1]", "fraction", "2"),
+    ("launches.grid.intra_op", [True, 1], "launches.grid.intra_op[0]", "boolean", None),
+    ("launches.grid.intra_op", ["deflt"], "launches.grid.intra_op[0]", "known word", "default"),
+    ("launches.grid.intra_op", [], "launches.grid.intra_op", "empty", None),
+    ("launches.grid.intra_op", [1, 2, 1], "launches.grid.intra_op[2]", "twice", None),
+    ("launches.grid.isa", ["AVX-2"], "launches.grid.isa[0]", "known word", "avx2"),
+    ("launches.one_change.allocator", ["jemaloc"], None, "known word", "jemalloc"),
+    ("launches.one_change.blas", ["libfast.so"], None, "known word", None),
+    ("launches.baseline.placement", False, "launches.baseline.placement", "boolean", "none"),
+    ("launches.baseline.membind", None, "launches.baseline.membind", "empty", "none"),
+    ("launches.baseline.wait_policy", True, "launches.baseline.wait_policy", "boolean", None),
+    ("launches.baseline.placement", [], "launches.baseline.placement", "empty", None),
+    ("launches.baseline.placement", ["0-"], "launches.baseline.placement[0]", "ids", None),
+    ("launches.baseline.placement", ["3-1"], "launches.baseline.placement[0]", "ids", None),
+    ("launches.baseline.placement", [""], "launches.baseline.placement[0]", "ids", None),
+    ("launches.baseline.placement", [-1], "launches.baseline.placement[0]", "ids", None),
+    ("launches.baseline.placement", [1.5], "launches.baseline.placement[0]", "fraction", None),
+    ("launches.one_change.placement", ["0-1"], None, "known word", None),
+    ("launches.baseline.membind", "0-x", "launches.baseline.membind", "ids", None),
+    ("launches.baseline.membind", 10**9, "launches.baseline.membind", "ids", None),
+    # files
+    ("workload.script", "path/to/trane.py", None, "not exist", "'path/to/train.py'"),
+    ("workload.script", "no/such/folder.py", "workload.script", "not exist", None),
+    ("workload.script", "plain/train.py", "workload.script", "not exist", None),
+    ("workload.script", "path/to", "workload.script", "folder", None),
+    ("workload.script", "", "workload.script", "folder", None),
+    ("workload.script", "a\0b", "workload.script", "not a path", None),
+    ("workload.script", "x" * 5000, "workload.script", "too long", None),
+    ("workload.inputs", ["data", "dat"], "workload.inputs[1]", "not exist", "'data'"),
+    ("workload.inputs", ["data", "data"], "workload.inputs[1]", "twice", None),
+    ("launches.baseline.blas", "./libfst.so", None, "not exist", "'libfast.so'"),
+    ("launches.baseline.allocator", "/no/lib.so", None, "not exist", None),
+    ("launches.baseline.allocator", "./data", None, "folder", None),
+    ("launches.baseline.build", "./pythn", None, "not exist", "'python'"),
+    ("launches.baseline.build", "./plain", None, "not executable", None),
+    ("launches.baseline.build", "envs/new torch.txt", None, "not exist", "'envs/old torch.txt'"),
+    ("launches.baseline.build", "elsewhere.txt", None, "not in envs/", None),
+    ("launches.baseline.build", "python", "launches.baseline.build", "known word", None),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "path", "what", "nearest"), MISTAKES)
+def test_one_mistake_is_one_message(key, value, path, what, nearest):
+    problem = only_problem(put(key, value))
+    assert problem.path.startswith(path or key)
+    assert what in problem.what
+    assert problem.nearest == nearest
+    assert problem.allowed
+    line = str(problem)
+    assert line.startswith(problem.path)
+    assert "\n" not in line
+    assert len(line) < 700
+    assert line.encode()
+    if value is not ...:
+        assert f"{problem.path} = {problem.value}: " in line
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a/b", "..", ".a", "-a", "_a", "a b", "é", "a\n", "x" * 65, "a\\b", "a:b"]
+)
+def test_study_names_that_are_refused(name):
+    assert only_problem(put("study", name)).path == "study"
+
+
+@pytest.mark.parametrize("name", ["a", "7", "A-b_c.d", "x" * 64])
+def test_study_names_that_are_allowed(name):
+    assert load_config(put("study", name)).study == name
+
+
+def test_study_name_is_suggested():
+    assert only_problem(put("study", "../my study")).nearest == "my-study"
+
+
+@pytest.mark.parametrize("mapping", [None, [], "study", 3, [{"study": "s"}]])
+def test_top_level_is_no_mapping(mapping):
+    problem = only_problem(mapping)
+    assert problem.path == "config"
+    assert "study" in problem.allowed
+
+
+def test_keys_that_are_no_text():
+    mapping = config()
+    mapping[True] = 1
+    mapping["measure"][None] = 1
+    mapping["launches"]["grid"][3] = [1]
+    assert [p.path for p in problems(mapping)] == [
+        "launches.grid[3]",
+        "measure.None",
+        "True",
+    ]
+
+
+def test_all_mistakes_at_once():
+    mapping = {
+        "study": "a/b",
+        "sed": 1,
+        "workload": {"script": "nowhere.py", "args": ["{x}", None], "env": {"1": "a", "B": []}},
+        "processes": [0, 1, 1],
+        "launches": {
+            "baseline": {"intra_op": 0, "foo": 1},
+            "grid": {"intra_op": ["x", 1, 1], "isa": "avx2"},
+            "exclude": [{"isa": 3}],
+        },
+        "measure": {"replicates": 0, "shortest_s": 5.0, "longest_s": 1.0, "isolated": "x"},
+    }
+    assert {problem.path for problem in problems(mapping)} == {
+        *("study", "sed", "workload.script", "workload.args[0]", "workload.args[1]"),
+        *("workload.env['1']", "workload.env.B", "processes[0]", "processes[2]"),
+        *("launches.baseline.intra_op", "launches.baseline.foo", "launches.grid.intra_op[0]"),
+        *("launches.grid.intra_op[2]", "launches.grid.isa", "launches.exclude[0].isa"),
+        *("measure.replicates", "measure.longest_s", "measure.isolated"),
+    }
+
+
+def test_a_misspelt_key_is_not_also_missing():
+    mapping = config()
+    mapping["workload"]["scrip"] = mapping["workload"].pop("script")
+    assert only_problem(mapping).nearest == "script"
+
+
+@pytest.mark.parametrize("name", list(AXES))
+def test_variables_of_an_axis_are_refused(name):
+    for variable in AXES[name].variables:
+        problem = only_problem(put("workload.env", {variable: "1"}))
+        assert problem.path == f"workload.env.{variable}"
+        owners = [axis for axis in AXES if variable in AXES[axis].variables]
+        assert any(f"axis {owner}" in problem.what for owner in owners)
+
+
+# the launches section as a whole: launches, path, part of what is wrong
+LAUNCHES = [
+    ({"include": [{}]}, "include[0]", "launches.default"),
+    ({"baseline": {"intra_op": 1}, "include": [{}]}, "include[0]", "launches.baseline"),
+    (
+        {"baseline": {"intra_op": 1}, "include": [{"intra_op": "default"}]},
+        "include[0]",
+        "launches.default",
+    ),
+    ({"include": [{"isa": "avx2"}, {"isa": "avx2"}]}, "include[1]", "launches.include[0]"),
+    ({"grid": {"isa": ["avx2"]}, "include": [{"isa": "avx2"}]}, "include[0]", "launches.grid"),
+    (
+        {"one_change": {"isa": ["avx2"]}, "include": [{"isa": "avx2"}]},
+        "include[0]",
+        "launches.one_change",
+    ),
+    ({"exclude": [{"isa": "avx2"}]}, "exclude[0]", "matches no launch"),
+    ({"grid": {"isa": ["avx512"]}, "exclude": [{"isa": "avx2"}]}, "exclude[0]", "matches no"),
+    (
+        {"grid": {"isa": ["default", "avx2"]}, "exclude": [{"isa": "default"}]},
+        "exclude[0]",
+        "matches no launch",
+    ),
+    ({"grid": {"isa": ["avx2"]}, "exclude": [{"isa": "avx2"}]}, "exclude", "drops all 1"),
+    ({"grid": {"isa": ["avx2"]}, "exclude": [{}]}, "exclude", "drops all 1"),
+    (
+        {"grid": {"intra_op": list(range(1, 102)), "inter_op": list(range(1, 101))}},
+        "",
+        "too many",
+    ),
+]
+
+
+@pytest.mark.parametrize(("launches", "path", "what"), LAUNCHES)
+def test_launches_that_contradict_each_other(launches, path, what):
+    problem = only_problem(minimal(launches=launches))
+    assert problem.path == f"launches.{path}".rstrip(".")
+    assert what in problem.what
+
+
+def test_a_product_beyond_all_bounds_is_not_expanded():
+    huge = {name: list(range(1, 4000)) for name in ("intra_op", "inter_op")}
+    assert "15992001 launches" in str(only_problem(minimal(launches={"grid": huge})))
+
+
+def test_files_are_not_looked_up_when_a_plan_is_read_back():
+    from scaling_study.config import Workload
+
+    assert Workload.model_validate({"script": "not/here.py", "inputs": ["nor/here"]})
+
+
+def test_every_value_has_an_effect():
+    """The table of what a config may say and the code of what it does name the same."""
+    libraries = dict.fromkeys(["openblas", "blis", "mkl", "intel-path"], "/lib/a.so")
+    libraries |= dict.fromkeys(["jemalloc", "tcmalloc", "mimalloc"], "/lib/b.so")
+    flags = [flag for isa in axes.ISAS.values() for flag in isa.flags]
+    machine = {"libraries": libraries, "isa": flags, "thp": "madvise"}
+    per_slot = {"placement", "membind"}
+    assert set(AXES) - per_slot == set(axes.AXES)
+    for name in axes.AXES:
+        for word in AXES[name].words:
+            effects = axes.prepare({**DEFAULTS, name: word}, machine)
+            if word == AXES[name].default:
+                assert effects.environment() == {}
+            if name != "launcher":  # dask's own defaults are below every axis
+                assert set(effects.environment()) <= set(AXES[name].variables)
+    owned = {variable for axis in AXES.values() for variable in axis.variables}
+    assert axes.owned_variables() <= owned
+
+
+def test_placements_and_policies_are_known():
+    from scaling_study.placement import memory_policy, slots
+    from scaling_study.topology import Cpu, Node, Topology
+
+    topology = Topology((Cpu(0, 0, 0, 0, 0), Cpu(1, 1, 0, 0, 0)), (Node(0, 2**30, {0: 10}),))
+    for placement in AXES["placement"].words:
+        assert len(slots(placement, topology, 2, 1)) == 2
+    bound = slots("cores", topology, 1, 1)[0]
+    for membind in AXES["membind"].words:
+        assert memory_policy(membind, bound, topology)
+
+
+@pytest.mark.parametrize("name", list(AXES))
+def test_words_are_read_as_they_are(name):
+    for word in AXES[name].words:
+        assert read_value(name, word, files=True) == word
+
+
+def test_every_key_says_what_it_means_and_allows():
+    from scaling_study.config import Config
+
+    for path, field in keys_of(Config):
+        assert field.description, path
+        assert allowed_text(field), path
+
+
+def test_the_tables_in_the_readme_are_up_to_date():
+    text = (ROOT / "config/README.md").read_text(encoding="utf-8")
+    assert text == updated(text), "run python -m scaling_study.config_table config/README.md"
+
+
+def test_a_readme_without_places_for_tables():
+    with pytest.raises(ValueError, match="no place for the table keys"):
+        updated("# Configs\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("{member}", "3"),
+        ("out/{member}/{member}.pt", "out/3/3.pt"),
+        ("{{member}}", "{member}"),
+        ("{{epoch}}-{member}", "{epoch}-3"),
+        ('{"a": {"b": 1}}', '{"a": {"b": 1}}'),
+        ("{} { member }", "{} { member }"),
+    ],
+)
+def test_placeholders(text, filled):
+    assert placeholders.unknown(text) is None
+    assert placeholders.fill(text, 3) == filled

@@ -1,0 +1,74 @@
+"""Mistakes that only a config's text shows."""
+
+from pathlib import Path
+
+import pytest
+from configs import FULL, SHIPPED, config
+from scaling_study.config_file import read_config
+from scaling_study.problems import ConfigError
+
+
+@pytest.mark.parametrize("path", [*SHIPPED, FULL], ids=lambda path: path.stem)
+def test_reads_what_yaml_says(path):
+    assert read_config(path) == config(path)
+
+
+MISTAKES = [
+    (b"study: [1, 2\nseed: 1\n", "in line 2, column 5"),
+    (b"study: a\n\tseed: 1\n", "in line 2, column 1"),
+    (b"study: !!python/object:os.system x\n", "in line 1, column 8"),
+    (b"study: \xff\xfe\xfa\n", "invalid"),
+    (b"study: a\0b\n", "not allowed"),
+    (b"day: 2024-13-45\n", "month must be in 1..12"),
+    (b"a: " + b"[" * 3000, "nested too deeply"),
+    (b"{[1]: 2}\n", "unhashable key in line 1, column 2"),
+]
+
+
+@pytest.mark.parametrize(("content", "what"), MISTAKES)
+def test_no_yaml_is_one_message_with_its_place(tmp_path, content, what):
+    path = tmp_path / "a b.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        read_config(path)
+    text = str(caught.value)
+    assert text.startswith(f"{path}: ")
+    assert what in text
+    assert "\n" not in text
+
+
+def test_unreadable_files(tmp_path):
+    for path, what in [(tmp_path / "none.yaml", "No such file"), (tmp_path, "Is a directory")]:
+        with pytest.raises(ConfigError, match=what):
+            read_config(path)
+
+
+def test_an_empty_file_is_nothing(tmp_path):
+    path = Path(tmp_path / "empty.yaml")
+    path.write_text("# nothing\n")
+    assert read_config(path) is None
+
+
+def test_keys_given_twice(tmp_path):
+    path = tmp_path / "twice.yaml"
+    path.write_text(
+        "study: a\nlaunches:\n  grid: {isa: [avx2], isa: [avx512]}\n"
+        "  include:\n    - {isa: avx2}\n    - {isa: avx2, isa: avx512}\nstudy: b\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        read_config(path)
+    assert [problem.path for problem in caught.value.problems] == [
+        "launches.grid.isa",
+        "launches.include[1].isa",
+        "study",
+    ]
+    assert "in line 1 and again in line 7" in str(caught.value)
+
+
+def test_aliases_are_looked_at_once(tmp_path):
+    """Thirty levels of nine aliases each are more nodes than atoms: this must end."""
+    levels = ["a0: &a0 {x: 1}"]
+    levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
+    path = tmp_path / "aliases.yaml"
+    path.write_text("\n".join(levels) + "\n")
+    assert set(read_config(path)) == {f"a{n}" for n in range(30)}

@@ -1,0 +1,152 @@
+"""Whatever is done to a config, it is planned or refused with reasons; nothing else happens."""
+
+import copy
+import datetime as dt
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+
+import pytest
+from configs import FULL, SHIPPED, config, make_files
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scaling_study.config import load_config
+from scaling_study.config_file import read_config
+from scaling_study.plan import Plan, make_plan
+from scaling_study.problems import ConfigError
+
+# Seeded: the same examples in every run.
+SEEDED = settings(
+    max_examples=400,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+RECURSIVE: list[object] = []
+RECURSIVE.append(RECURSIVE)
+
+JUNK = [
+    *(None, True, False, 0, 1, -1, 2, 3, 2**70, 10**5000, 0.5, 1.0, -0.0),
+    *(float("nan"), float("inf"), "", "x", "no", "none", "default", "auto", "1", "1e-3", "é x"),
+    *("a\nb", "\0", "\ud800", "{membr}", "{member}", "../x", "/", ".", "~", "x" * 10_000),
+    *([], {}, [[]], [{}], {"": {}}, {None: None}, {1: 2}, {"a": {"b": {"c": []}}}, [1, 1]),
+    *([None], ["0-1"], [["0-1"]], (1, 2), b"\xff", {1, 2}, dt.date(2024, 1, 1), RECURSIVE),
+]
+KEYS = ["", "study", "intra_op", "isa", "grid", "a b", "é", "x\ny", "\ud800", None, True, 3, 1.5]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder():
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as name:
+        make_files(Path(name))
+        os.chdir(name)
+        yield Path(name)
+        os.chdir(before)
+
+
+def places(node, found):
+    """Collect (container, key) of everything below a node."""
+    items = node.items() if isinstance(node, dict) else enumerate(node)
+    for key, item in list(items):
+        found.append((node, key))
+        if isinstance(item, dict | list) and item is not RECURSIVE:
+            places(item, found)
+    return found
+
+
+def mutate(draw, mapping):
+    found = places(mapping, [])
+    if not found:
+        return
+    container, key = draw(st.sampled_from(range(len(found))).map(found.__getitem__))
+    value = container[key]
+    change = draw(st.sampled_from(["drop", "rename", "retype", "nest", "double", "swap"]))
+    if change == "drop":
+        del container[key]
+    elif change == "retype":
+        container[key] = copy.copy(draw(st.sampled_from(JUNK)))
+    elif change == "nest":
+        container[key] = draw(
+            st.sampled_from([[value], {"x": value}, {key: value}, [value, value]])
+        )
+    elif change == "swap":
+        other, name = draw(st.sampled_from(range(len(found))).map(found.__getitem__))
+        container[key] = copy.deepcopy(other.get(name) if isinstance(other, dict) else value)
+    elif isinstance(container, list):
+        container.insert(draw(st.integers(0, len(container))), copy.deepcopy(value))
+    else:
+        name = draw(st.one_of(st.sampled_from(KEYS), st.just(f"{key}s"), st.just(str(key)[1:])))
+        container[name] = value if change == "double" else container.pop(key)
+
+
+def plan_or_refusal(read):
+    try:
+        return make_plan(load_config(read()))
+    except ConfigError as error:
+        return error
+
+
+def check(read):
+    """Check what comes of a config; say whether it is a plan."""
+    made = plan_or_refusal(read)
+    if isinstance(made, ConfigError):
+        assert made.problems
+        for problem, line in zip(made.problems, str(made).split("\n"), strict=True):
+            assert problem.path
+            assert line.startswith(problem.path)
+            assert problem.what
+            assert problem.allowed
+            assert len(line) < 1000
+        assert str(made).encode()
+        return False
+    ids = [launch.id for launch in made.launches]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]{1,80}", name) for name in ids)
+    assert {made.default, made.baseline, made.repeat} <= set(ids)
+    assert Plan.from_dict(json.loads(json.dumps(made.to_dict(), allow_nan=False))) == made
+    return True
+
+
+@SEEDED
+@given(st.data())
+def test_changed_values(data):
+    mapping = config(data.draw(st.sampled_from([*SHIPPED, FULL])))
+    for _ in range(data.draw(st.integers(1, 4))):
+        mutate(data.draw, mapping)
+    check(lambda: mapping)
+
+
+@SEEDED
+@given(st.data())
+def test_changed_text(data):
+    path = data.draw(st.sampled_from([*SHIPPED, FULL]))
+    text = path.read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line.split("#")[0].strip()]
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(lines) - 1))
+        change = data.draw(st.sampled_from(["drop", "double", "cut", "indent", "put"]))
+        if change == "drop" and len(lines) > 1:
+            del lines[at]
+        elif change == "double":
+            lines.insert(at, lines[at])
+        elif change == "cut":
+            lines[at] = lines[at][: data.draw(st.integers(0, len(lines[at])))]
+        elif change == "indent":
+            lines[at] = data.draw(st.sampled_from([" ", "  ", "\t", "- "])) + lines[at]
+        else:
+            place = data.draw(st.integers(0, len(lines[at])))
+            sign = data.draw(st.sampled_from([*"-:?[]{},#&*!|>'\"%@`\t\0é~", "<<: ", "!!set "]))
+            lines[at] = lines[at][:place] + sign + lines[at][place:]
+    changed = Path("changed.yaml")
+    changed.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    check(lambda: read_config(changed))
+
+
+def test_the_unchanged_configs_are_planned():
+    for path in [*SHIPPED, FULL]:
+        assert check(lambda path=path: config(path))

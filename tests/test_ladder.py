@@ -1,0 +1,106 @@
+import machines
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scaling_study import ladder
+
+
+def boundaries(name, quota_cpus=None):
+    return ladder.boundaries(machines.usable(name), quota_cpus)
+
+
+def auto(name, quota_cpus=None):
+    return ladder.resolve("auto", machines.usable(name), quota_cpus)
+
+
+def test_two_cpus():
+    assert auto("vm-hybrid") == (1, 2, 3)
+    assert boundaries("vm-hybrid") == {2: ("CPUs",)}
+
+
+def test_384_cpus_with_four_nodes_per_socket():
+    assert boundaries("epyc-9654-2s-nps4") == {
+        8: ("L3 (one per core)",),
+        16: ("L3",),
+        24: ("NUMA node (one per core)",),
+        48: ("NUMA node",),
+        96: ("socket (one per core)",),
+        192: ("socket", "physical cores"),
+        384: ("CPUs",),
+    }
+    powers = {1, 2, 4, 8, 16, 32, 64, 128, 256}
+    edges = {n + step for n in (8, 16, 24, 48, 96, 192, 384) for step in (-1, 0, 1)}
+    assert auto("epyc-9654-2s-nps4") == tuple(sorted(powers | edges))
+    assert len(powers | edges) == 28  # as the documentation says
+
+
+def test_without_smt_a_domain_has_one_boundary():
+    assert boundaries("xeon-8260-8s-snc2") == {
+        12: ("NUMA node",),
+        24: ("L3", "socket"),
+        192: ("CPUs",),
+    }
+
+
+def test_uneven_domains_count_with_the_smallest():
+    assert boundaries("xeon-4s-offline-cpus") == {
+        1: ("L3 (one per core)", "socket (one per core)"),
+        2: ("L3", "socket"),
+        7: ("physical cores",),
+        12: ("CPUs",),
+    }
+
+
+def test_the_cpuset_not_the_machine_decides():
+    assert boundaries("container-v2") == {4: ("physical cores",), 8: ("CPUs",)}
+    assert auto("container-v1") == (1, 2, 3, 4, 5)
+
+
+def test_a_quota_is_a_boundary_and_the_top():
+    assert boundaries("container-v2", 2.5) == {3: ("CPU quota",)}
+    assert auto("container-v2", 2.5) == (1, 2, 3, 4)
+    assert auto("vm-hybrid", 0.5) == (1, 2)
+
+
+def test_a_quota_above_the_cpus_changes_nothing():
+    assert auto("vm-hybrid", 16.0) == auto("vm-hybrid")
+    assert boundaries("vm-hybrid", 16.0) == boundaries("vm-hybrid")
+
+
+@pytest.mark.parametrize("name", machines.NAMES)
+def test_an_automatic_ladder_is_short_and_ends_with_one_process_too_many(name):
+    counts = auto(name)
+    cpus = len(machines.usable(name).cpus)
+    assert counts[0] == 1
+    assert counts[-3:] == (cpus - 1, cpus, cpus + 1)
+    assert set(boundaries(name)) <= set(counts)
+    assert len(counts) <= 35
+
+
+@settings(deadline=None)
+@given(
+    name=st.sampled_from(machines.NAMES),
+    kept=st.sets(st.integers(0, 383), min_size=1),
+    quota_cpus=st.none() | st.floats(0.1, 500),
+)
+def test_any_part_of_any_machine_has_a_ladder(name, kept, quota_cpus):
+    topology = machines.topology(name)
+    ids = topology.cpu_ids
+    part = topology.restricted({ids[index % len(ids)] for index in kept})
+    counts = ladder.resolve("auto", part, quota_cpus)
+    assert list(counts) == sorted(set(counts))
+    assert counts[0] == 1
+    top = max(ladder.boundaries(part, quota_cpus))
+    assert counts[-1] == top + 1
+    assert top <= len(part.cpus)
+    assert quota_cpus is None or top < quota_cpus + 1
+
+
+def test_a_list_is_taken_as_it_is_but_in_order_and_once():
+    assert ladder.resolve([4, 1, 4, 100], machines.usable("vm-hybrid"), None) == (1, 4, 100)
+
+
+@pytest.mark.parametrize("processes", [[], [0, 1], [-1]])
+def test_impossible_counts_are_refused(processes):
+    with pytest.raises(ValueError, match="counts from 1 up"):
+        ladder.resolve(processes, machines.usable("vm-hybrid"), None)

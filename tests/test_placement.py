@@ -1,0 +1,294 @@
+from itertools import islice
+
+import machines
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scaling_study import placement
+from scaling_study.placement import MemoryPolicy, Slot, Unplaceable
+from scaling_study.topology import Cpu, Node, Topology
+
+NPS4 = "epyc-9654-2s-nps4"
+
+
+def cpus(name, machine, count, width=1):
+    return [slot.cpus for slot in placement.slots(name, machines.usable(machine), count, width)]
+
+
+@st.composite
+def topologies(draw):
+    """Machines that nobody built: uneven sockets, nodes, L3s and cores, CPU ids in any order."""
+    shape = draw(
+        st.lists(  # sockets, nodes, L3s, cores: CPUs of each
+            st.lists(
+                st.lists(
+                    st.lists(st.integers(1, 4), min_size=1, max_size=4), min_size=1, max_size=2
+                ),
+                min_size=1,
+                max_size=2,
+            ),
+            min_size=1,
+            max_size=3,
+        )
+    )
+    places = [
+        (socket, node, l3, core)
+        for socket, its_nodes in enumerate(shape)
+        for node, its_l3s in enumerate(its_nodes)
+        for l3, its_cores in enumerate(its_l3s)
+        for core, threads in enumerate(its_cores)
+        for _ in range(threads)
+    ]
+    ids = draw(st.permutations(range(0, 3 * len(places), 3)))
+    numbered = sorted(zip(ids, places, strict=True))
+    nodes = sorted({place[:2] for place in places})
+
+    def lowest(depth, place):
+        return min(cpu for cpu, other in numbered if other[:depth] == place[:depth])
+
+    return Topology(
+        cpus=tuple(
+            Cpu(cpu, lowest(4, place), place[0], nodes.index(place[:2]), lowest(3, place))
+            for cpu, place in numbered
+        ),
+        nodes=tuple(
+            Node(node, 2**30, {to: 10 if to == node else 20 for to in range(len(nodes))})
+            for node in range(len(nodes))
+        ),
+    )
+
+
+@st.composite
+def restricted(draw):
+    topology = draw(topologies() | st.sampled_from(machines.NAMES).map(machines.topology))
+    return topology.restricted(draw(st.sets(st.sampled_from(topology.cpu_ids), min_size=1)))
+
+
+@settings(deadline=None)
+@given(
+    topology=restricted(),
+    name=st.sampled_from(["compact", "cores", "spread"]),
+    width=st.integers(1, 8),
+    data=st.data(),
+)
+def test_slots_have_their_width_and_take_every_cpu_before_any_twice(topology, name, width, data):
+    usable = set(topology.cpu_ids)
+    if width > len(usable):
+        with pytest.raises(Unplaceable):
+            placement.slots(name, topology, 1, width)
+        return
+    count = data.draw(st.integers(1, 2 * len(usable) // width + 2))
+    slots = placement.slots(name, topology, count, width)
+    assert [slot.slot for slot in slots] == list(range(count))
+    uses = dict.fromkeys(usable, 0)
+    for slot in slots:
+        assert list(slot.cpus) == sorted(set(slot.cpus))
+        assert len(slot.cpus) == width
+        assert usable.issuperset(slot.cpus)
+        assert slot.oversubscribed == any(uses[cpu] for cpu in slot.cpus)
+        for cpu in slot.cpus:
+            uses[cpu] += 1
+        assert max(uses.values()) - min(uses.values()) <= 1
+
+
+@settings(deadline=None)
+@given(topology=restricted(), count=st.integers(1, 60))
+def test_l3_slots_are_whole_l3s_in_turn(topology, count):
+    l3s = [set(group) for group in topology.domains("l3")]
+    slots = placement.slots("per_l3", topology, count, 1)
+    assert [set(slot.cpus) for slot in slots] == [l3s[n % len(l3s)] for n in range(count)]
+    assert [slot.oversubscribed for slot in slots] == [n >= len(l3s) for n in range(count)]
+
+
+@settings(deadline=None)
+@given(topology=restricted(), name=st.sampled_from(["cores", "spread"]))
+def test_no_sibling_is_used_while_a_core_is_idle(topology, name):
+    cores = {cpu.cpu: cpu.core for cpu in topology.cpus}
+    slots = placement.slots(name, topology, len(set(cores.values())), 1)
+    assert len({cores[slot.cpus[0]] for slot in slots}) == len(slots)
+
+
+@settings(deadline=None)
+@given(topology=restricted(), count=st.integers(1, 400))
+def test_spread_loads_sockets_evenly_until_one_is_full(topology, count):
+    socket_of = {cpu.cpu: cpu.socket for cpu in topology.cpus}
+    sockets = set(socket_of.values())
+    cores = [{cpu.core for cpu in topology.cpus if cpu.socket == socket} for socket in sockets]
+    count = min(count, len(sockets) * min(map(len, cores)))
+    used = [socket_of[slot.cpus[0]] for slot in placement.slots("spread", topology, count, 1)]
+    load = [used.count(socket) for socket in sockets]
+    assert max(load) - min(load) <= 1
+
+
+@settings(deadline=None)
+@given(topology=restricted(), count=st.integers(1, 60), width=st.integers(1, 60))
+def test_unbound_members_oversubscribe_when_they_ask_for_more_than_there_is(topology, count, width):
+    for slot in placement.slots("none", topology, count, width):
+        assert slot.cpus is None
+        assert slot.oversubscribed == ((slot.slot + 1) * width > len(topology.cpus))
+
+
+@settings(deadline=None)
+@given(topology=restricted(), name=st.sampled_from(sorted(placement.PLACEMENTS)))
+def test_the_first_slots_do_not_depend_on_how_many_there_are(topology, name):
+    more = placement.slots(name, topology, 20, 1)
+    assert placement.slots(name, topology, 7, 1) == more[:7]
+
+
+def test_compact_fills_core_by_core():
+    assert cpus("compact", NPS4, 3) == [(0,), (192,), (1,)]
+    assert cpus("compact", NPS4, 2, width=2) == [(0, 192), (1, 193)]
+    assert cpus("compact", NPS4, 25, width=16)[24] == cpus("compact", NPS4, 1, width=16)[0]
+
+
+def test_compact_follows_the_nodes_where_their_cpu_numbers_interleave():
+    filled = [cpu for (cpu,) in cpus("compact", "xeon-8260-8s-snc2", 13)]
+    assert filled == [0, 1, 2, 3, 7, 8, 9, 13, 14, 15, 19, 20, 4]
+
+
+def test_cores_takes_physical_cores_and_siblings_last():
+    assert cpus("cores", NPS4, 2, width=2) == [(0, 1), (2, 3)]
+    assert cpus("cores", NPS4, 193)[-2:] == [(191,), (192,)]
+
+
+def test_cores_with_offline_siblings():
+    placed = [cpu for (cpu,) in cpus("cores", "xeon-4s-offline-cpus", 12)]
+    assert placed == [0, 4, 1, 6, 10, 3, 7, 8, 12, 9, 11, 15]
+
+
+def test_spread_goes_over_sockets_then_nodes_then_l3s_then_cores():
+    placed = [cpu for (cpu,) in cpus("spread", NPS4, 50)]
+    assert placed[:4] == [0, 96, 24, 120]
+    assert placed[8:10] == [8, 104]
+    assert placed[24:26] == [1, 97]
+
+
+def test_a_wide_spread_slot_stays_together():
+    assert cpus("spread", NPS4, 3, width=4) == [(0, 1, 2, 3), (96, 97, 98, 99), (24, 25, 26, 27)]
+    assert cpus("spread", "power9-gpu-nodes", 2, width=2) == [(0, 4), (88, 92)]
+
+
+def test_per_l3_is_per_socket_where_no_cache_is_known():
+    assert cpus("per_l3", "vm-no-l3", 2) == [(0, 1, 2, 3), (0, 1, 2, 3)]
+    assert cpus("per_l3", "itanium-17-nodes", 2) == [(0, 1), (2, 3)]
+
+
+def test_only_the_cpus_of_the_cpuset_are_used():
+    assert cpus("cores", "container-v2", 9) == [(n,) for n in (4, 5, 6, 7, 20, 21, 22, 23, 4)]
+
+
+def test_lists_are_used_in_turn_whatever_the_width():
+    slots = placement.slots(["0-1", "3"], machines.usable("vm-no-l3"), 3, 1)
+    assert slots == (Slot(0, (0, 1), False), Slot(1, (3,), False), Slot(2, (0, 1), True))
+
+
+def test_lists_that_overlap_are_labelled():
+    slots = placement.slots(["0-1", "1-2"], machines.usable("vm-no-l3"), 2, 2)
+    assert [slot.oversubscribed for slot in slots] == [False, True]
+
+
+def test_a_listed_cpu_that_may_not_be_used_says_which_may():
+    with pytest.raises(Unplaceable) as caught:
+        placement.slots(["4", "8-9"], machines.usable("container-v2"), 1, 1)
+    assert "CPU 8-9 is offline, not there, or not allowed" in caught.value.reason
+    assert "within 4-7,20-23" in caught.value.remedy
+
+
+@pytest.mark.parametrize("lists", [["x"], [""], ["0", ""], []])
+def test_what_is_no_cpu_list_is_an_error_not_a_skip(lists):
+    with pytest.raises(ValueError, match="list"):
+        placement.slots(lists, machines.usable("vm-no-l3"), 1, 1)
+
+
+def test_an_unknown_placement_is_an_error_that_names_the_known_ones():
+    with pytest.raises(ValueError, match="'dense'; there are none, compact, cores"):
+        placement.slots("dense", machines.usable("vm-no-l3"), 1, 1)
+
+
+@pytest.mark.parametrize("name", ["compact", "cores", "spread"])
+def test_a_slot_wider_than_the_machine_says_what_fits(name):
+    with pytest.raises(Unplaceable) as caught:
+        placement.slots(name, machines.usable("container-v1"), 1, 5)
+    assert caught.value.reason == "a slot of 5 CPUs does not fit: 4 may be used (2-5)"
+    assert "intra_op to at most 4" in caught.value.remedy
+
+
+def test_no_cpu_at_all():
+    with pytest.raises(Unplaceable, match="no CPU"):
+        placement.slots("none", machines.topology("vm-no-l3").restricted([]), 1, 1)
+
+
+def policy(membind, machine, cpus=None):
+    return placement.memory_policy(membind, Slot(0, cpus, False), machines.usable(machine))
+
+
+def test_memory_policies():
+    assert policy("none", NPS4) == MemoryPolicy("default", ())
+    assert policy("local", NPS4, (0, 1)) == MemoryPolicy("bind", (0,))
+    assert policy("local", NPS4, (23, 24, 192)) == MemoryPolicy("bind", (0, 1))
+    assert policy("interleave", NPS4) == MemoryPolicy("interleave", tuple(range(8)))
+    assert policy("2-3,5", NPS4) == MemoryPolicy("bind", (2, 3, 5))
+
+
+def test_memory_policies_as_text_are_those_of_numa_maps():
+    assert str(MemoryPolicy("default", ())) == "default"
+    assert str(MemoryPolicy("bind", (0, 1, 4))) == "bind:0-1,4"
+    assert str(MemoryPolicy("interleave", (0,))) == "interleave:0"
+
+
+def test_a_node_without_cpus_can_be_bound_to():
+    assert policy("8-15", "xeon-max-9480-2s-snc4").nodes == tuple(range(8, 16))
+    assert policy("interleave", "power9-gpu-nodes").nodes == (0, 8, *range(250, 256))
+
+
+def test_a_node_that_is_not_there():
+    with pytest.raises(Unplaceable) as caught:
+        policy("0,8-9", NPS4)
+    assert "NUMA node 8, 9 is not there" in caught.value.reason
+    assert "nodes with memory are 0-7" in caught.value.reason
+    assert '"0-7"' in caught.value.remedy
+
+
+def test_a_node_without_memory_points_to_the_nearest_with_some():
+    topology = Topology(
+        cpus=(Cpu(0, 0, 0, 0, 0), Cpu(1, 1, 0, 1, 0)),
+        nodes=(
+            Node(0, 0, {0: 10, 1: 30, 2: 20}),
+            Node(1, 2**30, {0: 30, 1: 10, 2: 30}),
+            Node(2, 2**30, {0: 20, 1: 30, 2: 10}),
+        ),
+    )
+    with pytest.raises(Unplaceable, match="node 0 ") as caught:
+        placement.memory_policy("local", Slot(0, (0,), False), topology)
+    assert 'membind to "2"' in caught.value.remedy
+    both = placement.memory_policy("local", Slot(0, (0, 1), False), topology)
+    assert both == MemoryPolicy("bind", (1,))
+
+
+def test_a_node_that_the_cpuset_forbids_is_not_there():
+    topology = machines.topology(NPS4).restricted(range(384), nodes=[0])
+    with pytest.raises(Unplaceable, match="node 1 "):
+        placement.memory_policy("local", Slot(0, (24,), False), topology)
+
+
+def test_cpus_of_an_offline_node_have_no_local_memory():
+    assert policy("local", "xeon-r630-node0-offline", (5,)).nodes == (1,)
+    with pytest.raises(Unplaceable, match="nodes with memory are 1"):
+        policy("local", "xeon-r630-node0-offline", (4,))
+
+
+def test_local_memory_of_an_unbound_member():
+    with pytest.raises(Unplaceable) as caught:
+        policy("local", "vm-no-l3", None)
+    assert "placement" in caught.value.remedy
+
+
+@pytest.mark.parametrize("membind", ["", "near", "0-"])
+def test_what_is_no_memory_policy_is_an_error(membind):
+    with pytest.raises(ValueError, match="list"):
+        policy(membind, "vm-no-l3")
+
+
+def test_placers_never_end():
+    for place in placement.PLACEMENTS.values():
+        assert len(list(islice(place(machines.usable("vm-no-l3"), 1), 1000))) == 1000

@@ -1,0 +1,285 @@
+"""The plan: which launches, under which names, in which order, and what they will take."""
+
+import dataclasses
+import json
+import os
+import re
+import runpy
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from configs import FULL, ROOT, SHIPPED, config, make_files, minimal
+from scaling_study import launches
+from scaling_study.axes_table import AXES, DEFAULTS
+from scaling_study.config import load_config
+from scaling_study.estimate import describe, estimate
+from scaling_study.launches import launch_id
+from scaling_study.plan import Plan, make_plan, measuring_order, priority
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder():
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as name:
+        make_files(Path(name))
+        os.chdir(name)
+        yield Path(name)
+        os.chdir(before)
+
+
+def plan(**sections):
+    return make_plan(load_config(minimal(**sections)))
+
+
+def arms(made):
+    return [(launch.label, launch.arm) for launch in made.launches]
+
+
+def test_nothing_asked_for_is_the_default_and_its_repeat():
+    made = plan()
+    assert arms(made) == [("default", "default"), ("default (repeat)", "repeat")]
+    assert made.default == made.baseline == "default-44136f"
+    assert made.repeat == "default-44136f-repeat"
+    assert [dict(launch.axes) for launch in made.launches] == [dict(DEFAULTS)] * 2
+    assert list(DEFAULTS) == [
+        *("build", "launcher", "intra_op", "inter_op", "wait_policy", "blas", "isa", "allocator"),
+        *("huge_pages", "placement", "membind"),
+    ]
+
+
+def test_default_baseline_and_repeat_come_first():
+    made = plan(launches={"baseline": {"intra_op": 1}, "one_change": {"isa": ["avx2"]}})
+    assert arms(made) == [
+        ("default", "default"),
+        ("intra_op 1", "baseline"),
+        ("intra_op 1 (repeat)", "repeat"),
+        ("intra_op 1, isa avx2", "one_change"),
+    ]
+    ids = [launch.id for launch in made.launches]
+    assert [made.default, made.baseline, made.repeat] == ids[:3]
+    assert made.repeat == f"{made.baseline}-repeat"
+    assert made.launches[1].axes == made.launches[2].axes == {**DEFAULTS, "intra_op": 1}
+
+
+def test_grid_is_the_full_product_over_the_baseline():
+    made = plan(
+        launches={
+            "baseline": {"inter_op": 1},
+            "grid": {"isa": ["avx2", "avx512"], "allocator": ["glibc", "jemalloc", "tcmalloc"]},
+        }
+    )
+    grid = [launch.axes for launch in made.launches if launch.arm == "grid"]
+    assert [(axes["isa"], axes["allocator"]) for axes in grid] == [
+        (isa, allocator)
+        for isa in ("avx2", "avx512")
+        for allocator in ("glibc", "jemalloc", "tcmalloc")
+    ]
+    assert all(axes["inter_op"] == 1 for axes in grid)
+
+
+def test_launches_that_meet_merge_under_the_first_arm():
+    made = plan(
+        launches={
+            "baseline": {"intra_op": 1},
+            "one_change": {"intra_op": ["default", 1, 2], "isa": ["avx2"]},
+            "grid": {"intra_op": [1, 2], "isa": ["default", "avx2"]},
+            "include": [{"isa": "avx512"}],
+        }
+    )
+    assert arms(made) == [
+        ("default", "default"),
+        ("intra_op 1", "baseline"),
+        ("intra_op 1 (repeat)", "repeat"),
+        ("intra_op 2", "one_change"),
+        ("intra_op 1, isa avx2", "one_change"),
+        ("intra_op 2, isa avx2", "grid"),
+        ("intra_op 1, isa avx512", "grid"),
+    ]
+
+
+def test_exclude_drops_from_every_arm_and_says_so():
+    made = plan(
+        launches={
+            "baseline": {"intra_op": 1},
+            "one_change": {"isa": ["avx2", "avx512"]},
+            "grid": {"isa": ["avx2"], "intra_op": [1, 2]},
+            "include": [{"isa": "avx2", "inter_op": 2}],
+            "exclude": [{"isa": "avx2", "intra_op": 1}, {"inter_op": 2}],
+        }
+    )
+    assert arms(made)[3:] == [
+        ("intra_op 1, isa avx512", "one_change"),
+        ("intra_op 2, isa avx2", "grid"),
+    ]
+    assert [(dropped.label, dropped.reason) for dropped in made.dropped] == [
+        ("intra_op 1, isa avx2", "excluded by launches.exclude[0] (isa avx2, intra_op 1)"),
+        (
+            "intra_op 1, inter_op 2, isa avx2",
+            "excluded by launches.exclude[0] (isa avx2, intra_op 1)",
+        ),
+    ]
+
+
+def test_default_and_baseline_are_never_excluded():
+    made = plan(
+        launches={
+            "baseline": {"intra_op": 1},
+            "grid": {"intra_op": [1, 2]},
+            "include": [{"isa": "avx2"}],
+            "exclude": [{"intra_op": 1}],
+        }
+    )
+    assert [arm for _, arm in arms(made)] == ["default", "baseline", "repeat", "grid"]
+
+
+def test_ids_are_what_they_always_were():
+    """A changed id would orphan all that was measured under the old one."""
+    axes = {**DEFAULTS, "intra_op": 1}
+    assert launch_id(axes) == "intra_op-1-d88425"
+    assert launch_id({**axes, "wait_policy": "passive"}) == "intra_op-1.wait_policy-passive-bc45a0"
+    assert (
+        launch_id({**DEFAULTS, "blas": "/opt/a b/libx.so"}) == "blas-_opt_a_b_libx.so-7ffa9c3257b3"
+    )
+
+
+def test_a_new_axis_changes_no_id(monkeypatch):
+    axes = {**DEFAULTS, "intra_op": 1, "placement": ("0-1", "2")}
+    before = launch_id(axes)
+    monkeypatch.setattr(launches, "DEFAULTS", {"new": "off", **DEFAULTS})
+    monkeypatch.setattr(launches, "AXES", {"new": AXES["isa"], **AXES})
+    assert launch_id({"new": "off", **axes}) == before
+    assert launch_id({"new": "on", **axes}) != before
+
+
+def test_ids_are_short_and_name_one_launch_each():
+    paths = [f"/opt/a very long folder name/number {i}/lib/libsomething.so" for i in range(300)]
+    many = [{**DEFAULTS, "blas": path, "allocator": path} for path in paths]
+    every_axis = {name: list(axis.words)[-1] for name, axis in AXES.items()}
+    many += [{**every_axis, "intra_op": n, "placement": ("0-1,4", str(n))} for n in range(1, 300)]
+    ids = [launch_id(axes) for axes in many]
+    assert len(set(ids)) == len(many)
+    for name in ids:
+        assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name)
+        assert len(name + launches.REPEAT_SUFFIX) <= 80
+
+
+def test_labels_name_what_differs():
+    made = plan(launches={"baseline": {"placement": ["0-1", 3], "membind": 0, "inter_op": 2}})
+    assert made.launches[1].label == "inter_op 2, placement 0-1 | 3, membind 0"
+
+
+@pytest.mark.parametrize("path", [*SHIPPED, FULL], ids=lambda path: path.stem)
+def test_a_plan_survives_being_stored(path):
+    made = make_plan(load_config(config(path)))
+    text = json.dumps(made.to_dict(), allow_nan=False)
+    assert Plan.from_dict(json.loads(text)) == made
+    assert json.dumps(Plan.from_dict(json.loads(text)).to_dict()) == text
+
+
+def test_plan_json_holds_what_measuring_needs():
+    stored = make_plan(load_config(config())).to_dict()
+    assert set(stored) == {
+        *("schema_version", "study", "description", "seed", "default", "baseline", "repeat"),
+        *("launches", "dropped", "processes", "replicates", "measure", "workload"),
+    }
+    assert stored["processes"] == [1, 2, 4]
+    assert stored["replicates"] == stored["measure"]["replicates"] == 3
+    assert stored["workload"]["env"] == {"DATA_ROOT": "/data", "LEVEL": "3"}
+    assert stored["launches"][0] == {
+        "id": "default-44136f",
+        "label": "default",
+        "arm": "default",
+        "axes": dict(DEFAULTS),
+    }
+    assert ["0-1", "2-3"] in [item["axes"]["placement"] for item in stored["launches"]]
+
+
+def test_a_plan_of_another_version_is_refused():
+    stored = {**plan().to_dict(), "schema_version": 99}
+    with pytest.raises(ValueError, match="version 99"):
+        Plan.from_dict(stored)
+
+
+def test_replicates_are_measured_one_after_the_other():
+    made = plan(launches={"one_change": {"intra_op": list(range(1, 40))}}, measure={"windows": 1})
+    order = measuring_order(made)
+    assert len(order) == len({(launch.id, index) for launch, index in order}) == 41 * 3
+    assert [index for _, index in order] == [0] * 41 + [1] * 41 + [2] * 41
+
+
+def test_every_replicate_has_its_own_order_decided_by_the_seed():
+    section = {"one_change": {"intra_op": list(range(1, 40))}}
+    first, second = (measuring_order(plan(launches=section, seed=seed)) for seed in (1, 2))
+    block = [[launch.id for launch, index in first if index == at] for at in range(3)]
+    assert sorted(block[0]) == sorted(block[1])
+    assert block[0] != block[1] != block[2]
+    assert [launch.id for launch, _ in second[:41]] != block[0]
+    assert first == measuring_order(plan(launches=section, seed=1))
+
+
+def test_an_added_launch_moves_no_other():
+    def order(counts):
+        made = plan(launches={"one_change": {"intra_op": counts}})
+        return [(launch.id, index) for launch, index in measuring_order(made)]
+
+    fewer, more = order([1, 2, 3, 4, 5]), order([9, 1, 2, 3, 4, 5])
+    assert [job for job in more if job in fewer] == fewer
+
+
+def test_priorities_are_small_whole_numbers():
+    made = plan(measure={"replicates": 1000})
+    for launch in made.launches:
+        assert 0 <= priority(made, launch, 999) < 2**20
+        assert 999 * 2**20 <= priority(made, launch, 0) < 2**30
+
+
+def test_estimate_counts_cohorts_windows_and_minutes():
+    measure = {"replicates": 2, "windows": 3, "shortest_s": 2.0, "longest_s": 4.0}
+    made = plan(launches={"baseline": {"intra_op": 1}}, measure=measure)
+    forecast = estimate(made, (1, 2), start_s=10.0)
+    assert (forecast.launches, forecast.cohorts, forecast.windows) == (3, 6, 36)
+    assert forecast.minutes == pytest.approx((60 / 60 + 72 / 60, 60 / 60 + 144 / 60))
+    alone = plan(launches={"baseline": {"intra_op": 1}}, measure={**measure, "isolated": True})
+    assert estimate(alone, (1, 2), start_s=10.0).cohorts == 12
+    assert estimate(alone, (1, 2), start_s=10.0).windows == 36
+
+
+def test_description_says_what_will_be_done():
+    made = make_plan(load_config(config()))
+    made = dataclasses.replace(made, launches=made.launches[:4])
+    text = describe(made, (1, 2, 4), estimate(made, (1, 2, 4), start_s=8.0))
+    assert text.split("\n") == [
+        "Study full.study_1-a: my scripts/train é 'x'.py",
+        "  4 launches: 1 default, 1 baseline, 1 repeat, 1 one_change; 2 excluded",
+        "  processes: 1, 2, 4",
+        "  36 cohorts (3 replicates of each launch), 108 windows",
+        "  6.6 to 23.7 minutes",
+    ]
+    many = dataclasses.replace(made, launches=made.launches * 25)
+    assert "hours" in describe(many, (1, 2), estimate(many, (1, 2), start_s=8.0))
+
+
+def run_script(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["plan.py", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "scripts/plan.py"), run_name="__main__")
+    return ended.value.code
+
+
+def test_script_writes_the_plan(monkeypatch, capsys, tmp_path):
+    output = tmp_path / "made folder" / "plan.json"
+    assert run_script(monkeypatch, ROOT / "config/quick.yaml", output) == 0
+    made = Plan.from_dict(json.loads(output.read_text()))
+    assert made == make_plan(load_config(config(ROOT / "config/quick.yaml")))
+    assert capsys.readouterr().out.startswith("Study quick: ")
+
+
+def test_script_shows_mistakes_and_writes_nothing(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("study: a/b\nworkload: {script: path/to/train.py}\nsed: 1\n")
+    assert run_script(monkeypatch, path, tmp_path / "plan.json") == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" ")[0] for line in lines] == ["study", "sed"]
+    assert not (tmp_path / "plan.json").exists()

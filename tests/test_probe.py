@@ -1,0 +1,183 @@
+import copy
+import json
+import re
+import subprocess
+
+import machines
+import pytest
+from scaling_study import probe, system
+from scaling_study.libraries import LIBRARIES
+from scaling_study.topology import Topology
+
+
+@pytest.fixture(scope="module")
+def hybrid():
+    return probe.read_machine(machines.root("vm-hybrid"))
+
+
+@pytest.fixture
+def stored(hybrid):
+    """Machine.json, written and read again."""
+    return json.loads(json.dumps(hybrid.to_dict()))
+
+
+def test_machine_json_has_every_key(stored):
+    assert set(stored) == {
+        *("schema_version", "hash", "hostname", "cpu_model", "cpu_vendor", "isa", "topology"),
+        *("l3_bytes", "l2_bytes", "smt", "virtual", "allowed_cpus", "allowed_nodes", "quota_cpus"),
+        *("cgroup_version", "memory_bytes", "memory_limit_bytes", "swap_bytes", "kernel", "libc"),
+        *("governor", "thp", "numa_balancing", "perf_counters", "libraries", "versions", "commit"),
+    }
+
+
+def test_machine_json_of_a_captured_machine(stored):
+    chosen = ("cpu_model", "allowed_cpus", "smt", "virtual", "thp", "quota_cpus", "l3_bytes")
+    assert {key: stored[key] for key in chosen} == {
+        "cpu_model": "Intel(R) Xeon(R) Processor",
+        "allowed_cpus": "0-1",
+        "smt": False,
+        "virtual": "hypervisor",
+        "thp": "madvise",
+        "quota_cpus": None,
+        "l3_bytes": 480 * 2**20,
+    }
+    assert " ".join(stored["isa"]) == "avx avx2 fma f16c avx512f avx512_bf16 amx_tile amx_bf16"
+    assert re.fullmatch("[0-9a-f]{12}", stored["hash"])
+
+
+def test_this_machine_can_be_probed():
+    machine = probe.read_machine()
+    stored = json.loads(json.dumps(machine.to_dict()))
+    assert set(stored["libraries"]) == set(LIBRARIES)
+    assert stored["versions"]["torch"]
+    assert stored["versions"]["python"].startswith("3.")
+    assert probe.usable_topology(stored) == machine.usable
+    assert machine.usable.cpus
+
+
+def test_a_probe_is_repeatable(hybrid, stored):
+    assert probe.read_machine(machines.root("vm-hybrid")).to_dict() == hybrid.to_dict()
+    assert not probe.differences(stored, hybrid.to_dict())
+
+
+@pytest.mark.parametrize("name", ["container-v1", "container-v2", "epyc-9654-2s-nps4"])
+def test_what_may_be_used_survives_json(name):
+    machine = probe.read_machine(machines.root(name))
+    stored = json.loads(json.dumps(machine.to_dict()))
+    assert probe.usable_topology(stored) == machine.usable == machines.usable(name)
+    assert Topology.from_dict(stored["topology"]) == machines.topology(name)
+
+
+CHANGES = {
+    "cpu_model": "another",
+    "isa": ["avx2"],
+    "l2_bytes": 1,
+    "l3_bytes": 1,
+    "allowed_cpus": "0",
+    "allowed_nodes": "",
+    "quota_cpus": 1.5,
+    "kernel": "5.4",
+    "governor": "powersave",
+    "thp": "always",
+    "numa_balancing": True,
+    "virtual": None,
+}
+
+
+def rehashed(stored):
+    return probe._digest(probe.speed_facts(stored))
+
+
+@pytest.mark.parametrize("fact", CHANGES)
+def test_what_matters_to_speed_changes_the_hash_and_is_named(stored, fact):
+    other = stored | {fact: CHANGES[fact]}
+    (difference,) = probe.differences(stored, other)
+    assert difference == probe.Difference(fact, stored[fact], CHANGES[fact])
+    assert str(difference) == f"{fact}: {stored[fact]} here, {CHANGES[fact]} there"
+    assert rehashed(other) != stored["hash"]
+
+
+def test_more_memory_or_a_moved_cpu_matters(stored):
+    more = stored | {"memory_bytes": stored["memory_bytes"] + 2**31}
+    assert [d.fact for d in probe.differences(stored, more)] == ["memory_gib"]
+    moved = copy.deepcopy(stored)
+    moved["topology"]["cpus"][1]["core"] = 0
+    assert [d.fact for d in probe.differences(stored, moved)] == ["topology", "topology_layout"]
+    other = copy.deepcopy(stored)
+    other["topology"]["nodes"][0]["distances"]["0"] = 11
+    assert [d.fact for d in probe.differences(stored, other)] == ["topology_layout"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hostname": "other"},
+        {"swap_bytes": 1},
+        {"versions": {}},
+        {"commit": "abc"},
+        {"libraries": {}},
+        {"perf_counters": True},
+        {"memory_limit_bytes": 1},
+    ],
+)
+def test_what_does_not_matter_leaves_the_hash(stored, change):
+    assert not probe.differences(stored, stored | change)
+    assert rehashed(stored | change) == stored["hash"]
+
+
+def test_a_few_pages_more_or_less_are_the_same_machine(stored):
+    node = stored["topology"]["nodes"][0]
+    node["memory_bytes"] += 100 * 4096
+    assert (
+        rehashed(stored | {"memory_bytes": stored["memory_bytes"] - 100 * 4096}) == stored["hash"]
+    )
+
+
+def test_different_machines_have_different_hashes():
+    names = ["vm-hybrid", "vm-no-l3", "epyc-9654-2s-nps1", "epyc-9654-2s-nps4", "container-v1"]
+    hashes = {probe.read_machine(machines.root(name)).to_dict()["hash"] for name in names}
+    assert len(hashes) == len(names)
+
+
+def git(folder, *arguments):
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    command = ["git", "-C", str(folder), *identity, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_commit_says_whether_the_checkout_differs(tmp_path):
+    git(tmp_path, "init", "-q")
+    assert probe.read_commit(tmp_path) is None
+    (tmp_path / "file").write_text("1")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "-q", "-m", "first")
+    git(tmp_path, "tag", "-a", "v1", "-m", "not the commit's name")
+    commit = git(tmp_path, "rev-parse", "HEAD")
+    assert probe.read_commit(tmp_path) == commit
+    (tmp_path / "results").write_text("not tracked")
+    assert probe.read_commit(tmp_path) == commit
+    (tmp_path / "file").write_text("2")
+    assert probe.read_commit(tmp_path) == f"{commit}-dirty"
+    (tmp_path / "below").mkdir()
+    assert probe.read_commit(tmp_path / "below") is None
+
+
+def test_without_git_there_is_no_commit(tmp_path, monkeypatch):
+    (tmp_path / ".git").mkdir()
+    monkeypatch.setattr(probe.shutil, "which", lambda _: None)
+    assert probe.read_commit(tmp_path) is None
+
+
+def test_the_project_is_found_from_the_package():
+    assert (probe.PROJECT / "pyproject.toml").is_file()
+
+
+def test_a_machine_without_most_files_can_be_probed(tmp_path):
+    (tmp_path / "proc/self").mkdir(parents=True)
+    status = "Cpus_allowed_list:\t0-1\nMems_allowed_list:\t0\n"
+    (tmp_path / "proc/self/status").write_text(status)
+    stored = probe.read_machine(tmp_path).to_dict()
+    assert stored["cpu_model"] == "unknown"
+    assert stored["cgroup_version"] is None
+    assert probe.usable_topology(stored).cpu_ids == (0, 1)
+    assert system.read_memory_bytes(tmp_path) == stored["memory_bytes"] == 0

@@ -1,0 +1,177 @@
+import os
+from pathlib import Path
+
+import machines
+import pytest
+from scaling_study import limits, system
+from scaling_study.topology import Cpu, Node
+
+
+def write(root, path, text):
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+
+
+def test_this_machine_has_the_cpus_that_the_kernel_lets_us_use():
+    topology = system.read_topology()
+    assert set(limits.read_allowed_cpus()) <= os.sched_getaffinity(0)
+    assert set(limits.read_allowed_cpus()) <= set(topology.cpu_ids)
+    assert topology.cpu_ids == system.read_online_cpus()
+    assert limits.read_allowed_nodes()
+    assert system.read_memory_bytes() > 0
+    assert system.read_kernel() == os.uname().release
+
+
+def test_a_missing_file_is_none_and_a_broken_one_is_an_error(tmp_path):
+    assert system.read_text(tmp_path / "none") is None
+    assert system.read_text(tmp_path / "none" / "below") is None
+    with pytest.raises(IsADirectoryError):
+        system.read_text(tmp_path)
+
+
+def test_before_linux_5_3_siblings_have_another_name(tmp_path):
+    root = machines.fake_root("epyc-7451-2s", tmp_path)
+    for old in root.glob("sys/devices/system/cpu/cpu*/topology/core_cpus_list"):
+        old.rename(old.with_name("thread_siblings_list"))
+    assert system.read_topology(root) == machines.topology("epyc-7451-2s")
+
+
+def test_the_l3_is_found_by_its_level_not_by_its_index(tmp_path):
+    root = machines.fake_root("epyc-7451-2s", tmp_path)
+    for index in root.glob("sys/devices/system/cpu/cpu*/cache/index3"):
+        index.rename(index.with_name("index2"))
+    assert system.read_topology(root) == machines.topology("epyc-7451-2s")
+    assert system.read_cache_bytes(3, root) == 8 * 2**20
+
+
+def test_caches_have_sizes(tmp_path):
+    root = machines.fake_root("vm-hybrid", tmp_path)
+    cache = "sys/devices/system/cpu/cpu0/cache"
+    for index, level, kind, size in ((1, "1", "Instruction", "64K"), (2, "2", "Unified", "2048K")):
+        write(root, f"{cache}/index{index}/level", level)
+        write(root, f"{cache}/index{index}/type", kind)
+        write(root, f"{cache}/index{index}/size", size)
+    assert system.read_cache_bytes(2, root) == 2 * 2**20
+    assert system.read_cache_bytes(3, root) == 480 * 2**20
+    assert system.read_cache_bytes(4, root) is None
+    assert system.read_cache_bytes(3, machines.root("vm-no-l3")) is None
+
+
+def test_without_sys_the_cpus_are_those_of_the_mask(tmp_path):
+    write(tmp_path, "proc/self/status", "Cpus_allowed_list:\t2,5\nMems_allowed_list:\t0\n")
+    write(tmp_path, "proc/meminfo", "MemTotal:    1024 kB\n")
+    topology = system.read_topology(tmp_path)
+    assert topology.cpus == (Cpu(2, 2, 0, 0, 2), Cpu(5, 5, 0, 0, 2))
+    assert topology.nodes == (Node(0, 2**20, {0: 10}),)
+    assert limits.read_allowed_cpus(tmp_path) == (2, 5)
+    assert limits.read_allowed_nodes(tmp_path) == (0,)
+
+
+def test_a_kernel_without_a_mask_is_an_error(tmp_path):
+    write(tmp_path, "proc/self/status", "Name:\tpython\n")
+    with pytest.raises(ValueError, match="has no Cpus_allowed_list"):
+        system.read_topology(tmp_path)
+
+
+def test_memory_and_swap():
+    assert system.read_memory_bytes(machines.root("vm-hybrid")) == 24684084 * 1024
+    assert system.read_swap_bytes(machines.root("vm-hybrid")) == 0
+    assert system.read_swap_bytes(machines.root("vm-no-l3")) == 2**30
+
+
+def test_the_first_cpu_of_cpuinfo_counts():
+    info = system.read_cpu_info(machines.root("vm-hybrid"))
+    assert (info.model, info.vendor) == ("Intel(R) Xeon(R) Processor", "GenuineIntel")
+    assert {"avx512_bf16", "hypervisor"} <= info.flags
+
+
+def test_cpuinfo_of_arm(tmp_path):
+    write(
+        tmp_path,
+        "proc/cpuinfo",
+        "processor\t: 0\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n",
+    )
+    info = system.read_cpu_info(tmp_path)
+    assert (info.model, info.vendor) == ("0xd4f", "0x41")
+    assert info.flags == {"fp", "asimd", "sve"}
+
+
+def test_no_cpuinfo(tmp_path):
+    assert system.read_cpu_info(tmp_path) == system.CpuInfo("unknown", "unknown", frozenset())
+
+
+def test_virtual_machines(tmp_path):
+    hardware = system.CpuInfo("", "", frozenset({"avx2"}))
+    guest = system.CpuInfo("", "", frozenset({"hypervisor"}))
+    write(tmp_path, "sys/class/dmi/id/sys_vendor", "Amazon EC2\n")
+    assert system.read_virtual(hardware, tmp_path) is None
+    assert system.read_virtual(guest, tmp_path) == "Amazon EC2"
+    write(tmp_path, "sys/class/dmi/id/product_name", "m7i.large\n")
+    assert system.read_virtual(guest, tmp_path) == "Amazon EC2 m7i.large"
+    assert system.read_virtual(guest, tmp_path / "nothing") == "hypervisor"
+    write(tmp_path / "xen", "sys/hypervisor/type", "xen\n")
+    assert system.read_virtual(hardware, tmp_path / "xen") == "xen"
+
+
+@pytest.mark.parametrize(
+    ("text", "thp"),
+    [("always [madvise] never\n", "madvise"), ("[always] madvise never\n", "always")],
+)
+def test_huge_pages(tmp_path, text, thp):
+    write(tmp_path, "sys/kernel/mm/transparent_hugepage/enabled", text)
+    assert system.read_thp(tmp_path) == thp
+
+
+@pytest.mark.parametrize(("text", "balancing"), [("0\n", False), ("1\n", True), ("2\n", True)])
+def test_numa_balancing(tmp_path, text, balancing):
+    write(tmp_path, "proc/sys/kernel/numa_balancing", text)
+    assert system.read_numa_balancing(tmp_path) is balancing
+
+
+def test_governors_are_named_once(tmp_path):
+    for cpu, governor in enumerate(("powersave", "performance", "powersave")):
+        write(
+            tmp_path,
+            f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor",
+            f"{governor}\n",
+        )
+    assert system.read_governor(tmp_path) == "performance, powersave"
+
+
+def test_what_a_machine_does_not_have_is_none(tmp_path):
+    assert system.read_thp(tmp_path) is None
+    assert system.read_numa_balancing(tmp_path) is None
+    assert system.read_governor(tmp_path) is None
+    assert system.read_swap_bytes(tmp_path) == 0
+    assert system.read_kernel(tmp_path) == "unknown"
+
+
+class Kernel:
+    """Stands for libc: opens a file in place of a counter, or refuses."""
+
+    def __init__(self, allows):
+        def syscall(number, attributes, *_):
+            self.asked = (number.value, list(attributes)[:3])
+            return os.open(os.devnull, os.O_RDONLY) if allows else -1
+
+        self.syscall = syscall
+
+
+@pytest.mark.parametrize("allows", [True, False])
+def test_hardware_counters_are_tried_and_closed(monkeypatch, allows):
+    kernel = Kernel(allows)
+    monkeypatch.setattr(system.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(system.ctypes, "CDLL", lambda *_, **__: kernel)
+    files = len(list(Path("/proc/self/fd").iterdir()))
+    assert system.has_hardware_counters() is allows
+    assert len(list(Path("/proc/self/fd").iterdir())) == files
+    assert kernel.asked == (298, [0, 64, 1])
+
+
+def test_the_kernel_answers_whether_it_counts():
+    assert system.has_hardware_counters() in {True, False}
+
+
+def test_an_unknown_architecture_has_no_hardware_counters(monkeypatch):
+    monkeypatch.setattr(system.platform, "machine", lambda: "vax")
+    assert system.has_hardware_counters() is False

@@ -1,0 +1,202 @@
+import json
+from collections import Counter
+
+import machines
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scaling_study.topology import (
+    NO_NODE,
+    Cpu,
+    CpuText,
+    Node,
+    NodeText,
+    Topology,
+    build,
+    format_cpu_list,
+    parse_cpu_list,
+)
+
+
+@given(st.sets(st.integers(0, 1000)))
+def test_cpu_lists_survive_the_round_trip(ids):
+    assert parse_cpu_list(format_cpu_list(ids)) == tuple(sorted(ids))
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 5)), min_size=1))
+def test_formatting_what_was_parsed_gives_the_shortest_list_of_the_same_ids(ranges):
+    text = ",".join(f"{first}-{first + more}" for first, more in ranges)
+    ids = parse_cpu_list(text)
+    shortest = format_cpu_list(ids)
+    assert parse_cpu_list(shortest) == ids
+    assert format_cpu_list(parse_cpu_list(shortest)) == shortest
+    assert len(shortest) <= len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("", ()),
+        ("\n", ()),
+        ("0", (0,)),
+        ("0-3,8\n", (0, 1, 2, 3, 8)),
+        ("8,0-1", (0, 1, 8)),
+        (" 2 , 4 ", (2, 4)),
+    ],
+)
+def test_cpu_lists_are_read(text, ids):
+    assert parse_cpu_list(text) == ids
+
+
+@pytest.mark.parametrize("text", ["a", "1-", "-1", "3-1", "0-3:2", "1;2", "0-99999999999", "1 2"])
+def test_what_is_no_cpu_list_is_refused_and_quoted(text):
+    with pytest.raises(ValueError, match=text.split(",")[0]):
+        parse_cpu_list(text)
+
+
+def test_ranges_are_written_only_for_neighbours():
+    assert format_cpu_list([9, 0, 1, 2, 5]) == "0-2,5,9"
+    assert format_cpu_list([]) == ""
+
+
+@pytest.mark.parametrize("name", machines.NAMES)
+def test_every_machine_says_where_it_comes_from(name):
+    machine = machines.describe(name)
+    assert machine["about"]
+    assert machine["source"].startswith(("captured: ", "written"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("container-v1", "1 socket, 1 NUMA node, 2 L3s, 16 cores, 32 CPUs"),
+        ("container-v2", "1 socket, 1 NUMA node, 2 L3s, 16 cores, 32 CPUs"),
+        ("container-v2-nested", "1 socket, 1 NUMA node, 2 L3s, 16 cores, 32 CPUs"),
+        ("epyc-7451-2s", "2 sockets, 8 NUMA nodes, 16 L3s, 48 cores, 96 CPUs"),
+        ("epyc-9654-2s-nps1", "2 sockets, 2 NUMA nodes, 24 L3s, 192 cores, 384 CPUs"),
+        ("epyc-9654-2s-nps4", "2 sockets, 8 NUMA nodes, 24 L3s, 192 cores, 384 CPUs"),
+        ("itanium-17-nodes", "64 sockets, 17 NUMA nodes, 64 L3s, 128 cores, 128 CPUs"),
+        ("power9-gpu-nodes", "2 sockets, 8 NUMA nodes, 4 L3s, 8 cores, 32 CPUs"),
+        ("vm-hybrid", "1 socket, 1 NUMA node, 1 L3, 2 cores, 2 CPUs"),
+        ("vm-no-l3", "1 socket, 1 NUMA node, 1 L3, 4 cores, 4 CPUs"),
+        ("xeon-4s-offline-cpus", "4 sockets, 1 NUMA node, 4 L3s, 7 cores, 12 CPUs"),
+        ("xeon-8260-8s-snc2", "8 sockets, 16 NUMA nodes, 8 L3s, 192 cores, 192 CPUs"),
+        ("xeon-max-9480-2s-snc4", "2 sockets, 16 NUMA nodes, 2 L3s, 112 cores, 224 CPUs"),
+        ("xeon-r630-node0-offline", "2 sockets, 1 NUMA node, 2 L3s, 17 cores, 17 CPUs"),
+    ],
+)
+def test_captured_machines_are_understood(name, words):
+    assert machines.topology(name).describe() == words
+
+
+def test_the_table_above_names_every_captured_machine():
+    (mark,) = test_captured_machines_are_understood.pytestmark
+    assert [name for name, _ in mark.args[1]] == machines.NAMES
+
+
+@pytest.mark.parametrize("name", machines.NAMES)
+def test_a_topology_survives_json(name):
+    topology = machines.topology(name)
+    assert Topology.from_dict(json.loads(json.dumps(topology.to_dict()))) == topology
+
+
+@pytest.mark.parametrize("name", machines.NAMES)
+@pytest.mark.parametrize("domain", ["core", "l3", "node", "socket"])
+def test_domains_hold_every_cpu_once(name, domain):
+    topology = machines.topology(name)
+    held = Counter(cpu for group in topology.domains(domain) for cpu in group)
+    assert held == Counter(topology.cpu_ids)
+
+
+@pytest.mark.parametrize("name", machines.NAMES)
+def test_cores_and_l3s_are_named_by_their_lowest_cpu(name):
+    topology = machines.topology(name)
+    for cpu in topology.cpus:
+        assert cpu.core == min(other.cpu for other in topology.cpus if other.core == cpu.core)
+        assert cpu.l3 == min(other.cpu for other in topology.cpus if other.l3 == cpu.l3)
+
+
+def test_epyc_siblings_are_far_apart_in_number_but_share_core_and_l3():
+    by_id = {cpu.cpu: cpu for cpu in machines.topology("epyc-9654-2s-nps4").cpus}
+    assert by_id[296] == Cpu(cpu=296, core=104, socket=1, node=4, l3=104)
+    assert by_id[104] == Cpu(cpu=104, core=104, socket=1, node=4, l3=104)
+    assert by_id[111].l3 == 104
+    assert by_id[112].l3 == 112
+
+
+def test_core_ids_that_repeat_on_every_package_are_not_mistaken_for_cores():
+    topology = machines.topology("itanium-17-nodes")
+    assert len({cpu.core for cpu in topology.cpus}) == 128
+    assert {cpu.socket for cpu in topology.cpus} >= {0, 257, 983297}
+
+
+def test_without_cache_information_the_l3_is_the_socket():
+    topology = machines.topology("itanium-17-nodes")
+    assert topology.domains("l3") == topology.domains("socket")
+
+
+def test_nodes_without_cpus_are_kept_with_their_memory_and_distances():
+    last = machines.topology("itanium-17-nodes").nodes[-1]
+    assert (last.node, last.memory_bytes) == (16, 2**30)
+    assert last.distances[0] == 14
+    assert last.distances[16] == 10
+    power9 = machines.topology("power9-gpu-nodes")
+    assert power9.memory_nodes == (0, 8, 250, 251, 252, 253, 254, 255)
+    assert power9.nodes[1].distances == {0: 40, 8: 10, **dict.fromkeys(range(250, 256), 80)}
+
+
+def test_offline_cpus_are_not_there():
+    topology = machines.topology("xeon-4s-offline-cpus")
+    assert topology.cpu_ids == (0, 1, 3, 4, 6, 7, 8, 9, 10, 11, 12, 15)
+    assert topology.domains("core") == ((0, 8), (4, 12), (1, 9), (6,), (10,), (3, 11), (7, 15))
+
+
+def test_cpus_of_an_offline_node_have_none():
+    topology = machines.topology("xeon-r630-node0-offline")
+    assert {cpu.node for cpu in topology.cpus if cpu.cpu % 2 == 0} == {NO_NODE}
+    assert {cpu.node for cpu in topology.cpus if cpu.cpu % 2} == {1}
+
+
+def test_nodes_whose_cpu_numbers_interleave_are_told_apart():
+    topology = machines.topology("xeon-8260-8s-snc2")
+    assert topology.domains("node")[0] == (0, 1, 2, 3, 7, 8, 9, 13, 14, 15, 19, 20)
+    assert {len(group) for group in topology.domains("node")} == {12}
+
+
+def test_compact_order_keeps_siblings_side_by_side():
+    topology = machines.topology("epyc-9654-2s-nps1")
+    assert [cpu.cpu for cpu in topology.compact[:4]] == [0, 192, 1, 193]
+    assert topology.smt
+    assert not machines.topology("xeon-8260-8s-snc2").smt
+
+
+def test_a_restricted_topology_keeps_ids_and_forgets_the_rest():
+    topology = machines.topology("epyc-9654-2s-nps4").restricted([192, 193, 999], [1])
+    assert topology.cpu_ids == (192, 193)
+    assert topology.domains("core") == ((192,), (193,))
+    assert [cpu.core for cpu in topology.cpus] == [0, 1]
+    assert [node.node for node in topology.nodes] == [1]
+    assert not topology.smt
+
+
+def test_a_cpu_about_which_sysfs_is_silent_stands_alone_on_socket_0():
+    silent = CpuText(socket=None, siblings=None, l3=None)
+    topology = build({3: silent, 1: silent}, {0: NodeText("1,3", "", "10")})
+    assert topology == Topology(
+        cpus=(
+            Cpu(cpu=1, core=1, socket=0, node=0, l3=1),
+            Cpu(cpu=3, core=3, socket=0, node=0, l3=1),
+        ),
+        nodes=(Node(0, 0, {0: 10}),),
+    )
+    assert topology.memory_nodes == ()
+
+
+def test_siblings_that_are_offline_do_not_name_a_core():
+    text = CpuText(socket="0", siblings="0,4", l3="0-7")
+    assert build({4: text}, {}).cpus == (Cpu(cpu=4, core=4, socket=0, node=NO_NODE, l3=4),)
+
+
+def test_distances_that_do_not_fit_the_nodes_are_refused():
+    with pytest.raises(ValueError, match="zip"):
+        build({}, {0: NodeText("", "", "10 20")})

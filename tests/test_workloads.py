@@ -1,0 +1,305 @@
+"""The shipped training scripts, and the small user scripts that other tests measure."""
+
+import contextlib
+import io
+import math
+import multiprocessing
+import os
+import runpy
+import signal
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TSMIXERX = ROOT / "scripts/workloads/tsmixerx.py"
+NCF = ROOT / "scripts/workloads/ncf.py"
+USERS = ROOT / "tests/workloads"
+FOREIGN_PATH = USERS / "pfad mit ünicode/plain loop.py"
+
+# One thread: these tests share their CPUs with others, and two spinning threads would crawl.
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+NCF_AS_PRINTED = """\
+ContextualNCF(
+  (embeddings): ContextAwareEmbeddings(
+    (MF_Embedding_User): Embedding(654, 8)
+    (MF_Embedding_Item): Embedding(1127, 8)
+    (MLP_Embedding_User): Embedding(654, 32)
+    (MLP_Embedding_Item): Embedding(1127, 32)
+  )
+  (GMF_model): GeneralMatrixFactorization()
+  (MLP_model): MultiLayerPerceptron(
+    (mlp_model): Sequential(
+      (0): Linear(in_features=85, out_features=32, bias=True)
+      (1): ReLU()
+      (2): Dropout(p=0, inplace=False)
+      (3): Linear(in_features=32, out_features=16, bias=True)
+      (4): ReLU()
+      (5): Dropout(p=0, inplace=False)
+      (6): Linear(in_features=16, out_features=8, bias=True)
+      (7): ReLU()
+      (8): Dropout(p=0, inplace=False)
+    )
+  )
+  (predict_layer): Linear(in_features=16, out_features=1, bias=True)
+)"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a script printed, the optimizer of each of its steps, and how often it marked one."""
+
+    lines: list[str]
+    optimizers: list[str]
+    marks: int
+
+
+def run_as_main(script, *args):
+    """Run a script in this process, as a member does; called in the runner process."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    optimizers = []
+    hook = register_optimizer_step_post_hook(
+        lambda optimizer, *_: optimizers.append(type(optimizer).__name__)
+    )
+    output = io.StringIO()
+    try:
+        with (
+            patch.object(sys, "argv", [str(script), *args]),
+            patch("scaling_study.mark") as mark,
+            contextlib.redirect_stdout(output),
+        ):
+            runpy.run_path(str(script), run_name="__main__")
+    finally:
+        hook.remove()
+    return Run(output.getvalue().splitlines(), optimizers, mark.call_count)
+
+
+def operator_counts(script, *args):
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        run_as_main(script, *args)
+    return {event.key: event.count for event in profiler.key_averages()}
+
+
+def call(script, function, *args):
+    return runpy.run_path(str(script))[function](*args)
+
+
+def prepare(folder):
+    import torch
+
+    os.chdir(folder)
+    torch.set_num_threads(1)
+    # A spawned process would spawn its loaders' workers too; a script started as usual forks them.
+    multiprocessing.set_start_method("fork", force=True)
+
+
+@pytest.fixture(scope="module")
+def in_runner(tmp_path_factory):
+    """Call a function in one other process: it imports once, and every script must share it."""
+    with ProcessPoolExecutor(
+        max_workers=1,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=prepare,
+        initargs=(tmp_path_factory.mktemp("runner"),),
+    ) as pool:
+        yield lambda function, *args: pool.submit(function, *args).result()
+
+
+@pytest.fixture(scope="module")
+def operators_per_step(in_runner):
+    """Of two runs that differ by four steps: what is done once, such as set-up, cancels out."""
+    fewer = in_runner(operator_counts, TSMIXERX, "--steps", "3")
+    more = in_runner(operator_counts, TSMIXERX, "--steps", "7")
+    return {name: (more[name] - fewer.get(name, 0)) / 4 for name in more}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("operator", "count"),
+    [
+        ("aten::bernoulli_", 11),
+        ("aten::native_layer_norm", 7),
+        ("aten::threshold_backward", 7),
+        ("autograd::engine::evaluate_function: MulBackward0", 14),
+        ("autograd::engine::evaluate_function: AddmmBackward0", 9),
+        ("autograd::engine::evaluate_function: ReluBackward0", 7),
+        ("Optimizer.step#AdamW.step", 1),
+    ],
+)
+def test_tsmixerx_does_the_operators_of_the_reference_tables(operators_per_step, operator, count):
+    assert operators_per_step[operator] == count
+
+
+@pytest.mark.slow
+def test_tsmixerx_runs_again_in_the_same_process_with_one_adamw_step_per_step(in_runner):
+    first, again = (in_runner(run_as_main, TSMIXERX, "--steps", "5") for _ in range(2))
+    assert first.optimizers == ["AdamW"] * 5
+    assert first == again
+
+
+@pytest.mark.slow
+def test_tsmixerx_trains_another_data_set_for_another_seed(in_runner):
+    losses = {
+        in_runner(run_as_main, TSMIXERX, "--steps", "2", "--seed", seed).lines[0].split()[3]
+        for seed in ("1", "2", "3")
+    }
+    assert len(losses) == 3
+    one, same, other = (in_runner(call, TSMIXERX, "synthetic_series", 2, 50, n) for n in (1, 1, 2))
+    assert one.equals(same)
+    assert list(one.columns) == ["unique_id", "ds", "y"]
+    assert not (one["y"] == other["y"]).any()
+
+
+@pytest.mark.slow
+def test_tsmixerx_prints_one_line_and_leaves_no_file_where_it_runs(tmp_path):
+    done = subprocess.run(
+        [sys.executable, TSMIXERX, "--steps", "3", "--series", "4"],
+        cwd=tmp_path,
+        env=ONE_THREAD,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith("seed 1: loss ")
+    assert done.stdout.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def ncf():
+    return runpy.run_path(str(NCF))
+
+
+def test_ncf_is_the_printed_model(ncf):
+    model = ncf["ContextualNCF"]()
+    assert str(model) == NCF_AS_PRINTED
+    assert sum(parameter.numel() for parameter in model.parameters()) == 74_673
+    assert "74,673" in ncf["__doc__"]
+
+
+def test_ncf_rates_in_24_columns(ncf):
+    rows = ncf["synthetic_ratings"](500, seed=1)
+    assert rows.shape == (500, 24)
+    assert rows[:, 0].max() < 654
+    assert rows[:, 1].max() < 1127
+    assert (rows[:, 2] == 1).all()
+    assert (rows[:, 3:].sum(dim=1) == 5).all()
+
+
+def test_ncf_rates_other_items_for_another_seed(ncf):
+    one, same, other = (ncf["synthetic_ratings"](500, seed) for seed in (1, 1, 2))
+    assert (one == same).all()
+    assert (one[:, 1] != other[:, 1]).float().mean() > 0.9
+
+
+def test_ncf_draws_negatives_that_the_user_never_rated(ncf):
+    rows = ncf["synthetic_ratings"](60_000, seed=1)
+    dataset = ncf["Ratings"](rows, negatives=4)
+    rated = {(int(user), int(item)) for user, item in rows[:, :2]}
+    for index in range(300):
+        instances = dataset[index]
+        assert instances.shape == (5, 24)
+        assert (instances[0] == rows[index]).all()
+        assert instances[:, 2].tolist() == [1, 0, 0, 0, 0]
+        assert (instances[1:, [0, *range(3, 24)]] == instances[0, [0, *range(3, 24)]]).all()
+        assert not {(int(user), int(item)) for user, item in instances[1:, :2]} & rated
+    drawn = {tuple(dataset[0][1:, 1].tolist()) for _ in range(5)}
+    assert len(drawn) == 5
+
+
+def losses_of(run):
+    return [float(line.split()[3]) for line in run.lines]
+
+
+def test_ncf_learns(in_runner):
+    run = in_runner(run_as_main, NCF, "--rows", "8192", "--lr", "0.01", "--epochs", "3")
+    losses = losses_of(run)
+    assert run.optimizers == ["Adam"] * 96
+    assert losses == sorted(losses, reverse=True)
+    # Better than to know only that one in five is positive: the entropy of that.
+    assert losses[-1] < -(0.2 * math.log(0.2) + 0.8 * math.log(0.8))
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_ncf_repeats_itself_for_the_same_seed_only(in_runner, workers):
+    small = ("--rows", "600", "--epochs", "2", "--workers", workers, "--seed")
+    one, same, other = (in_runner(run_as_main, NCF, *small, seed) for seed in ("1", "1", "2"))
+    assert losses_of(one) == losses_of(same)
+    assert losses_of(one) != losses_of(other)
+
+
+def test_ncf_batches_hold_the_negatives_too(in_runner):
+    run = in_runner(run_as_main, NCF, "--rows", "600", "--epochs", "1", "--batch-size", "100")
+    assert len(run.optimizers) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "optimizers", "marks"),
+    [
+        ("plain_loop.py", ("--steps", "7"), ["SGD"] * 7, 0),
+        ("lightning_fit.py", ("--steps", "7"), ["Adam"] * 7, 0),
+        ("closure_optimizer.py", ("--steps", "7"), ["LBFGS"] * 7, 0),
+        ("marked.py", ("--steps", "7"), [], 7),
+        ("loader_workers.py", ("--epochs", "1"), ["SGD"] * 64, 0),
+        ("short_script.py", (), ["SGD"] * 15, 0),
+        (FOREIGN_PATH.relative_to(USERS), ("--steps", "7"), ["SGD"] * 7, 0),
+    ],
+)
+def test_a_user_script_makes_its_steps_each_time_it_runs(in_runner, name, args, optimizers, marks):
+    for _ in range(2):
+        run = in_runner(run_as_main, USERS / name, *args)
+        assert (run.optimizers, run.marks) == (optimizers, marks)
+        assert len(run.lines) == 1
+
+
+def test_a_closure_is_evaluated_several_times_a_step(in_runner):
+    run = in_runner(run_as_main, USERS / "closure_optimizer.py", "--steps", "10")
+    assert int(run.lines[0].split()[0]) > 2 * 10
+
+
+@pytest.mark.parametrize(
+    ("command", "returncode", "last_words"),
+    [
+        (["imports_neighbour.py", "--steps", "5"], 0, "done after 5 steps"),
+        (["crashes.py", "--at", "5"], 1, "RuntimeError: a mistake after 5 steps"),
+        (["exits_early.py", "--at", "5"], 0, "leaving after 5 steps"),
+        (["segfaults.py", "--at", "5"], -signal.SIGSEGV, "reading address 0 after 5 steps"),
+        (["eats_memory.py", "--at", "5", "--limit-mib", "64"], 1, "MemoryError"),
+    ],
+)
+def test_a_user_script_ends_as_its_name_says(tmp_path, command, returncode, last_words):
+    done = subprocess.run(
+        [sys.executable, USERS / command[0], *command[1:]],
+        cwd=tmp_path,
+        env=ONE_THREAD,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == returncode
+    assert done.stdout.splitlines()[-1] == last_words
+
+
+@pytest.mark.parametrize("options", [[], ["--keep-gil"]])
+def test_a_hanging_script_neither_ends_nor_uses_the_cpu(options):
+    command = [sys.executable, USERS / "hangs.py", "--at", "5", *options]
+    with subprocess.Popen(command, env=ONE_THREAD, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "hanging after 5 steps\n"
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(timeout=1)
+            state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            assert state == "S"
+        finally:
+            process.kill()

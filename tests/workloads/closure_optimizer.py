@@ -1,0 +1,32 @@
+"""L-BFGS: one optimizer step runs its closure, forward and backward, several times."""
+
+import argparse
+
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=200)
+args = parser.parse_args()
+
+torch.manual_seed(1)
+model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
+optimizer = torch.optim.LBFGS(
+    model.parameters(), lr=0.1, max_iter=5, tolerance_grad=0, tolerance_change=0
+)
+inputs = torch.randn(256, 32)
+targets = inputs.square().sum(dim=1, keepdim=True)
+evaluations = 0
+
+
+def closure():
+    global evaluations  # noqa: PLW0603 (a script counts like this)
+    evaluations += 1
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(inputs), targets)
+    loss.backward()
+    return loss
+
+
+for _ in range(args.steps):
+    optimizer.step(closure)
+print(f"{evaluations} evaluations in {args.steps} steps")

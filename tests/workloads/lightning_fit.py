@@ -1,0 +1,46 @@
+"""A Lightning fit: forward and backward run in a closure inside the optimizer's step."""
+
+import argparse
+import logging
+import warnings
+
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Regression(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(64, 1)
+
+    def training_step(self, batch, batch_idx):
+        inputs, targets = batch
+        return torch.nn.functional.mse_loss(self.linear(inputs), targets)
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=0.01)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=500)
+    args = parser.parse_args()
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore")
+    inputs = torch.randn(4096, 64)
+    loader = DataLoader(TensorDataset(inputs, inputs.sum(dim=1, keepdim=True)), batch_size=256)
+    trainer = pl.Trainer(
+        max_steps=args.steps,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(Regression(), loader)
+    print(f"fitted in {trainer.global_step} steps")
+
+
+if __name__ == "__main__":
+    main()

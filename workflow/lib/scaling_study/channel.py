@@ -1,0 +1,92 @@
+"""What a cohort's members and their coordinator share: one page of integers and some pipes.
+
+The coordinator writes orders and members write steps into one file that all of them map. Nothing
+is allocated and no system call is made for a step. A member that may not run sleeps in a blocking
+read of its own gate, a named pipe; when the coordinator dies the read returns at once and the
+member ends. A member that has come to rest writes its slot's number into the cohort's pipe.
+
+This module is imported by every measured process: standard library only.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+# Orders, and the answers to them.
+CLOSED, RUN, ATTEST, ATTEST_KERNEL = range(4)
+
+# Fields of a member's header; the rest of its block is its ring of steps.
+ORDER, RELEASE_NS, STEPS, RELEASED_NS, PARKED_NS, TRAINER_TID, RESTARTS = range(7)
+HEADER = 8
+
+# Fields of one step. LOAD, BACKWARD and OPTIMIZER are durations in ns inside that step;
+# FRESH is 1 when the script was started anew inside it, so that its length is no step time.
+END_NS, LOAD_NS, BACKWARD_NS, OPTIMIZER_NS, FRESH = range(5)
+STEP_FIELDS = 5
+
+# Steps of one window that are kept. At the shortest window of one second, steps of 60 us fit; a
+# window that runs full still counts its steps, but is flagged. 640 KiB for each member.
+CAPACITY = 16_384
+
+BLOCK = HEADER + CAPACITY * STEP_FIELDS
+PAGE = Path("memory", "page")
+_WORD = 8
+_REST = struct.Struct("<i")
+
+
+class Step(NamedTuple):
+    """One finished step, times in ns of the monotonic clock."""
+
+    end_ns: int
+    load_ns: int
+    backward_ns: int
+    optimizer_ns: int
+    fresh: int
+
+
+class Page:
+    """One member's block of the shared page, as a flat sequence of 64-bit integers."""
+
+    def __init__(self, folder: Path, slot: int) -> None:
+        with (folder / PAGE).open("r+b") as file:
+            # A block need not start at a page boundary, so the whole file is mapped.
+            self._map = mmap.mmap(file.fileno(), 0)
+        words = memoryview(self._map).cast("q")
+        self.words = words[slot * BLOCK : (slot + 1) * BLOCK]
+
+    def steps(self) -> list[Step]:
+        """Return the steps since the last release, oldest first; at most CAPACITY."""
+        kept = min(self.words[STEPS], CAPACITY)
+        flat = self.words[HEADER : HEADER + kept * STEP_FIELDS].tolist()
+        return [Step(*flat[at : at + STEP_FIELDS]) for at in range(0, len(flat), STEP_FIELDS)]
+
+
+def create(folder: Path, members: int) -> None:
+    """Make the shared page, the gates and the cohort's pipe in an empty private folder.
+
+    The page lies in the folder's ``memory``: on a disk's file system the kernel would write it
+    back, and fault it in again, while members are timed.
+    """
+    page = folder / PAGE
+    page.touch(0o600)
+    os.truncate(page, members * BLOCK * _WORD)
+    for name in ["rest", *(f"gate-{slot}" for slot in range(members))]:
+        os.mkfifo(folder / name, 0o600)
+
+
+def write_rest(descriptor: int, slot: int) -> None:
+    """Tell the coordinator that this slot has come to rest (one atomic write, pipe(7))."""
+    os.write(descriptor, _REST.pack(slot))
+
+
+def read_rest(descriptor: int) -> set[int]:
+    """Return the slots that have come to rest since the last call; does not block."""
+    try:
+        data = os.read(descriptor, 4096 * _REST.size)
+    except BlockingIOError:
+        return set()
+    return {slot for (slot,) in _REST.iter_unpack(data)}

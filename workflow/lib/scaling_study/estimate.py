@@ -1,0 +1,82 @@
+"""What a study will take, said before it starts."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scaling_study.plan import Plan
+
+# Start, data and warm-up of a cohort where nothing is measured yet: torch and Lightning took 6 to
+# 10 s on two CPUs.
+START_S = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How much a plan is, for one ladder.
+
+    Attributes:
+        launches: Launches, with default and repeat.
+        cohorts: Cohorts that are started.
+        windows: Windows over all points and replicates, without retakes.
+        minutes: Shortest and longest time.
+    """
+
+    launches: int
+    cohorts: int
+    windows: int
+    minutes: tuple[float, float]
+
+
+def estimate(plan: Plan, ladder: Sequence[int], start_s: float = START_S) -> Estimate:
+    """Estimate a study from its settings alone.
+
+    A step's time is not known yet, so a window takes between its shortest and its longest time.
+    Left out: retakes, launches that the machine must skip, and what is measured already.
+
+    Args:
+        plan: The plan.
+        ladder: The process counts on this machine.
+        start_s: What a cohort takes from its start to its first window.
+    """
+    measure = plan.measure
+    runs = len(plan.launches) * measure.replicates
+    cohorts = runs * (len(ladder) if measure.isolated else 1)
+    windows = runs * len(ladder) * measure.windows
+    shortest, longest = (
+        (cohorts * start_s + windows * window_s) / 60
+        for window_s in (measure.shortest_s, measure.longest_s)
+    )
+    return Estimate(len(plan.launches), cohorts, windows, (shortest, longest))
+
+
+def describe(plan: Plan, ladder: Sequence[int], forecast: Estimate) -> str:
+    """Say in a few lines what will be done."""
+    counts = Counter(launch.arm for launch in plan.launches)
+    arms = ", ".join(f"{count} {arm}" for arm, count in counts.items())
+    dropped = f"; {len(plan.dropped)} excluded" if plan.dropped else ""
+    launches = _count(forecast.launches, "launch", "launches")
+    cohorts = _count(forecast.cohorts, "cohort", "cohorts")
+    replicates = _count(plan.measure.replicates, "replicate", "replicates")
+    windows = _count(forecast.windows, "window", "windows")
+    return "\n".join(
+        [
+            f"Study {plan.study}: {plan.workload.script}",
+            f"  {launches}: {arms}{dropped}",
+            f"  processes: {', '.join(map(str, ladder))}",
+            f"  {cohorts} ({replicates} of each launch), {windows}",
+            f"  {_duration(forecast.minutes)}",
+        ]
+    )
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _duration(minutes: tuple[float, float]) -> str:
+    """Write a span of minutes, in hours where that is easier to grasp."""
+    hour = 60
+    in_hours = minutes[1] >= 2 * hour
+    low, high = (f"{value / hour if in_hours else value:.1f}" for value in minutes)
+    return f"{low} to {high} {'hours' if in_hours else 'minutes'}"

@@ -1,0 +1,126 @@
+"""Run one command and leave nothing behind, however it or its caller ends.
+
+``python -m scaling_study.keep --watch PID -- COMMAND``
+
+The keeper adopts whatever the command leaves orphaned (PR_SET_CHILD_SUBREAPER, prctl(2)) and kills
+it when the command ends. When the watched process ends, for instance because Snakemake was killed,
+the command is asked to stop and then killed. Waiting is a blocking poll(2): a keeper takes no CPU
+time. If the keeper itself is killed, the kernel sends SIGTERM to the command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from scaling_study import bind, counters, private
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+PR_SET_CHILD_SUBREAPER = 36
+
+# Time for the command to write what it has, after it was asked to stop. With the time for
+# orphans, all is over well before ten seconds.
+STOP_S = 5.0
+
+# Time for orphans that end by themselves: multiprocessing's resource tracker removes semaphores.
+ORPHANS_S = 2.0
+
+
+class StopAsked(Exception):  # noqa: N818 (a request, no error)
+    """A signal asked this process to stop."""
+
+
+def _ask_stop(signum: int, _frame: FrameType | None) -> None:
+    raise StopAsked(signal.Signals(signum).name)
+
+
+def run(command: list[str], watched: int) -> int:
+    """Run ``command`` until it or the watched process ends.
+
+    Args:
+        command: the program and its arguments.
+        watched: a process id.
+
+    Returns:
+        The command's return code; 128 + SIGTERM when it was stopped.
+    """
+    if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1) != 0:
+        raise OSError("prctl(PR_SET_CHILD_SUBREAPER) failed")
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, _ask_stop)
+    binding = [sys.executable, "-P", str(bind.__file__), "--die-with", str(os.getpid())]
+    # A session of its own: Ctrl-C in a terminal reaches the keeper, which passes it on once.
+    folder = private.make()
+    process = subprocess.Popen(
+        [*binding, "--die-signal", "TERM", "--", *command],
+        env={**os.environ, private.VARIABLE: str(folder)},
+        start_new_session=True,
+    )
+    try:
+        code = _wait(process, watched)
+    except StopAsked:
+        code = None
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_IGN)
+    if code is None:
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        code = 128 + signal.SIGTERM
+    end_descendants(ORPHANS_S)
+    private.remove(folder)
+    return code if code >= 0 else 128 - code
+
+
+def _wait(process: subprocess.Popen[bytes], watched: int) -> int | None:
+    """Wait for the command; return its code, or None if the watched process ended first."""
+    poll = select.poll()
+    ours = os.pidfd_open(process.pid)
+    poll.register(ours, select.POLLIN)
+    try:
+        poll.register(os.pidfd_open(watched), select.POLLIN)
+    except ProcessLookupError:
+        return None
+    return process.wait() if ours in dict(poll.poll()) else None
+
+
+def end_descendants(grace_s: float) -> None:
+    """Wait for all processes below this one, and kill them when the grace is over."""
+    deadline = time.monotonic() + grace_s
+    while len(family := counters.descendants(os.getpid())) > 1:
+        if time.monotonic() > deadline:
+            for pid in family[1:]:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.01)
+
+
+def main(argv: list[str]) -> int:
+    """Parse the command line and run the command."""
+    parser = argparse.ArgumentParser(description="Run a command and leave nothing behind.")
+    parser.add_argument("--watch", type=int, required=True, metavar="PID")
+    arguments, command = bind.split_command(argv)
+    return run(command, parser.parse_args(arguments).watch)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,182 @@
+"""Mistakes in a config: where, what is wrong, what is allowed, and what was probably meant."""
+
+import difflib
+import math
+import re
+import reprlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# A message is one line of a terminal, so a value is shown up to about half a line.
+SHOWN_CHARACTERS = 50
+# Longer numbers are described by their size: Python refuses to print those above 4,300 digits.
+SHOWN_BITS = 128
+# difflib's own default: below this similarity a suggestion misleads more than it helps.
+NEAREST_CUTOFF = 0.6
+
+# In this order: a boolean is an int to Python.
+_KINDS: tuple[tuple[type, str], ...] = (
+    (type(None), "is empty"),
+    (bool, "is a boolean (YAML reads a bare yes, no, on or off as one)"),
+    (str, "is text"),
+    (int, "is a whole number"),
+    (float, "is a number with a fraction"),
+    (Mapping, "is a section of keys"),
+    (list, "is a list"),
+    (tuple, "is a list"),
+)
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake.
+
+    Attributes:
+        loc: Keys and list indices that lead to the value.
+        value: The value as shown, "" where there is none.
+        what: What is wrong with it.
+        allowed: What would be right.
+        nearest: What was probably meant, as it would be written in the config.
+    """
+
+    loc: tuple[object, ...]
+    value: str
+    what: str
+    allowed: str
+    nearest: str | None = None
+
+    @property
+    def path(self) -> str:
+        """Where the value stands, such as `launches.grid.intra_op[1]`."""
+        return format_path(self.loc)
+
+    def __str__(self) -> str:
+        """Say it all in one line."""
+        value = f" = {self.value}" if self.value else ""
+        nearest = f"; did you mean {self.nearest}?" if self.nearest else ""
+        return f"{self.path}{value}: {self.what}; allowed: {self.allowed}{nearest}"
+
+
+class ConfigError(ValueError):
+    """All mistakes of a config at once; its text has one line for each and is ready to show.
+
+    Checks of a part raise it with places relative to that part (see `under`).
+    """
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+    def under(self, *prefix: object) -> list[Problem]:
+        """Return the problems as seen from further outside."""
+        return [replace(problem, loc=(*prefix, *problem.loc)) for problem in self.problems]
+
+
+def wrong(value: object, what: str, allowed: str, nearest: str | None = None) -> ConfigError:
+    """Return the error for one wrong value at the place that is being read."""
+    return ConfigError([Problem((), shorten(value), what, allowed, nearest)])
+
+
+def read_each(
+    items: Iterable[tuple[object, object]], read: Callable[[object, object], T]
+) -> list[T]:
+    """Read all items, given as (key or index, value).
+
+    Raises:
+        ConfigError: With the problems of all items, each under its key.
+    """
+    values: list[T] = []
+    problems: list[Problem] = []
+    for key, item in items:
+        try:
+            values.append(read(key, item))
+        except ConfigError as error:
+            problems += error.under(key)
+    if problems:
+        raise ConfigError(problems)
+    return values
+
+
+def read_distinct(value: object, read: Callable[[object], T], allowed: str) -> tuple[T, ...]:
+    """Read a list whose items are read by `read` and may not repeat.
+
+    Raises:
+        ConfigError: With the problems of all items, each under its index.
+    """
+    if not isinstance(value, list | tuple):
+        raise wrong(value, found(value), allowed, nearest=_as_list(value))
+    known: set[T] = set()
+
+    def read_new(_: object, item: object) -> T:
+        result = read(item)
+        if result in known:
+            raise wrong(item, "is given twice", "each value once")
+        known.add(result)
+        return result
+
+    return tuple(read_each(enumerate(value), read_new))
+
+
+def format_path(loc: Iterable[object]) -> str:
+    """Write keys and indices as one path."""
+    path = ""
+    for key in loc:
+        if isinstance(key, PurePath):  # the config file itself
+            path += str(key)
+        elif isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
+            path += f".{key}" if path else key
+        else:
+            path += f"[{shorten(key)}]"
+    return path or "config"
+
+
+def shorten(value: object) -> str:
+    """Show any value in one short line."""
+    if isinstance(value, int) and value.bit_length() > SHOWN_BITS:
+        return f"<a number of {value.bit_length()} bits>"
+    shown = reprlib.Repr()
+    shown.maxstring = shown.maxother = SHOWN_CHARACTERS
+    shown.maxlevel = 2
+    text = shown.repr(dict(value) if isinstance(value, Mapping) else value)
+    return text if len(text) <= 2 * SHOWN_CHARACTERS else f"{text[: 2 * SHOWN_CHARACTERS]}..."
+
+
+def found(value: object) -> str:
+    """Say of what kind a value is, for values of the wrong kind."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "is not finite"
+    kinds = (text for kind, text in _KINDS if isinstance(value, kind))
+    return next(kinds, f"is of the kind {type(value).__name__}")
+
+
+def nearest_word(value: object, words: Iterable[str]) -> str | None:
+    """Return the word that was probably meant, None if none is close.
+
+    YAML reads a bare `no` or `off` as false, and a bare `null` or nothing as empty.
+    """
+    known = list(words)
+    if value is None or value is False:
+        return "none" if "none" in known else None
+    if not isinstance(value, str):
+        return None
+    close = difflib.get_close_matches(value.casefold(), known, n=1, cutoff=NEAREST_CUTOFF)
+    return close[0] if close else None
+
+
+def nearest_number(value: object) -> str | None:
+    """Return the whole number that text or a number with a fraction stands for."""
+    if isinstance(value, str) and re.fullmatch(r"\s*\d{1,9}\s*", value):
+        return str(int(value))
+    if isinstance(value, float) and value.is_integer():
+        return shorten(int(value))
+    return None
+
+
+def _as_list(value: object) -> str | None:
+    return f"[{shorten(value)}]" if isinstance(value, str | int | float) else None

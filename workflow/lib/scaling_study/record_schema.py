@@ -1,0 +1,233 @@
+"""What a record file may hold, and reading one strictly.
+
+A record file is `measure/<launch>/<replicate>.jsonl`: one JSON object a line, told apart by `kind`.
+Every number is checked on the way in, so that nothing behind this module meets a NaN or a unit
+mistake of a power of two. Keys that are not named here are left out.
+
+History of the schema:
+    1: first version.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import Field
+from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
+
+SCHEMA_VERSION = 1
+LARGEST_SECONDS = 1e9  # thirty years: a longer time is a mistake of unit
+LARGEST_COUNT = 10**15  # a petabyte, and what a double still holds exactly
+LARGEST_STEP_US = 2**32 - 1  # 71 minutes; step times are sorted as 32 bits beside their group
+LARGEST_N = 2**20  # far more processes than Linux starts (its pid_max is 2**22)
+
+Seconds = Annotated[float, Field(ge=0, le=LARGEST_SECONDS)]
+Count = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
+Index = Annotated[int, Field(ge=0, le=LARGEST_N)]
+Processes = Annotated[int, Field(ge=1, le=LARGEST_N)]
+StepMicroseconds = Annotated[int, Field(ge=0, le=LARGEST_STEP_US)]
+STRICT = pydantic.ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class RecordError(ValueError):
+    """A record that cannot be used; the message names its file and line."""
+
+
+class Slot(TypedDict):
+    """Where one member was meant to run."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    slot: Index
+    cpus: str | None
+    policy: str
+    oversubscribed: bool
+
+
+class Cohort(TypedDict):
+    """The first record of a cohort: what was asked for, of which machine."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    kind: Literal["cohort"]
+    schema_version: Literal[1]  # SCHEMA_VERSION
+    study: str
+    launch: str
+    arm: str
+    label: str
+    axes: dict[str, Any]
+    replicate: Index
+    cohort: Index
+    ladder: list[Processes]
+    seed: int
+    measured_hash: str
+    harness_hash: str
+    machine_hash: str
+    machine: dict[str, Any]
+    started: str
+    slots: list[Slot]
+    requested_env: dict[str, str | None]
+
+
+class Check(TypedDict):
+    """One axis: what was asked for and what the members really got."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    axis: str
+    requested: Any
+    effective: Any
+    ok: bool
+
+
+class AttestedMember(TypedDict):
+    """What one member reported about itself; all of it is kept, this much is needed."""
+
+    __pydantic_config__ = pydantic.ConfigDict(strict=True, extra="allow")  # type: ignore[misc]
+    slot: Index
+    intra_op: Processes
+
+
+class Attestation(TypedDict):
+    """What the members of a cohort reported about themselves before its first window."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    kind: Literal["attestation"]
+    cohort: Index
+    checks: list[Check]
+    members: list[AttestedMember]
+
+
+class WindowMachine(TypedDict):
+    """Readings of the whole machine between a window's edges; null where it has no such counter."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    foreign_cpu_s: Seconds
+    sleeping_cpu_s: Seconds
+    steal_s: Seconds | None
+    throttled_s: Seconds | None
+    psi_cpu_some_s: Seconds | None
+    psi_memory_some_s: Seconds | None
+    psi_io_some_s: Seconds | None
+    frequency_mhz: Seconds | None
+
+
+class WindowMember(TypedDict):
+    """One member's share of a window."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    slot: Index
+    steps: Count
+    step_us: list[StepMicroseconds]
+    load_s: Seconds
+    forward_s: Seconds
+    backward_s: Seconds
+    optimizer_s: Seconds
+    active_s: Seconds
+    steps_active: Count
+    cpu_user_s: Seconds
+    cpu_system_s: Seconds
+    runqueue_s: Seconds
+    trainer_user_s: Seconds
+    trainer_system_s: Seconds
+    trainer_runqueue_s: Seconds
+    minor_faults: Count
+    major_faults: Count
+    voluntary_switches: Count
+    involuntary_switches: Count
+    migrations: Count | None
+    threads: Count
+    processes: Count
+    rss_bytes: Count
+    restarts: Count
+
+
+class Window(TypedDict):
+    """A timed interval in which exactly the first n members trained."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    kind: Literal["window"]
+    cohort: Index
+    window: Index
+    block: Index
+    n: Processes
+    take: Index
+    valid: bool
+    flags: list[str]
+    window_s: Seconds
+    start_skew_s: Seconds
+    overlap: Annotated[float, Field(ge=0, le=1)]
+    machine: WindowMachine
+    members: list[WindowMember]
+
+
+class Event(TypedDict):
+    """Something that happened to a member, such as its death."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    kind: Literal["event"]
+    cohort: Index
+    slot: Index | None
+    what: str
+    reason: str
+    log: str
+
+
+class End(TypedDict):
+    """The last record of a cohort."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    kind: Literal["end"]
+    cohort: Index
+    status: Literal["complete", "partial", "failed", "skipped"]
+    reason: str | None
+    remedy: str | None
+    wall_s: Seconds
+    start_s: Seconds | None
+    in_windows_s: Seconds
+
+
+Record = Cohort | Attestation | Window | Event | End
+_RECORD: pydantic.TypeAdapter[Record] = pydantic.TypeAdapter(
+    Annotated[Record, Field(discriminator="kind")],
+)
+
+
+def read(path: Path) -> Iterator[tuple[int, Record]]:
+    """Read one record file.
+
+    Args:
+        path: measure/<launch>/<replicate>.jsonl.
+
+    Yields:
+        Line number (from 1) and record.
+
+    Raises:
+        RecordError: A line is no record of this schema version; every mistake of the line is named.
+    """
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                record = _RECORD.validate_json(line)
+            except pydantic.ValidationError as error:
+                raise RecordError(f"{path}:{number}: {_mistakes(error, line)}") from error
+            yield number, record
+
+
+SHOWN_MISTAKES = 5  # a record of another kind altogether would fill the screen
+
+
+def _mistakes(error: pydantic.ValidationError, line: bytes) -> str:
+    """The mistakes of one line as text; a line without its end was cut off."""
+    mistakes = error.errors(include_url=False)
+    for mistake in mistakes:
+        if mistake["loc"][-1:] == ("schema_version",) and mistake["type"] == "literal_error":
+            return (
+                f"schema_version is {mistake['input']!r}, this program reads {SCHEMA_VERSION}: "
+                "measure again, or use the program that measured it"
+            )
+    found = [
+        f"{'.'.join(str(part) for part in mistake['loc']) or 'record'}: {mistake['msg']}"
+        for mistake in mistakes
+    ]
+    more = len(found) - SHOWN_MISTAKES
+    text = "; ".join(found[:SHOWN_MISTAKES]) + (f"; and {more} more" if more > 0 else "")
+    return text if line.endswith(b"\n") else f"{text} (the line has no end: it was cut off)"

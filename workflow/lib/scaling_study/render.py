@@ -1,0 +1,100 @@
+"""Reading what a study found and writing its figures, its launch scripts and its report."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from scaling_study import storage, svg
+from scaling_study.columns import POINTS, WINDOWS
+from scaling_study.environment import INHERITED
+from scaling_study.launch_script import render_launch_script
+from scaling_study.measure import build_python
+from scaling_study.report import Launching, MachineStudy, render_report
+from scaling_study.report_figures import MEMBER_COLUMNS, compare_members
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ANALYSES = ("scaling", "noise", "recommendation", "failures", "attestation", "provenance")
+BINDER = [sys.executable, "-P", str(Path(__file__).with_name("bind.py"))]
+"""``-P`` keeps this package's folder, with modules named like common ones, off the path."""
+
+
+def render_study(study_folder: Path, report: Path, *, plan: Path, builds: Path) -> list[Path]:
+    """Write figures/*.svg, launch/*.sh and the report of a study.
+
+    The first machine's files are figures/<name>.svg and launch/recommended.sh; those of a further
+    machine have its hash in their names.
+
+    Args:
+        study_folder: results/<study>.
+        report: the HTML file to write.
+        plan: plan.json.
+        builds: folder of the environments that were made from requirements.
+
+    Returns:
+        The files written.
+    """
+    planned = storage.read_json(plan)
+    entries = {
+        name: storage.read_json(study_folder / "analysis" / f"{name}.json")["machines"]
+        for name in ANALYSES
+    }
+    points = storage.read_table(study_folder / "tables", POINTS)
+    windows = pd.read_parquet(
+        study_folder / "tables" / f"{WINDOWS.name}.parquet", columns=MEMBER_COLUMNS
+    )
+    members = compare_members(windows)
+    studies: list[MachineStudy] = []
+    texts: dict[Path, str] = {}
+    for index, provenance in enumerate(entries["provenance"]):
+        machine = provenance["machine"]
+        suffix = f"-{machine}" if index else ""
+        analyses = {name: of_machine(found, machine) for name, found in entries.items()}
+        path = study_folder / "launch" / f"recommended{suffix}.sh"
+        texts[path] = _launch_script(analyses["recommendation"], planned, builds)
+        studies.append(
+            MachineStudy(
+                machine=provenance["description"],
+                points=points[points["machine"] == machine],
+                members=members[members["machine"] == machine],
+                analyses=analyses,
+                launching=Launching(str(path), texts[path]),
+                suffix=suffix,
+            )
+        )
+    rendered = render_report(planned, studies)
+    for figure in rendered.figures:
+        texts[study_folder / "figures" / f"{figure.name}.svg"] = svg.standalone(figure.svg)
+    texts[report] = rendered.html
+    for path, text in texts.items():
+        _write(path, text)
+    return list(texts)
+
+
+def of_machine(entries: list[dict[str, Any]], machine: str) -> dict[str, Any]:
+    """The entry of one machine in an analysis file."""
+    return next(entry for entry in entries if entry["machine"] == machine)
+
+
+def _launch_script(
+    recommendation: Mapping[str, Any], plan: Mapping[str, Any], builds: Path
+) -> str:
+    recommended = recommendation["recommended"]
+    build = recommended["axes"]["build"] if recommended else "default"
+    return render_launch_script(
+        recommendation,
+        plan,
+        python=str(Path(build_python(build, builds)).absolute()),
+        binder=BINDER,
+        folder=str(Path.cwd()),
+        kept=INHERITED,
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    storage.write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))

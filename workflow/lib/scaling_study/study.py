@@ -1,0 +1,69 @@
+"""A study as a whole: its lock, and what the terminal says before and after."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+from scaling_study import estimate, ladder, probe, storage
+from scaling_study.headline import write_headline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scaling_study.plan import Plan
+
+
+class StudyInUseError(Exception):
+    """Another process works in the study's folder."""
+
+
+class StudyLock:
+    """The right to write a study's folder, held until this process ends, however it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Kept open: the lock is the open file's, and the kernel lets go of it with the process.
+        self._file = (folder / ".lock").open("a+")
+        os.set_inheritable(self._file.fileno(), False)  # noqa: FBT003 (its only argument)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.seek(0)
+            raise StudyInUseError(
+                f"{folder} is being written by process {self._file.read() or 'unknown'}:"
+                " wait for it, or stop it, then run again"
+            ) from None
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
+
+
+def outline(plan: Plan, jobs: int, measured: int) -> str:
+    """Say what a run will do on this machine.
+
+    Args:
+        plan: the plan.
+        jobs: how many (launch, replicate) it has.
+        measured: how many of them are measured already.
+    """
+    machine = probe.read_machine()
+    counts = ladder.resolve(plan.processes, machine.usable, machine.quota_cpus)
+    text = estimate.describe(plan, counts, estimate.estimate(plan, counts))
+    return f"{text}\n  {measured} of {jobs} cohorts are measured already" if measured else text
+
+
+def conclusion(results: Path, report: Path) -> str:
+    """Say what came out of a study, and where its report is."""
+    recommendations = storage.read_json(results / "analysis/recommendation.json")["machines"]
+    noises = storage.read_json(results / "analysis/noise.json")["machines"]
+    noise = {entry["machine"]: entry for entry in noises}
+    replicates = storage.read_json(results / "plan.json")["replicates"]
+    lines = []
+    for entry in recommendations:
+        found = write_headline(entry, noise.get(entry["machine"]), replicates=replicates)
+        lines += [found.verdict, *(f"  {bar.text}: {bar.value} {bar.unit}" for bar in found.bars)]
+    return "\n".join(
+        [*lines, f"  launch it: bash {results / 'launch/recommended.sh'}", f"Report: {report}"]
+    )

@@ -1,0 +1,76 @@
+"""From the rows of a launch's record files to the table of windows and pooled step times."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from scaling_study.columns import PER_STEP
+from scaling_study.record_rows import FileRows
+from scaling_study.stats import Integers, grouped_quantiles
+
+US_PER_S = 1e6
+STEP_QUANTILES = {"step_median_s": 0.5, "step_p95_s": 0.95, "step_p99_s": 0.99}
+PHASES = ("load_s", "forward_s", "backward_s", "optimizer_s")
+"""Sums over counted steps; every other quantity per step belongs to all steps of `active_s`."""
+RENAMED = {"user_s": "cpu_user_s", "system_s": "cpu_system_s"}
+"""Columns per step whose field in the records has another name."""
+
+
+def window_rows(files: Sequence[FileRows]) -> pd.DataFrame:
+    """What the table of windows holds of one launch, besides its names.
+
+    Args:
+        files: The launch's record files, one per replicate, with a column `replicate`.
+
+    Returns:
+        A row per member and window. What was measured over no step is NaN.
+    """
+    rows = pd.concat([file.rows for file in files], ignore_index=True)
+    steps = rows["steps"].to_numpy(dtype=np.int64)
+    row_of_step = np.repeat(np.arange(len(rows)), steps)
+    step_us = _step_us(files)
+    counted_s = np.bincount(row_of_step, weights=step_us, minlength=len(rows)) / US_PER_S
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rows["step_mean_s"] = counted_s / steps
+        rows["steps_per_s"] = steps / counted_s
+    quantiles = grouped_quantiles(row_of_step, step_us, len(rows), [*STEP_QUANTILES.values()])
+    rows[[*STEP_QUANTILES]] = quantiles / US_PER_S
+    busy_s = rows["cpu_user_s"] + rows["cpu_system_s"]
+    rows["cpu_use"] = busy_s / rows["active_s"]
+    rows["trainer_blocked_s"] = rows["active_s"] - (
+        rows["trainer_user_s"] + rows["trainer_system_s"] + rows["trainer_runqueue_s"]
+    )
+    for column in PER_STEP:
+        name = column.name.removesuffix("_per_step")
+        base = rows["steps"] if name in PHASES else rows["steps_active"]
+        rows[column.name] = rows[RENAMED.get(name, name)] / base.where(base > 0)
+    return rows
+
+
+def pooled_quantiles(rows: pd.DataFrame, files: Sequence[FileRows]) -> pd.DataFrame:
+    """Quantiles of all counted steps of a launch's valid windows.
+
+    Args:
+        rows: As `window_rows` returned them for `files`.
+        files: The launch's record files.
+
+    Returns:
+        `STEP_QUANTILES` by machine, launch, n.
+    """
+    names = rows[["machine", "launch", "n"]]
+    group = names.groupby(["machine", "launch", "n"], sort=False).ngroup()
+    kept = np.repeat(rows["valid"].to_numpy(), rows["steps"].to_numpy(dtype=np.int64))
+    group_of_step = np.repeat(group.to_numpy(), rows["steps"].to_numpy(dtype=np.int64))[kept]
+    index = pd.MultiIndex.from_frame(names[~group.duplicated()].astype({"n": np.int64}))
+    quantiles = grouped_quantiles(
+        group_of_step,
+        _step_us(files)[kept],
+        len(index),
+        [*STEP_QUANTILES.values()],
+    )
+    return pd.DataFrame(quantiles / US_PER_S, index=index, columns=[*STEP_QUANTILES])
+
+
+def _step_us(files: Sequence[FileRows]) -> Integers:
+    return np.concatenate([file.step_us for file in files])

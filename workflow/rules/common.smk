@@ -1,0 +1,72 @@
+"""The config, the plan made of it, and the few names that all rules share."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+from scaling_study import measure, plan, storage
+from scaling_study.config_file import read_config
+from scaling_study.config import load_config
+from scaling_study.problems import ConfigError
+from scaling_study.study import StudyInUseError, StudyLock, conclusion, outline
+
+# Without --configfile the full-size study is run. Snakemake would merge the two.
+if not workflow.overwrite_configfiles:
+
+    configfile: "config/tsmixerx.yaml"
+
+
+try:
+    # Snakemake has read these files already, but tells nothing of keys that stand there twice.
+    for path in workflow.configfiles:
+        read_config(Path(path))
+    PLAN = plan.make_plan(load_config(config))
+except ConfigError as error:
+    raise WorkflowError(f"\n{error}") from None
+
+PYTHON = sys.executable
+RESULTS = f"results/{PLAN.study}"
+REPORT = f"reports/{PLAN.study}.html"
+BUILDS = "results/builds"
+LAUNCHES = {launch.id: launch for launch in PLAN.launches}
+PACKAGE = Path(workflow.basedir) / "workflow/lib/scaling_study"
+HARNESS = [str(PACKAGE / f"{name}.py") for name in measure.HARNESS]
+CODE = sorted(map(str, PACKAGE.glob("*.py")))
+RECORDS = [
+    f"{RESULTS}/measure/{launch}/{replicate}.jsonl"
+    for launch in LAUNCHES
+    for replicate in range(PLAN.measure.replicates)
+]
+
+
+wildcard_constraints:
+    launch="|".join(map(re.escape, LAUNCHES)),
+    replicate=r"\d+",
+
+
+def announce():
+    """Say what will be done, and refuse to do it twice at once in one folder."""
+    global study_lock
+    try:
+        study_lock = StudyLock(Path(RESULTS))
+    except StudyInUseError as error:
+        raise WorkflowError(f"\n{error}") from None
+    print(outline(PLAN, len(RECORDS), sum(Path(path).exists() for path in RECORDS)))
+
+
+def conclude():
+    """Say what came out; a run that was asked for less than the report has nothing to say."""
+    if Path(REPORT).exists():
+        print(conclusion(Path(RESULTS), Path(REPORT)))
+
+
+def explain():
+    """Say what to do after a failure."""
+    print(
+        "The study stopped before its end; the message above says why. Windows that were taken"
+        " are kept: the same command goes on where it stopped.",
+        file=sys.stderr,
+    )

@@ -1,0 +1,32 @@
+# reads:  plan.json, machine.json, the tables, analysis/*.json, the report's templates
+# writes: figures/*.svg, launch/recommended.sh, reports/<study>.html
+
+
+rule render:
+    """Figures, the launch script and the report."""
+    input:
+        plan=rules.plan.output,
+        machine=rules.probe.output,
+        tables=rules.collect.output,
+        analyses=ANALYSES,
+        code=[*CODE, "scripts/render.py"],
+        templates=sorted(map(str, (Path(workflow.basedir) / "workflow/report").iterdir())),
+    output:
+        report=REPORT,
+        launch=f"{RESULTS}/launch/recommended.sh",
+        throughput=report(
+            f"{RESULTS}/figures/throughput.svg",
+            caption="../report/throughput.rst",
+            category="Scaling",
+        ),
+        step_time=report(
+            f"{RESULTS}/figures/step_time.svg",
+            caption="../report/step_time.rst",
+            category="Scaling",
+        ),
+    log:
+        f"{RESULTS}/logs/render.log",
+    message:
+        "Render {REPORT}"
+    shell:
+        "{PYTHON:q} scripts/render.py --study-folder {RESULTS:q} --report {output.report:q} 2> {log:q}"
