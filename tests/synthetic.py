@@ -7,6 +7,7 @@ collecting benchmark fills its folder with. Everything is drawn from one seed.
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -85,7 +86,7 @@ class Launch:
         """Folder name, as the plan forms it."""
         slug = "-".join(f"{axis}-{value}" for axis, value in self.values.items()) or "default"
         digest = hashlib.sha256(json.dumps(self.values, sort_keys=True).encode()).hexdigest()[:6]
-        return f"{slug}-{digest}" + ("-repeat" if self.arm == "repeat" else "")
+        return re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{slug}-{digest}") + ("-repeat" if self.arm == "repeat" else "")
 
     @property
     def label(self) -> str:

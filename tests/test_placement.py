@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scaling_study import placement
-from scaling_study.placement import MemoryPolicy, Slot, Unplaceable
+from scaling_study.placement import MemoryPolicy, Slot
+from scaling_study.unavailable import UnavailableError
 from scaling_study.topology import Cpu, Node, Topology
 
 NPS4 = "epyc-9654-2s-nps4"
@@ -74,7 +75,7 @@ def restricted(draw):
 def test_slots_have_their_width_and_take_every_cpu_before_any_twice(topology, name, width, data):
     usable = set(topology.cpu_ids)
     if width > len(usable):
-        with pytest.raises(Unplaceable):
+        with pytest.raises(UnavailableError):
             placement.slots(name, topology, 1, width)
         return
     count = data.draw(st.integers(1, 2 * len(usable) // width + 2))
@@ -188,7 +189,7 @@ def test_lists_that_overlap_are_labelled():
 
 
 def test_a_listed_cpu_that_may_not_be_used_says_which_may():
-    with pytest.raises(Unplaceable) as caught:
+    with pytest.raises(UnavailableError) as caught:
         placement.slots(["4", "8-9"], machines.usable("container-v2"), 1, 1)
     assert "CPU 8-9 is offline, not there, or not allowed" in caught.value.reason
     assert "within 4-7,20-23" in caught.value.remedy
@@ -207,14 +208,14 @@ def test_an_unknown_placement_is_an_error_that_names_the_known_ones():
 
 @pytest.mark.parametrize("name", ["compact", "cores", "spread"])
 def test_a_slot_wider_than_the_machine_says_what_fits(name):
-    with pytest.raises(Unplaceable) as caught:
+    with pytest.raises(UnavailableError) as caught:
         placement.slots(name, machines.usable("container-v1"), 1, 5)
     assert caught.value.reason == "a slot of 5 CPUs does not fit: 4 may be used (2-5)"
     assert "intra_op to at most 4" in caught.value.remedy
 
 
 def test_no_cpu_at_all():
-    with pytest.raises(Unplaceable, match="no CPU"):
+    with pytest.raises(UnavailableError, match="no CPU"):
         placement.slots("none", machines.topology("vm-no-l3").restricted([]), 1, 1)
 
 
@@ -242,7 +243,7 @@ def test_a_node_without_cpus_can_be_bound_to():
 
 
 def test_a_node_that_is_not_there():
-    with pytest.raises(Unplaceable) as caught:
+    with pytest.raises(UnavailableError) as caught:
         policy("0,8-9", NPS4)
     assert "NUMA node 8, 9 is not there" in caught.value.reason
     assert "nodes with memory are 0-7" in caught.value.reason
@@ -258,7 +259,7 @@ def test_a_node_without_memory_points_to_the_nearest_with_some():
             Node(2, 2**30, {0: 20, 1: 30, 2: 10}),
         ),
     )
-    with pytest.raises(Unplaceable, match="node 0 ") as caught:
+    with pytest.raises(UnavailableError, match="node 0 ") as caught:
         placement.memory_policy("local", Slot(0, (0,), False), topology)
     assert 'membind to "2"' in caught.value.remedy
     both = placement.memory_policy("local", Slot(0, (0, 1), False), topology)
@@ -267,18 +268,18 @@ def test_a_node_without_memory_points_to_the_nearest_with_some():
 
 def test_a_node_that_the_cpuset_forbids_is_not_there():
     topology = machines.topology(NPS4).restricted(range(384), nodes=[0])
-    with pytest.raises(Unplaceable, match="node 1 "):
+    with pytest.raises(UnavailableError, match="node 1 "):
         placement.memory_policy("local", Slot(0, (24,), False), topology)
 
 
 def test_cpus_of_an_offline_node_have_no_local_memory():
     assert policy("local", "xeon-r630-node0-offline", (5,)).nodes == (1,)
-    with pytest.raises(Unplaceable, match="nodes with memory are 1"):
+    with pytest.raises(UnavailableError, match="nodes with memory are 1"):
         policy("local", "xeon-r630-node0-offline", (4,))
 
 
 def test_local_memory_of_an_unbound_member():
-    with pytest.raises(Unplaceable) as caught:
+    with pytest.raises(UnavailableError) as caught:
         policy("local", "vm-no-l3", None)
     assert "placement" in caught.value.remedy
 

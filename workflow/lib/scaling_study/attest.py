@@ -60,7 +60,8 @@ def _torch_cpu() -> Path:
 
 
 def _sgemm_seconds(repeats: int) -> float:
-    left = torch.ones(SGEMM_SIZE, SGEMM_SIZE)
+    # The script may have set another default type or device.
+    left = torch.ones(SGEMM_SIZE, SGEMM_SIZE, dtype=torch.float32, device="cpu")
     out = torch.empty_like(left)
     best = float("inf")
     with torch.no_grad():
@@ -147,7 +148,7 @@ def _spin_s() -> float | None:
     if torch.get_num_threads() == 1:
         return None
     _sgemm_seconds(1)
-    torch.ones(1 << 20).add_(1)  # an OpenMP region of ATen's own
+    torch.ones(1 << 20, device="cpu").add_(1)  # an OpenMP region of ATen's own
     began = time.process_time()
     time.sleep(SPIN_WATCH_S)
     return time.process_time() - began

@@ -8,8 +8,12 @@ and memory policy are not here: they differ per slot (see ``placement``).
 from __future__ import annotations
 
 import os
+import re
+import shlex
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from scaling_study.libraries import LIBRARIES
@@ -42,7 +46,7 @@ class Effects:
 
     def environment(self) -> dict[str, str]:
         """Return the variables, with the preloads as ``LD_PRELOAD``."""
-        preload = {"LD_PRELOAD": " ".join(self.preload)} if self.preload else {}
+        preload = {"LD_PRELOAD": ":".join(self.preload)} if self.preload else {}
         return {**self.env, **preload}
 
 
@@ -85,6 +89,20 @@ def _same_file(path: str, other: str | None) -> bool:
     return other is not None and os.path.realpath(path) == os.path.realpath(other)
 
 
+def _is_path(value: Value) -> bool:
+    return isinstance(value, str) and os.sep in value
+
+
+def _is_preloaded(library: str | None, attestation: Attestation) -> bool:
+    preloads = attestation["env"].get("LD_PRELOAD", "").split(":")
+    return any(_same_file(path, library) for path in preloads if path)
+
+
+def _is_named(value: Value, library: str) -> bool:
+    """Whether a library is what a value means: that file, or one whose name has that word."""
+    return _same_file(value, library) if _is_path(value) else value in Path(library).name
+
+
 # ---- threads
 
 
@@ -124,10 +142,6 @@ def _wait_policy_holds(value: Value, attestation: Attestation) -> bool:
 # ---- BLAS and instruction sets
 
 
-def _is_path(value: Value) -> bool:
-    return isinstance(value, str) and os.sep in value
-
-
 def _blas(value: Value, machine: Machine) -> Effects:
     if value == "bundled":
         return Effects()
@@ -146,12 +160,15 @@ def _blas_effective(attestation: Attestation) -> str:
 
 
 def _blas_holds(value: Value, attestation: Attestation) -> bool:
-    # What was preloaded is compared, not the value's word, which the machine turned into a path.
-    preloads = attestation["env"].get("LD_PRELOAD", "").split()
+    preloaded = {
+        symbol: _is_preloaded(attestation[symbol], attestation)
+        for symbol in ("sgemm", "intel_path")
+    }
     if value == "bundled":
-        return not any(_same_file(path, attestation["sgemm"]) for path in preloads)
-    symbol = "intel_path" if value == "bundled-intel-path" else "sgemm"
-    return any(_same_file(path, attestation[symbol]) for path in preloads)
+        return not any(preloaded.values())
+    if value == "bundled-intel-path":
+        return preloaded == {"sgemm": False, "intel_path": True}
+    return preloaded["sgemm"] and _is_named(value, attestation["sgemm"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +220,14 @@ def _isa(value: Value, machine: Machine) -> Effects:
 
 
 def _isa_holds(value: Value, attestation: Attestation) -> bool:
-    return value == "default" or attestation["isa"] == ISAS[value].aten
+    return value == "default" or bool(attestation["isa"] == ISAS[value].aten)
 
 
 # ---- memory
 
 
-ALLOCATOR_LIBRARIES = ("jemalloc", "tcmalloc", "mimalloc")
+# Its file, with its version in the name before glibc 2.34.
+_GLIBC = re.compile(r"libc[.-]")
 
 LARGE_THRESHOLDS = {
     "MALLOC_MMAP_THRESHOLD_": str(LARGE_MMAP_BYTES),
@@ -235,12 +253,18 @@ def _allocator_effective(attestation: Attestation) -> str:
 
 
 def _allocator_holds(value: Value, attestation: Attestation) -> bool:
+    owner = attestation["allocator"]
     if value in {"glibc", "glibc-large-thresholds"}:
-        wanted = LARGE_THRESHOLDS if value == "glibc-large-thresholds" else {}
-        set_here = all(attestation["env"].get(name) == text for name, text in wanted.items())
-        return "libc" in os.path.basename(attestation["allocator"] or "") and set_here  # noqa: PTH119
-    preloads = attestation["env"].get("LD_PRELOAD", "").split()
-    return any(_same_file(path, attestation["allocator"]) for path in preloads)
+        env = attestation["env"]
+        thresholds = {name: env[name] for name in LARGE_THRESHOLDS if name in env}
+        # Dask's default environment sets a threshold of its own, which glibc alone leaves as it is.
+        wanted = (
+            thresholds == LARGE_THRESHOLDS
+            if value == "glibc-large-thresholds"
+            else not thresholds or attestation["launcher"] == "dask"
+        )
+        return wanted and bool(_GLIBC.match(Path(owner or "").name))
+    return owner is not None and _is_preloaded(owner, attestation) and _is_named(value, owner)
 
 
 def _huge_pages(value: Value, machine: Machine) -> Effects:
@@ -280,6 +304,15 @@ def _launcher(value: Value, _machine: Machine) -> Effects:
     return Effects(dask_environment()) if value == "dask" else Effects()
 
 
+def _build_holds(value: Value, attestation: Attestation) -> bool:
+    """Compare interpreters without following links: a virtual environment's is one to its base."""
+    python = attestation["python"]
+    if str(value).endswith(".txt"):
+        return Path(python).parts[-3:] == (Path(value).stem, "bin", "python")
+    asked = sys.executable if value == "default" else value
+    return bool(os.path.abspath(asked) == os.path.abspath(python))  # noqa: PTH100 (resolve follows links)
+
+
 def _launcher_holds(value: Value, attestation: Attestation) -> bool:
     return bool(attestation["launcher"] == value)
 
@@ -287,7 +320,10 @@ def _launcher_holds(value: Value, attestation: Attestation) -> bool:
 AXES: dict[str, Axis] = {
     # The launcher comes first: what another axis sets replaces Dask's defaults.
     "launcher": Axis(lambda got: str(got["launcher"]), _launcher, _launcher_holds),
-    "build": Axis(lambda got: f"{got['python']}, torch {got['torch']}"),
+    "build": Axis(
+        lambda got: f"{got['python']}, torch {got['torch']}",
+        holds=_build_holds,
+    ),
     "intra_op": Axis(lambda got: str(got["intra_op"]), _intra_op, _count_holds("intra_op")),
     "inter_op": Axis(lambda got: str(got["inter_op"]), holds=_count_holds("inter_op")),
     "wait_policy": Axis(_wait_policy_effective, _wait_policy, _wait_policy_holds),
@@ -316,6 +352,13 @@ def prepare(axes: Mapping[str, Value], machine: Machine) -> Effects:
     effects = Effects()
     for name, axis in AXES.items():
         effects |= axis.prepare(axes[name], machine)
+    for path in effects.preload:
+        # ld.so(8) takes both for separators, and has no way to quote them.
+        if " " in path or ":" in path:
+            raise UnavailableError(
+                f"{path} cannot be preloaded: its path has a space or a colon",
+                f"ln -s {shlex.quote(path)} to a path without, and name that one",
+            )
     return effects
 
 
@@ -341,18 +384,3 @@ def checks(
             {"axis": name, "requested": str(value), "effective": effective, "ok": not wrong}
         )
     return found
-
-
-def owned_variables() -> frozenset[str]:
-    """Return the names of all environment variables that the axes set."""
-    return frozenset(
-        {
-            "LD_PRELOAD",
-            "GLIBC_TUNABLES",
-            "MKL_THREADING_LAYER",
-            *_intra_op(1, {}).env,
-            *PASSIVE,
-            *LARGE_THRESHOLDS,
-            *(name for isa in ISAS.values() for name in isa.env),
-        }
-    )

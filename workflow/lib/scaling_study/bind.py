@@ -60,7 +60,11 @@ def apply(cpus: str | None, mempolicy: str) -> None:
         ValueError: the policy's name is unknown.
     """
     if cpus is not None:
-        os.sched_setaffinity(0, parse_ids(cpus))
+        wanted = set(parse_ids(cpus))
+        os.sched_setaffinity(0, wanted)
+        # The kernel is content with one CPU of the list that can be used.
+        if refused := wanted - os.sched_getaffinity(0):
+            raise ValueError(f"CPUs {sorted(refused)} cannot be used")
     mode, _, nodes = mempolicy.partition(":")
     if mode == "default":
         return
@@ -70,7 +74,11 @@ def apply(cpus: str | None, mempolicy: str) -> None:
     setters = {"bind": memory.set_membind_nodes, "interleave": memory.set_interleave_nodes}
     if mode not in setters:
         raise ValueError(f"memory policy {mempolicy!r}: use default, bind:NODES, interleave:NODES")
-    setters[mode](*parse_ids(nodes))
+    ids = parse_ids(nodes)
+    # libnuma answers an unknown node with a null pointer, and py-libnuma would hand it on.
+    if unknown := set(ids) - set(memory.get_allocation_allowed_nodes()):
+        raise ValueError(f"nodes {sorted(unknown)} cannot be used")
+    setters[mode](*ids)
 
 
 def main(argv: list[str]) -> None:
@@ -95,7 +103,8 @@ def main(argv: list[str]) -> None:
         die_with_parent(options.die_with, signal.Signals[f"SIG{options.die_signal}"])
     try:
         apply(options.cpus, options.mempolicy)
-    except (OSError, ValueError, ImportError) as error:
+    except (OSError, ValueError, ImportError, AttributeError) as error:
+        # AttributeError: py-libnuma was imported where there is no libnuma.so.1.
         sys.exit(f"bind: cpus {options.cpus}, memory policy {options.mempolicy}: {error}")
     inherited = os.environ if options.keep_env is None else options.keep_env
     environment = {name: os.environ[name] for name in inherited if name in os.environ}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import select
 import struct
 from pathlib import Path
 from typing import NamedTuple
@@ -51,11 +52,7 @@ class Step(NamedTuple):
 class Page:
     """One member's block of the shared page, as a flat sequence of 64-bit integers."""
 
-    def __init__(self, folder: Path, slot: int) -> None:
-        with (folder / PAGE).open("r+b") as file:
-            # A block need not start at a page boundary, so the whole file is mapped.
-            self._map = mmap.mmap(file.fileno(), 0)
-        words = memoryview(self._map).cast("q")
+    def __init__(self, words: memoryview, slot: int) -> None:
         self.words = words[slot * BLOCK : (slot + 1) * BLOCK]
 
     def steps(self) -> list[Step]:
@@ -65,22 +62,51 @@ class Page:
         return [Step(*flat[at : at + STEP_FIELDS]) for at in range(0, len(flat), STEP_FIELDS)]
 
 
+def open_words(folder: Path) -> memoryview:
+    """Map the whole shared page: a block need not start where the kernel's pages do.
+
+    A mapping keeps a descriptor, so each process makes one for all its blocks.
+    """
+    with (folder / PAGE).open("r+b") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0)).cast("q")
+
+
 def create(folder: Path, members: int) -> None:
     """Make the shared page, the gates and the cohort's pipe in an empty private folder.
 
-    The page lies in the folder's ``memory``: on a disk's file system the kernel would write it
-    back, and fault it in again, while members are timed.
+    The page lies in the folder's ``memory`` where there is room (containers often have 64 MiB):
+    on a disk's file system the kernel would write it back, and fault it in again, while members
+    are timed.
     """
+    size_bytes = members * BLOCK * _WORD
     page = folder / PAGE
-    page.touch(0o600)
-    os.truncate(page, members * BLOCK * _WORD)
+    try:
+        _reserve(page, size_bytes)
+    except OSError:
+        page.unlink()
+        page.symlink_to(folder / "page")
+        _reserve(page, size_bytes)
     for name in ["rest", *(f"gate-{slot}" for slot in range(members))]:
         os.mkfifo(folder / name, 0o600)
+
+
+def _reserve(path: Path, size_bytes: int) -> None:
+    """Make a file whose blocks all exist: who touches one that cannot be had gets a SIGBUS."""
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, size_bytes)
 
 
 def write_rest(descriptor: int, slot: int) -> None:
     """Tell the coordinator that this slot has come to rest (one atomic write, pipe(7))."""
     os.write(descriptor, _REST.pack(slot))
+
+
+def drain(descriptor: int) -> None:
+    """Empty a pipe whose descriptor does not block."""
+    try:
+        os.read(descriptor, select.PIPE_BUF)
+    except BlockingIOError:
+        return
 
 
 def read_rest(descriptor: int) -> set[int]:

@@ -269,16 +269,20 @@ class Cohort:
         return max(0, sum(end >= opened_ns for end in ends) - 1)
 
     def _rest(self, slots: Sequence[int]) -> set[int]:
-        """Wait until members rest; end those that do not; return who ended."""
+        """Wait until members rest; end those that do not in time; return who ended."""
         deadline_ns = time.perf_counter_ns() + round(HANG_S * 1e9)
-        ended = self.members.wait_resting(slots, deadline_ns)
-        self._bury(ended)
-        hung = set(slots) - self.members.resting - ended
-        if ended and hung:
-            return ended | self._rest(sorted(hung))
-        for slot in sorted(hung):
-            self._end(slot, "hung", f"no step for {HANG_S:g} s")
-        return ended | hung
+        waiting = set(slots) & set(self.alive)
+        gone: set[int] = set()
+        while late := waiting - self.members.resting:
+            ended = self.members.wait_resting(waiting, deadline_ns)
+            self._bury(ended)
+            if not ended and not self.members.resting.issuperset(waiting):
+                ended = late - self.members.resting
+                for slot in sorted(ended):
+                    self._end(slot, "hung", f"no step for {HANG_S:g} s")
+            gone |= ended
+            waiting -= ended
+        return gone
 
     def _edge(self, active: Sequence[int]) -> _Edge:
         pids = self.members.pids

@@ -6,6 +6,7 @@ reads takes the root of the file system, so that tests can feed captured files.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from dataclasses import asdict, dataclass
@@ -90,8 +91,10 @@ class Machine:
 
 def _switches(status: str) -> tuple[int, int]:
     """Return voluntary and involuntary switches from the text of /proc/PID/status."""
-    lines = status.rstrip().splitlines()
-    return int(lines[-2].split()[1]), int(lines[-1].split()[1])
+    # Near its end, but not always last: some kernels write the shadow stack's features after it.
+    _, _, end = status.rpartition("\nvoluntary_ctxt_switches:")
+    voluntary, _, involuntary, *_ = end.split()
+    return int(voluntary), int(involuntary)
 
 
 def _migrations(sched: str) -> int | None:
@@ -116,7 +119,10 @@ def read_thread(folder: Path) -> Thread:
 def _process_clock_s(pid: int) -> float:
     # The CPU clock of another process (clock_getcpuclockid(3)): in ns, where /proc has ticks of
     # 10 ms. The encoding is the kernel's ABI: ~pid in the upper bits, CPUCLOCK_SCHED (2) below.
-    return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
+    try:
+        return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
+    except OSError as error:  # EINVAL
+        raise ProcessLookupError(errno.ESRCH, f"no process {pid}") from error
 
 
 def _stat(pid: int, proc: Path) -> list[str]:
@@ -197,17 +203,22 @@ def usage(before: dict[int, Process], after: dict[int, Process], trainer_tid: in
     ended = [process for pid, process in before.items() if pid not in after]
 
     def total(name: str) -> float:
-        return sum(getattr(now, name) - (getattr(then, name) if then else 0) for then, now in pairs)
+        changes = (
+            getattr(now, name) - (getattr(then, name) if then else 0) for then, now in pairs
+        )
+        return float(sum(changes))
 
     def threads_total(name: str) -> float:
-        return sum(
+        changes = (
             getattr(thread, name)
             - (getattr(then.threads[tid], name) if then and tid in then.threads else 0)
             for then, now in pairs
             for tid, thread in now.threads.items()
         )
+        return float(sum(changes))
 
-    reaped_s = max(0.0, total("reaped_s") - sum(process.cpu_s for process in ended))
+    known_s = sum(process.cpu_s + process.reaped_s for process in ended)
+    reaped_s = max(0.0, total("reaped_s") - known_s)
     cpu_s = total("cpu_s") + reaped_s
     user_share = _share(total("user_s"), total("system_s"))
     trainer = [

@@ -1,8 +1,9 @@
 """The ``dask`` launcher: every member is a task in a worker of a real LocalCluster.
 
 ``python -m scaling_study.dask_host FOLDER MEMBERS``, with one JSON request a line on stdin (see
-``launchers.Host``). Workers have nannies and Dask's own default environment; what the launch sets
-beyond it is handed to the nannies, which export it before a worker's interpreter starts.
+``launchers.Host``). Workers have nannies, and inherit this process's environment: Dask's own
+default one, with what the launch sets instead (``axes.dask_environment``). A nanny exports a
+default of Dask's only where the environment does not have the variable yet.
 """
 
 from __future__ import annotations
@@ -13,10 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import dask
 from distributed import Client, LocalCluster
-
-from scaling_study import axes
 
 
 def pid() -> int:
@@ -55,9 +53,6 @@ def serve_member(folder: str, request: dict[str, Any]) -> None:
 
 def main(folder: str, members: int) -> None:
     """Start the cluster, then a member for every request."""
-    names = {*axes.dask_environment(), *axes.owned_variables()}
-    exported = {name: os.environ[name] for name in names if name in os.environ}
-    dask.config.set({"distributed.nanny.pre-spawn-environ": exported})
     cluster = LocalCluster(
         n_workers=members, threads_per_worker=1, dashboard_address=None, silence_logs=40
     )

@@ -36,6 +36,7 @@ def member_environment(
         workload: what the config's ``workload.env`` sets; it wins.
     """
     kept = {name: inherited[name] for name in INHERITED if name in inherited}
+    merged = {**kept, **launch, **workload}
     # The harness is imported from here by whichever interpreter the build has.
-    paths = [str(LIBRARY_FOLDER), *filter(None, [kept.get("PYTHONPATH")])]
-    return {**kept, "PYTHONPATH": os.pathsep.join(paths), **launch, **workload}
+    paths = [str(LIBRARY_FOLDER), *filter(None, [merged.get("PYTHONPATH")])]
+    return {**merged, "PYTHONPATH": os.pathsep.join(paths)}

@@ -85,7 +85,7 @@ def _growth(rows: pd.DataFrame, usable_cpus: int) -> list[str]:
     first, last = rows.iloc[0], rows.iloc[-1]
     if len(rows) == 1:
         return [f"Only {_processes(last['n'])} measured: nothing is known about scaling."]
-    top = rows.loc[rows["steps_per_s"].idxmax()]
+    top = rows.iloc[int(rows["steps_per_s"].argmax())]
     sentence = (
         f"From {first['n']} to {_processes(last['n'])} throughput changed by a factor of "
         f"{format_number(last['steps_per_s'] / first['steps_per_s'])}"
@@ -130,11 +130,12 @@ def _accounts(rows: pd.DataFrame) -> list[str]:
     ]
     less = [ACCOUNTS[name] for name, share in shares.items() if share <= -NOTICEABLE]
     shrunk = f" ({', '.join(less)} shrank)" if less else ""
-    return [
+    sentence = (
         f"A step of the training thread took {format_seconds(before_s)} with "
-        f"{_processes(first['n'])} and {format_seconds(after_s)} with {last['n']:.0f}. Of the added "
-        f"{format_seconds(added_s)}: {', '.join(parts)}{shrunk}."
-    ]
+        f"{_processes(first['n'])} and {format_seconds(after_s)} with {last['n']:.0f}. Of the "
+        f"{format_seconds(added_s)} added: {', '.join(parts)}{shrunk}."
+    )
+    return [sentence]
 
 
 def _processes(count: float) -> str:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ENOUGH_REPLICATES = 3
-"""From so many on, an interval over replicates says something (Student's t of 2 is 4.3, of 1 is 12.7)."""
+"""From so many on an interval is useful: Student's t for two replicates is 12.7, for three 4.3."""
+WORTH_SAYING = 1.5
+"""So much larger than at each launch's own count, the ratio at the same count belongs on top."""
 SURE = 0.8
 """Below this probability of being best, the report names the closest other launch."""
 
@@ -83,7 +85,9 @@ def write_headline(
     objective = recommendation["objective"]
     question = f"How many {NOUNS[objective]} does this machine give?"
     if recommendation["status"] != "ok":
-        return Headline(question, "Nothing to recommend", (), (Note(recommendation["reason"], True),))
+        return Headline(
+            question, "Nothing to recommend", (), (Note(recommendation["reason"], True),)
+        )
     spread = noise["spread"] if noise else None
     return Headline(
         question,
@@ -121,10 +125,15 @@ def _verdict(recommendation: Mapping[str, Any], spread: float | None) -> str:
     if recommended["launch"] == default["launch"]:
         return "The default launch is the best one found"
     if not known(ratio["low"]):
-        return f"{format_ratio(ratio['value'])} the {noun} of the default launch, measured once"
+        return f"{format_ratio(ratio['value'])} the default launch, in the only replicate"
     if not differs(ratio, spread):
         return "No launch is faster than the default by more than this study can tell"
-    return f"{format_ratio(ratio['value'])} the {noun} of the default launch"
+    verdict = f"{format_ratio(ratio['value'])} the {noun} of the default launch"
+    same = recommendation["ratio_same_n"]
+    if same is not None and same["value"] > WORTH_SAYING * ratio["value"]:
+        # The default launch is at its best with another number of processes.
+        verdict += f", and {format_ratio(same['value'])} with {_processes(recommended)} each"
+    return verdict
 
 
 def _bars(recommendation: Mapping[str, Any]) -> tuple[Bar, ...]:
@@ -134,13 +143,15 @@ def _bars(recommendation: Mapping[str, Any]) -> tuple[Bar, ...]:
     shown: list[tuple[str, str, Mapping[str, Any]]] = []
     if default is not None and default["launch"] != recommended["launch"]:
         shown.append(("default", f"Default launch, at its best: {_processes(default)}", default))
-        same = default.get("at_n")
+        same = default["at_n"]
         if same is not None and same["n"] != default["n"]:
             shown.append(("same", f"Default launch with {_processes(same)} as well", same))
         best = f"Best launch found, {recommended['label']}: {_processes(recommended)}"
         shown.append(("recommended", best, recommended))
     else:
-        text = f"{name_launch(recommended).capitalize()}: {_processes(recommended)}"
+        label = recommended["label"]
+        name = "Default launch" if label == "default" else f"Best launch found, {label}"
+        text = f"{name}: {_processes(recommended)}"
         shown.append(("recommended", text, recommended))
     largest = max(entry[objective] for _, _, entry in shown)
     return tuple(
@@ -191,7 +202,9 @@ def _notes(recommendation: Mapping[str, Any], spread: float | None, replicates: 
         )
     if replicates < ENOUGH_REPLICATES:
         few = (
-            "One replicate gives no intervals" if replicates == 1 else "Two replicates give wide intervals"
+            "One replicate gives no intervals"
+            if replicates == 1
+            else "Two replicates give wide intervals"
         )
         notes.append(Note(f"{few}; measure.replicates sets how many there are.", True))
     return [note for note in notes if note.text]
@@ -202,7 +215,7 @@ def _ratio_note(recommendation: Mapping[str, Any]) -> Note:
     recommended, default = recommendation["recommended"], recommendation["default"]
     if default is None:
         return Note("The default launch gave no valid window: nothing to compare with.", True)
-    ratio, same = recommendation["ratio"], recommendation.get("ratio_same_n")
+    ratio, same = recommendation["ratio"], recommendation["ratio_same_n"]
     if recommended["launch"] == default["launch"] or ratio is None:
         return Note("")
     text = f"Ratio of the two: {format_ratio(ratio['value'])}{_bracket(ratio)}."
@@ -249,8 +262,8 @@ def describe_sureness(recommendation: Mapping[str, Any]) -> str:
     if not known(probability):
         return "With one replicate there is no telling how sure this is."
     text = (
-        f"Probability that no launch of this study is more than {format_percent(recommendation['tolerance'])} faster: "
-        f"{format_probability(probability)}."
+        f"Probability that no launch of this study is more than "
+        f"{format_percent(recommendation['tolerance'])} faster: {format_probability(probability)}."
     )
     others = [row for row in recommendation["ranking"] if row["launch"] != recommended["launch"]]
     if known(probability) and probability < SURE and others:

@@ -36,10 +36,12 @@ class Journal:
         """
         records = read_part(self._part)
         old = [record for record in records if record["kind"] == "cohort"]
-        if not old or any(one.get(key) != head[key] for one in old for key in SAME):
-            records = []
-        self._part.write_text("".join(json.dumps(record) + "\n" for record in records))
-        return records
+        if old and all(one.get(key) == head[key] for one in old for key in SAME):
+            # Whole lines are not written again: a crash here could lose them.
+            os.truncate(self._part, self._part.read_bytes().rfind(b"\n") + 1)
+            return records
+        self._part.unlink(missing_ok=True)
+        return []
 
     def write(self, record: Record) -> None:
         """Append a record; it is on the disk when this returns."""

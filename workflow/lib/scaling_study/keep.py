@@ -6,6 +6,9 @@ The keeper adopts whatever the command leaves orphaned (PR_SET_CHILD_SUBREAPER, 
 it when the command ends. When the watched process ends, for instance because Snakemake was killed,
 the command is asked to stop and then killed. Waiting is a blocking poll(2): a keeper takes no CPU
 time. If the keeper itself is killed, the kernel sends SIGTERM to the command.
+
+A signal that asks the keeper to stop raises nothing: it makes a pipe readable, on which the keeper
+waits too. So it can come at any moment, and more than once.
 """
 
 from __future__ import annotations
@@ -35,12 +38,12 @@ STOP_S = 5.0
 ORPHANS_S = 2.0
 
 
-class StopAsked(Exception):  # noqa: N818 (a request, no error)
-    """A signal asked this process to stop."""
+# What asks a keeper to stop.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def _ask_stop(signum: int, _frame: FrameType | None) -> None:
-    raise StopAsked(signal.Signals(signum).name)
+def _noted(_signum: int, _frame: FrameType | None) -> None:
+    """Do nothing: Python has written the signal's number into the wake-up pipe."""
 
 
 def run(command: list[str], watched: int) -> int:
@@ -51,26 +54,24 @@ def run(command: list[str], watched: int) -> int:
         watched: a process id.
 
     Returns:
-        The command's return code; 128 + SIGTERM when it was stopped.
+        The command's return code, 128 + N when signal N ended it; 128 + SIGTERM when this
+        process stopped it.
     """
     if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1) != 0:
         raise OSError("prctl(PR_SET_CHILD_SUBREAPER) failed")
-    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(signum, _ask_stop)
+    stop, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wakeup)
+    for signum in STOP_SIGNALS:
+        signal.signal(signum, _noted)
     binding = [sys.executable, "-P", str(bind.__file__), "--die-with", str(os.getpid())]
-    # A session of its own: Ctrl-C in a terminal reaches the keeper, which passes it on once.
     folder = private.make()
+    # A session of its own: Ctrl-C in a terminal reaches the keeper, which passes it on once.
     process = subprocess.Popen(
         [*binding, "--die-signal", "TERM", "--", *command],
         env={**os.environ, private.VARIABLE: str(folder)},
         start_new_session=True,
     )
-    try:
-        code = _wait(process, watched)
-    except StopAsked:
-        code = None
-    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(signum, signal.SIG_IGN)
+    code = _wait(process, watched, stop)
     if code is None:
         process.terminate()
         try:
@@ -84,11 +85,12 @@ def run(command: list[str], watched: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _wait(process: subprocess.Popen[bytes], watched: int) -> int | None:
-    """Wait for the command; return its code, or None if the watched process ended first."""
+def _wait(process: subprocess.Popen[bytes], watched: int, stop: int) -> int | None:
+    """Wait for the command; return its code, or None if it has to be stopped."""
     poll = select.poll()
     ours = os.pidfd_open(process.pid)
     poll.register(ours, select.POLLIN)
+    poll.register(stop, select.POLLIN)
     try:
         poll.register(os.pidfd_open(watched), select.POLLIN)
     except ProcessLookupError:

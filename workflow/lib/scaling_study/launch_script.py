@@ -37,7 +37,7 @@ MARK = "\0"
 
 # A script that marks its steps imports this package, which other builds may not have.
 MARK_ENVIRONMENT = (
-    f"  --env PYTHONPATH={shlex.quote(str(LIBRARY_FOLDER))}" '"${PYTHONPATH:+:$PYTHONPATH}"'
+    f'  --env PYTHONPATH={shlex.quote(str(LIBRARY_FOLDER))}"${{PYTHONPATH:+:$PYTHONPATH}}"'
 )
 
 LAUNCHER_NOTES: dict[str, tuple[str, ...]] = {

@@ -148,19 +148,21 @@ class Host:
     def __init__(self, launch: Launch, module: str, members: int) -> None:
         self._launch = launch
         env, preload = _split_preload(launch.env)
-        self._process = subprocess.Popen(
-            [
-                *bind_command(None, "default", preload),
-                *(launch.python, "-m", module),
-                *(str(launch.folder), str(members)),
-            ],
-            env=env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=launch.log(-1).open("ab"),
-            text=True,
-            start_new_session=True,
-        )
+        command = [
+            *bind_command(None, "default", preload),
+            *(launch.python, "-m", module),
+            *(str(launch.folder), str(members)),
+        ]
+        with launch.log(-1).open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
 
     def start(self, member: Member) -> int:
         """Have the host start a member."""

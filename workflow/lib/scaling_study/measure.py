@@ -185,8 +185,7 @@ def members(
     for slot in placement.slots(asked["placement"], topology, max(counts), width):
         policy = placement.memory_policy(asked["membind"], slot, topology)
         cpus = None if slot.cpus is None else format_cpu_list(slot.cpus)
-        nodes = format_cpu_list(policy.nodes)
-        mempolicy = f"{policy.mode}:{nodes}" if policy.nodes else policy.mode
+        mempolicy = str(policy)
         arguments = [placeholders.fill(text, slot.slot) for text in workload["args"]]
         command = (str(Path(workload["script"]).resolve()), *arguments)
         specs.append(Member(slot.slot, cpus, mempolicy, command))
@@ -293,6 +292,8 @@ class Measurement:
                 "Dask starts its workers itself: a memory policy cannot be set before",
                 "exclude: [{launcher: dask, membind: " + str(asked["membind"]) + "}]",
             )
+        if asked["membind"] != "none":
+            axes.library("numa", self.machine)  # py-libnuma loads it
         python = build_python(asked["build"], self._builds)
         head["measured_hash"] = measured_digest(plan["workload"], python)
         if asked["blas"] == "bundled-intel-path":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -24,11 +25,13 @@ class Members:
 
     def __init__(self, folder: Path, count: int) -> None:
         channel.create(folder, count)
-        self._pages = [channel.Page(folder, slot) for slot in range(count)]
+        words = channel.open_words(folder)
+        self._pages = [channel.Page(words, slot) for slot in range(count)]
         # Opened for reading too, so that a gate without a member is no error and the pipe of
-        # resting slots never ends.
-        self._gates = [os.open(folder / f"gate-{slot}", os.O_RDWR) for slot in range(count)]
-        self._rest = os.open(folder / "rest", os.O_RDWR | os.O_NONBLOCK)
+        # resting slots never ends. Only these descriptors do not block: a member's own do.
+        flags = os.O_RDWR | os.O_NONBLOCK
+        self._gates = [os.open(folder / f"gate-{slot}", flags) for slot in range(count)]
+        self._rest = os.open(folder / "rest", flags)
         self._pidfds: dict[int, int] = {}
         self._poll = select.poll()
         self.pids: dict[int, int] = {}
@@ -51,6 +54,10 @@ class Members:
         """Watch a process that was started for a slot; its order is to rest at its first step."""
         words = self.words(slot)
         words[:] = memoryview(bytes(words.nbytes)).cast("q")
+        # What an earlier process of this slot left unread must not let this one pass its gate,
+        # nor speak for it.
+        channel.drain(self._gates[slot])
+        self.resting = (self.resting | channel.read_rest(self._rest)) - {slot}
         self.pids[slot] = pid
         self._pidfds[slot] = os.pidfd_open(pid)
         self._poll.register(self._pidfds[slot], select.POLLIN)
@@ -58,10 +65,8 @@ class Members:
     def kill(self, slot: int) -> None:
         """End a slot's process, if it has not ended by itself, and stop watching it."""
         descriptor = self._pidfds.pop(slot)
-        try:
+        with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._poll.unregister(descriptor)
         os.close(descriptor)
         del self.pids[slot]

@@ -11,20 +11,7 @@ from itertools import cycle, islice, repeat, zip_longest
 from typing import Literal
 
 from scaling_study.topology import Cpu, Topology, format_cpu_list, parse_cpu_list
-
-
-class Unplaceable(Exception):  # noqa: N818  a state of a launch (skipped), not a fault
-    """A placement or memory policy that this machine cannot give.
-
-    Attributes:
-        reason: what is missing.
-        remedy: the command or setting that would make it possible.
-    """
-
-    def __init__(self, reason: str, remedy: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.remedy = remedy
+from scaling_study.unavailable import UnavailableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +58,11 @@ def slots(
         Slots 0 … count - 1.
 
     Raises:
-        Unplaceable: The machine has no such CPUs.
+        UnavailableError: The machine has no such CPUs.
         ValueError: There is no placement of that name.
     """
     if not topology.cpus:
-        raise Unplaceable(
+        raise UnavailableError(
             "no CPU of this machine may be used", "widen the affinity mask or the cpuset"
         )
     if isinstance(placement, str) and placement not in PLACEMENTS:
@@ -171,7 +158,7 @@ def _listed(lists: Sequence[str], topology: Topology) -> Iterator[tuple[int, ...
         raise ValueError(f"a placement's list of CPU lists must not be empty: {list(lists)}")
     missing = set().union(*entries) - usable
     if missing:
-        raise Unplaceable(
+        raise UnavailableError(
             f"CPU {format_cpu_list(missing)} is offline, not there, or not allowed; "
             f"usable are {format_cpu_list(usable)}",
             f"name CPUs within {format_cpu_list(usable)}, or start with these CPUs allowed "
@@ -182,7 +169,7 @@ def _listed(lists: Sequence[str], topology: Topology) -> Iterator[tuple[int, ...
 
 def _fits(topology: Topology, width: int) -> None:
     if width > len(topology.cpus):
-        raise Unplaceable(
+        raise UnavailableError(
             f"a slot of {width} CPUs does not fit: {len(topology.cpus)} may be used "
             f"({format_cpu_list(topology.cpu_ids)})",
             f"set intra_op to at most {len(topology.cpus)}, or placement to none",
@@ -227,7 +214,7 @@ def memory_policy(membind: str, slot: Slot, topology: Topology) -> MemoryPolicy:
         The policy to set before exec.
 
     Raises:
-        Unplaceable: A node is not there, may not be used or has no memory, or the slot has no CPUs.
+        UnavailableError: A node is not there, may not be used or has no memory, or the slot has no CPUs.
         ValueError: The text is neither a name nor a node list.
     """
     if membind in MEMBINDS:
@@ -246,7 +233,7 @@ def _default_memory(_slot: Slot, _topology: Topology) -> MemoryPolicy:
 def _local_memory(slot: Slot, topology: Topology) -> MemoryPolicy:
     """Only the nodes of the slot's CPUs; of several, those that have memory."""
     if slot.cpus is None:
-        raise Unplaceable(
+        raise UnavailableError(
             "membind local needs to know a member's CPUs, and placement none does not bind it",
             "set placement to compact, cores, spread or per_l3",
         )
@@ -274,7 +261,7 @@ def _with_memory(nodes: Iterable[int], topology: Topology) -> tuple[int, ...]:
     if missing:
         usable = format_cpu_list(topology.memory_nodes)
         nearest = _nearest_with_memory(missing, topology)
-        raise Unplaceable(
+        raise UnavailableError(
             f"NUMA node {', '.join(map(str, sorted(missing)))} is not there, has no memory or may "
             f"not be used; nodes with memory are {usable}",
             f'set membind to "{usable if nearest is None else nearest}" or to interleave',

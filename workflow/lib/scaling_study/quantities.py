@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 
 SIGNIFICANT_DIGITS = 3
-MISSING = "–"
+MINUS = "\N{MINUS SIGN}"
+TIMES = "\N{MULTIPLICATION SIGN}"
+MISSING = "\N{EN DASH}"
 """Shown for a value that is not there (None or NaN): never an empty cell, never a zero."""
 
 BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -41,9 +43,9 @@ def format_number(value: float | None, *, like: float | None = None) -> str:
     if value is None or math.isnan(value):
         return MISSING
     if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
+        return "∞" if value > 0 else f"{MINUS}∞"
     decimals = decimals_for(like if like is not None and known(like) else value)
-    return f"{value:,.{decimals}f}".replace("-", "−")
+    return f"{value:,.{decimals}f}".replace("-", MINUS)
 
 
 def format_interval(low: float | None, high: float | None, *, like: float | None = None) -> str:
@@ -61,8 +63,8 @@ def format_estimate(value: float | None, low: float | None, high: float | None) 
 
 
 def format_ratio(value: float | None) -> str:
-    """Write ``15.24`` as ``15.2×``."""
-    return f"{format_number(value)}×" if known(value) else MISSING
+    """Write ``15.24`` as ``15.2`` and a multiplication sign."""
+    return f"{format_number(value)}{TIMES}" if known(value) else MISSING
 
 
 def format_percent(share: float | None) -> str:
@@ -71,17 +73,17 @@ def format_percent(share: float | None) -> str:
         return MISSING
     percent = 100.0 * share
     decimals = 1 if 0 < abs(percent) < 10 and percent != round(percent) else 0  # noqa: PLR2004
-    return f"{percent:.{decimals}f}%".replace("-", "−")
+    return f"{percent:.{decimals}f}%".replace("-", MINUS)
 
 
-def format_probability(probability: float | None) -> str:
+def format_probability(probability: float | None, *, short: bool = False) -> str:
     """Write a probability from resampling: never as certain, never as impossible."""
     if probability is None or math.isnan(probability):
         return MISSING
     if probability > SUREST:
-        return f"more than {SUREST:.0%}"
+        return f"{'>' if short else 'more than '}{SUREST:.0%}"
     if probability < 1 - SUREST:
-        return f"less than {1 - SUREST:.0%}"
+        return f"{'<' if short else 'less than '}{1 - SUREST:.0%}"
     return f"{probability:.0%}"
 
 

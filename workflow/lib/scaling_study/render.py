@@ -81,9 +81,7 @@ def of_machine(entries: list[dict[str, Any]], machine: str) -> dict[str, Any]:
     return next(entry for entry in entries if entry["machine"] == machine)
 
 
-def _launch_script(
-    recommendation: Mapping[str, Any], plan: Mapping[str, Any], builds: Path
-) -> str:
+def _launch_script(recommendation: Mapping[str, Any], plan: Mapping[str, Any], builds: Path) -> str:
     recommended = recommendation["recommended"]
     build = recommended["axes"]["build"] if recommended else "default"
     return render_launch_script(

@@ -21,7 +21,8 @@ from scaling_study import report_rows, svg
 from scaling_study.axes_table import DEFAULTS
 from scaling_study.columns import TABLES
 from scaling_study.explanation import explain
-from scaling_study.figures import Figure, choose_series, find_boundaries
+from scaling_study.figure_axes import find_boundaries
+from scaling_study.figure_series import choose_series
 from scaling_study.headline import describe_sureness, write_headline
 from scaling_study.quantities import format_count, format_percent, format_seconds
 from scaling_study.report_figures import Material, draw_all
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from scaling_study.figures import Series
+    from scaling_study.figure_series import Series
+    from scaling_study.figures import Figure
 
 TEMPLATES = Path(__file__).parents[2] / "report"
 
@@ -156,7 +158,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
     attestation = study.analyses["attestation"]
     labels = {launch["id"]: launch["label"] for launch in plan["launches"]}
     series = _choose_series(plan, study)
-    shown = [one.launch for one in series if one.role]
+    shown = [one.launch for one in series if one.roles]
     ok = recommendation["status"] == "ok"
     return {
         "anchor": anchor,
@@ -167,7 +169,11 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
         ),
         "run": _run(study) if ok else None,
         "findings": explain(
-            {one.launch: one.label for one in series if one.role != "baseline" and one.role},
+            {
+                one.launch: one.legend
+                for one in series
+                if "recommended" in one.roles or "default" in one.roles
+            },
             study.points,
             study.analyses["scaling"]["launches"],
             report_rows.usable_cpus(study.machine),
@@ -195,10 +201,12 @@ def _choose_series(plan: Mapping[str, Any], study: MachineStudy) -> tuple[Series
     recommended = recommendation["recommended"]
     return choose_series(
         dict(zip(measured["launch"], measured["label"], strict=True)),
-        recommended=recommended["launch"] if recommended else None,
-        default=plan["default"],
-        baseline=plan["baseline"],
-        best_first=list(best_first.index),
+        {
+            "recommended": recommended["launch"] if recommended else None,
+            "default": plan["default"],
+            "baseline": plan["baseline"],
+        },
+        list(best_first.index),
     )
 
 
@@ -259,9 +267,7 @@ def _first_member(
     return {"label": entry["label"], "yaml": _dump_yaml(entry["member"])}
 
 
-def _provenance(
-    plan: Mapping[str, Any], machines: Sequence[MachineStudy]
-) -> list[tuple[str, str]]:
+def _provenance(plan: Mapping[str, Any], machines: Sequence[MachineStudy]) -> list[tuple[str, str]]:
     """Where the numbers come from; values of several machines stand side by side."""
     entries = [machine.analyses["provenance"] for machine in machines]
 
@@ -279,7 +285,10 @@ def _provenance(
         (
             "of it inside windows",
             joined(
-                [format_percent(entry["in_windows_s"] / (entry["wall_s"] or 1)) for entry in entries]
+                [
+                    format_percent(entry["in_windows_s"] / (entry["wall_s"] or 1))
+                    for entry in entries
+                ]
             ),
         ),
         ("commit", joined([entry["commit"] or "none" for entry in entries])),

@@ -5,22 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from scaling_study.explanation import ACCOUNTS
-from scaling_study.figures import (
-    Boundary,
-    Figure,
-    Series,
-    draw_curves,
-    draw_fairness,
-    draw_noise,
-    draw_stacks,
-)
+from scaling_study.figures import Figure, draw_curves, draw_fairness, draw_noise, draw_stacks
 from scaling_study.quantities import format_count, format_number, format_percent, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from scaling_study.figure_axes import Boundary
+    from scaling_study.figure_series import Series
 
 STACKED = 3
 """Panels of stacked bars: the recommended launch, the default and the baseline."""
@@ -74,11 +69,8 @@ def compare_members(windows: pd.DataFrame) -> pd.DataFrame:
     valid = windows[windows["valid"].astype(bool) & (windows["n"] > 1)]
     largest = valid.groupby(["machine", "launch"])["n"].transform("max")
     point = ["machine", "launch", "n"]
-    members = (
-        valid[valid["n"] == largest]
-        .groupby([*point, "slot"], as_index=False)["step_mean_s"]
-        .mean()
-    )
+    rows = valid[valid["n"] == largest].groupby([*point, "slot"])["step_mean_s"]
+    members = rows.mean().to_frame("step_mean_s").reset_index()
     mean_s = members.groupby(point)["step_mean_s"].transform("mean")
     members["relative"] = members["step_mean_s"] / mean_s - 1
     return members[[*point, "slot", "relative"]]
@@ -155,8 +147,8 @@ def _efficiency(material: Material) -> Figure:
         marks=material.marks,
     )
     caption = (
-        "Throughput against n = 1 of the same launch, over n, so 1 is perfect. It compares a launch "
-        "with itself only: a launch that is slow everywhere may be efficient."
+        "Throughput against n = 1 of the same launch, over n, so 1 is perfect. It compares a "
+        "launch with itself only: one that is slow everywhere may be efficient."
     )
     return Figure(name, title, caption, svg)
 
@@ -213,8 +205,8 @@ def _accounts(material: Material) -> Figure:
         alt=f"Time accounts of the training thread. {_largest_part(material, columns)}",
     )
     caption = (
-        "Per step: CPU time in user mode and in the kernel, waiting in the run queue for a CPU, and "
-        "blocked (on other threads, locks, memory or data). The four add up to the step."
+        "Per step: CPU time in user mode and in the kernel, waiting in the run queue for a CPU, "
+        "and blocked (on other threads, locks, memory or data). The four add up to the step."
     )
     return Figure(name, title, caption, svg)
 
@@ -260,9 +252,9 @@ def _extreme(material: Material, column: str, *, largest_n: bool = False) -> str
         rows = points[points["launch"] == one.launch]
         if rows.empty:
             return ""
-        row = rows.loc[rows["n"].idxmax()]
+        row = rows.iloc[int(rows["n"].argmax())]
         return f"{one.label} with {_processes(row)}: {format_number(row[column])}."
-    row = points.loc[points[column].idxmax()]
+    row = points.iloc[int(points[column].argmax())]
     return (
         f"Highest of {format_count(points['launch'].nunique(), 'launch', 'launches')}: "
         f"{format_number(row[column])} steps/s with {_processes(row)} of {row['label']}."
@@ -273,7 +265,10 @@ def _slowest(material: Material) -> str:
     points = material.points[material.points["step_s"].notna()]
     if points.empty:
         return "No valid window."
-    low, high = points.loc[points["step_s"].idxmin()], points.loc[points["step_s"].idxmax()]
+    low, high = (
+        points.iloc[int(points["step_s"].argmin())],
+        points.iloc[int(points["step_s"].argmax())],
+    )
     return (
         f"From {format_seconds(low['step_s'])} with {_processes(low)} of {low['label']} to "
         f"{format_seconds(high['step_s'])} with {_processes(high)} of {high['label']}."
@@ -288,12 +283,13 @@ def _largest_part(material: Material, columns: Mapping[str, str]) -> str:
         rows = rows.dropna(subset=list(columns))
         if rows.empty:
             continue
-        row = rows.loc[rows["n"].idxmax(), list(columns)].astype(float)
-        if row.sum() > 0:
-            largest = row.idxmax()
-            share = format_percent(row[largest] / row.sum())
+        row = rows.iloc[int(rows["n"].argmax())]
+        parts_s = {text: float(row[column]) for column, text in columns.items()}
+        if sum(parts_s.values()) > 0:
+            largest = max(parts_s, key=lambda text: parts_s[text])
+            share = format_percent(parts_s[largest] / sum(parts_s.values()))
             n = format_count(int(rows["n"].max()), "process", "processes")
-            sentences.append(f"{one.label} with {n}: {share} is {columns[str(largest)]}.")
+            sentences.append(f"{one.label} with {n}: {share} is {largest}.")
     return " ".join(sentences)
 
 

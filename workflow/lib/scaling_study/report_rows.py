@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from scaling_study.figures import Series
+    from scaling_study.figure_series import Series
 
 Facts = list[tuple[str, str]]
 Row = dict[str, Any]
@@ -80,12 +80,15 @@ def ranking_rows(recommendation: Mapping[str, Any]) -> list[Row]:
                 "steps_per_s": number_cell(*rate(entry, "steps_per_s")),
                 "ratio": number_cell(
                     entry["ratio_to_default"],
-                    entry["ratio_low"],
-                    entry["ratio_high"],
+                    *(
+                        None if arm == "default" else entry[f"ratio_{end}"]
+                        for end in ("low", "high")
+                    ),
                     text=format_ratio(entry["ratio_to_default"]),
                 ),
                 "probability": number_cell(
-                    entry["probability_best"], text=format_probability(entry["probability_best"])
+                    entry["probability_best"],
+                    text=format_probability(entry["probability_best"], short=True),
                 ),
             }
         )
@@ -100,7 +103,9 @@ def point_rows(points: pd.DataFrame, series: Sequence[Series]) -> list[Row]:
     """The points of the launches that figures draw in colour."""
     rows = []
     for one in series:
-        for point in points[points["launch"] == one.launch].sort_values("n").to_dict("records"):
+        own = points[points["launch"] == one.launch].sort_values("n")
+        for record in own.to_dict("records"):
+            point = {str(name): value for name, value in record.items()}
             cells = [
                 number_cell(point["n"], text=str(point["n"])),
                 _estimate(point, "steps_per_s"),
@@ -120,9 +125,7 @@ def point_rows(points: pd.DataFrame, series: Sequence[Series]) -> list[Row]:
     return rows
 
 
-def failure_rows(
-    failures: Iterable[Mapping[str, Any]], labels: Mapping[str, str]
-) -> list[Row]:
+def failure_rows(failures: Iterable[Mapping[str, Any]], labels: Mapping[str, str]) -> list[Row]:
     """Launches that were skipped or failed; replicates with the same story share a row."""
     found: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for entry in failures:
@@ -153,16 +156,20 @@ def attestation_rows(launches: Iterable[Mapping[str, Any]], whole: Iterable[str]
         launches: of analysis/attestation.json.
         whole: ids of the launches of which every axis is shown; of the others only what was
             changed or did not hold.
+
+    Returns:
+        What did not hold comes first, then the launches of ``whole``.
     """
-    shown = set(whole)
-    return [
-        {"label": entry["label"], **check}
+    order = {launch: place for place, launch in enumerate(whole)}
+    rows = [
+        (check["ok"], order.get(entry["launch"], len(order)), {"label": entry["label"], **check})
         for entry in launches
         for check in entry["checks"]
-        if entry["launch"] in shown
+        if entry["launch"] in order
         or not check["ok"]
         or str(check["requested"]) != str(DEFAULTS[check["axis"]])
     ]
+    return [row for *_, row in sorted(rows, key=lambda each: each[:2])]
 
 
 def environment_facts(values: Mapping[str, str | None]) -> Facts:
@@ -214,7 +221,8 @@ def machine_facts(machine: Mapping[str, Any]) -> Facts:
         "transparent huge pages": machine["thp"] or "not readable",
         "automatic NUMA balancing": _yes_no(machine["numa_balancing"]),
         "hardware counters": _yes_no(machine["perf_counters"]),
-        "libraries found": ", ".join(f"{name} {path}" for name, path in libraries.items()) or "none",
+        "libraries found": ", ".join(f"{name} {path}" for name, path in libraries.items())
+        or "none",
         "versions": ", ".join(f"{name} {text}" for name, text in machine["versions"].items()),
         "commit": machine["commit"] or "none",
         "machine hash": machine["hash"],
@@ -240,8 +248,19 @@ def usable_cpus(machine: Mapping[str, Any]) -> int:
 
 
 def invalid_rows(windows: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """Invalid windows by reason, the most frequent first."""
-    rows = [{**entry, "flag": str(entry["flag"]).replace("_", " ")} for entry in windows]
+    """Invalid windows by reason and launch, the most frequent first."""
+    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for entry in windows:
+        found.setdefault((entry["flag"], entry["label"]), []).append(entry)
+    rows = [
+        {
+            "flag": flag.replace("_", " "),
+            "label": label,
+            "n": ", ".join(str(n) for n in sorted({entry["n"] for entry in entries})),
+            "count": sum(entry["count"] for entry in entries),
+        }
+        for (flag, label), entries in found.items()
+    ]
     return sorted(rows, key=lambda row: -int(row["count"]))
 
 

@@ -76,8 +76,8 @@ def schedule(ladder: Sequence[int], blocks: int, seed: int) -> tuple[Window, ...
     shuffle = random.Random(seed)  # noqa: S311 (an experiment's order, no secret)
     windows: list[Window] = []
     for block in range(blocks):
-        order = shuffle.sample(ladder, len(ladder))
-        windows.extend(Window(len(windows) + at, block, n) for at, n in enumerate(order))
+        for n in shuffle.sample(ladder, len(ladder)):
+            windows.append(Window(len(windows), block, n))
     return tuple(windows)
 
 

@@ -13,6 +13,7 @@ library only, because it runs in every build that a study compares.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import runpy
@@ -38,7 +39,7 @@ class Member:
         self.slot = slot
         self._folder = folder
         self._launcher = launcher
-        self._words = channel.Page(folder, slot).words
+        self._words = channel.Page(channel.open_words(folder), slot).words
         self._gate = os.open(folder / f"gate-{slot}", os.O_RDONLY)
         self._rest = os.open(folder / "rest", os.O_WRONLY)
         self._steps = 0
@@ -70,8 +71,12 @@ class Member:
         words[channel.PARKED_NS] = _now()
         words[channel.TRAINER_TID] = threading.get_native_id()
         while True:
-            channel.write_rest(self._rest, self.slot)
-            if not os.read(self._gate, 1):
+            try:
+                channel.write_rest(self._rest, self.slot)
+                released = os.read(self._gate, 1)
+            except BrokenPipeError:
+                released = b""
+            if not released:
                 # The coordinator is gone, and with it every reason to go on. No clean-up of the
                 # script's may run: it could write checkpoints of a training nobody asked for.
                 os._exit(1)
@@ -171,9 +176,9 @@ def run(member: Member, script: str, args: list[str]) -> None:
     Raises:
         RuntimeError: the script ended without having finished a step, so it never will.
     """
-    sys.argv = [script, *args]
     sys.path.insert(0, str(Path(script).resolve().parent))
     while True:
+        sys.argv = [script, *args]
         try:
             runpy.run_path(script, run_name="__main__")
         except SystemExit as stop:
@@ -184,6 +189,8 @@ def run(member: Member, script: str, args: list[str]) -> None:
                 f"{script} ended without a step: a step ends with optimizer.step(), or, with"
                 " 'step: mark' in the config, with scaling_study.mark()"
             )
+        # The script's globals refer to each other: its model and data would stay beside the next.
+        gc.collect()
         member.script_ended()
 
 

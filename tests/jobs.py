@@ -1,0 +1,65 @@
+"""Running real measuring jobs in tests: small, but through the real entry and its keeper."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from scaling_study.config import load_config
+from scaling_study.measure import job_text
+from scaling_study.plan import make_plan
+
+ROOT = Path(__file__).parent.parent
+WORKLOADS = ROOT / "tests/workloads"
+
+QUICK = {
+    "replicates": 1,
+    "windows": 2,
+    "steps": 5,
+    "shortest_s": 0.2,
+    "longest_s": 3.0,
+    "settle_s": 0.05,
+    "warmup_steps": 3,
+    "retakes": 0,
+    "start_timeout_s": 120.0,
+}
+
+
+def config(script, *, args=(), processes=(1, 2), launch=None, step="optimizer", **measure):
+    return {
+        "study": "test",
+        "workload": {"script": str(script), "args": list(args), "step": step},
+        "processes": list(processes),
+        "launches": {"baseline": {"intra_op": 1, **(launch or {})}},
+        "measure": {**QUICK, **measure},
+    }
+
+
+def baseline_job(mapping):
+    plan = make_plan(load_config(mapping))
+    return job_text(plan.to_dict(), plan.baseline)
+
+
+def command(job, folder, watched=None):
+    return [
+        *(sys.executable, "-m", "scaling_study.keep", "--watch", str(watched or os.getpid()), "--"),
+        *(sys.executable, str(ROOT / "scripts/measure.py"), "--job", job, "--replicate", "0"),
+        *("--builds", str(folder / "builds"), "--log", str(folder / "log")),
+        *("--output", str(folder / "0.jsonl")),
+    ]
+
+
+def run(mapping, folder):
+    """Run the baseline's first replicate; return its records by kind."""
+    done = subprocess.run(
+        command(baseline_job(mapping), folder), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return read(folder / "0.jsonl")
+
+
+def read(path):
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    kinds = ("cohort", "attestation", "window", "event", "end")
+    return {kind: [record for record in records if record["kind"] == kind] for kind in kinds}

@@ -1,0 +1,95 @@
+"""Cohorts in this process: what happens when members or the machine misbehave."""
+
+import os
+import sys
+
+import pytest
+from jobs import WORKLOADS
+
+from scaling_study import channel, cohort, counters, environment, launchers, private, windows
+
+pytestmark = pytest.mark.slow
+
+SETTINGS = cohort.WindowSettings(steps=5, shortest_s=0.2, longest_s=3.0, settle_s=0.05)
+HOST = cohort.Host(frozenset(os.sched_getaffinity(0)), counters.available_bytes(), None, ())
+
+
+@pytest.fixture
+def make(tmp_path):
+    with private.folder() as folder:
+        started = []
+
+        def make(script, args=(), members=1):
+            env = environment.member_environment(os.environ, {"OMP_NUM_THREADS": "1"}, {})
+            launch = launchers.Launch(folder, sys.executable, env, by_mark=False, inter_op=None)
+            command = (str(WORKLOADS / script), *map(str, args))
+            specs = [launchers.Member(slot, None, "default", command) for slot in range(members)]
+            started.append(cohort.Cohort(launch, "exec", specs, HOST))
+            return started[-1]
+
+        yield make
+        for one in started:
+            one.__exit__()
+
+
+def test_a_member_that_stops_stepping_is_ended(make, monkeypatch):
+    monkeypatch.setattr(cohort, "HANG_S", 1.0)
+    one = make("hangs.py", ["--at", 4])
+    one.start([0], 60)
+    pid = one.members.pids[0]
+    with pytest.raises(cohort.MemberEndedError):
+        one.take(windows.Window(0, 0, 1), SETTINGS)
+    assert one.alive == ()
+    assert [event["what"] for event in one.events] == ["hung"]
+    assert counters.descendants(pid) == [pid]
+    one._launcher.close()
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_a_member_without_a_first_step_in_time_is_ended(make):
+    one = make("plain_loop.py")
+    one.start([0], 0.3)
+    assert one.alive == ()
+    assert one.events[0]["what"] == "hung"
+    assert "0.3 s" in one.events[0]["reason"]
+
+
+def test_the_last_member_goes_when_memory_runs_out(make, monkeypatch):
+    one = make("plain_loop.py", members=2)
+    free = iter([0])
+    monkeypatch.setattr(counters, "available_bytes", lambda: next(free, HOST.memory_bytes))
+    one.start([0, 1], 60)
+    assert one.alive == (0,)
+    assert one.events[0]["what"] == "out_of_memory"
+    assert one.take(windows.Window(0, 0, 1), SETTINGS)["members"][0]["steps"] >= 5
+
+
+def test_sleeping_members_sleep(make):
+    one = make("plain_loop.py", members=2)
+    one.start([0, 1], 60)
+    one.warm_up(5, 10)
+    steps = one.members.words(1)[channel.STEPS]
+    record = one.take(windows.Window(0, 0, 1), SETTINGS)
+    assert one.members.words(1)[channel.STEPS] == steps
+    assert record["machine"]["sleeping_cpu_s"] < 0.02
+    assert [member["slot"] for member in record["members"]] == [0]
+
+
+@pytest.mark.parametrize("script", ["segfaults.py", "exits_early.py"])
+def test_a_member_that_ends_is_told_from_one_that_ends_well(make, script):
+    one = make(script, ["--at", 3])
+    one.start([0], 60)
+    ended = False
+    for number in range(3):
+        try:
+            one.take(windows.Window(number, 0, 1), SETTINGS)
+        except cohort.MemberEndedError:
+            ended = True
+            break
+    if script == "segfaults.py":
+        assert ended
+        assert "SIGSEGV" in one.events[0]["reason"]
+    else:
+        # sys.exit(0) is an end like any other: the script is started again.
+        assert not ended
+        assert one.members.words(0)[channel.RESTARTS] > 0

@@ -1,0 +1,257 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+from scaling_study.collect import collect, oversubscribed, usable_cpus
+from scaling_study.columns import TABLES
+from scaling_study.record_schema import RecordError
+
+SCRIPTS = Path(__file__).parent.parent / "scripts"
+BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.linear(50.0))
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    plan = synthetic.write_study(folder)
+    return folder, plan, collect(folder, plan)
+
+
+def of(frame, launch):
+    return frame[frame["launch"] == launch.id]
+
+
+def test_windows_hold_every_member_and_window_of_the_records(study):
+    folder, _, collected = study
+    launch = synthetic.LAUNCHES[3]  # has retakes
+    path = folder / "measure" / launch.id / "1.jsonl"
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    windows = [record for record in records if record["kind"] == "window"]
+    rows = of(collected.windows, launch)
+    rows = rows[rows["replicate"] == 1].reset_index(drop=True)
+    assert len(rows) == sum(len(window["members"]) for window in windows)
+    assert any(window["take"] > 0 for window in windows)
+    at = 0
+    for window in windows:
+        for member in window["members"]:
+            row = rows.loc[at]
+            step_s = np.array(member["step_us"]) / 1e6
+            for name in ("cohort", "window", "block", "n", "take", "valid", "window_s", "overlap"):
+                assert row[name] == window[name]
+            for name in ("slot", "steps", "steps_active", "threads", "rss_bytes", "active_s"):
+                assert row[name] == member[name]
+            assert row["flags"] == ";".join(window["flags"])
+            assert row["foreign_cpu_s"] == window["machine"]["foreign_cpu_s"]
+            assert row["step_mean_s"] == pytest.approx(step_s.mean())
+            assert row["step_p95_s"] == pytest.approx(np.quantile(step_s, 0.95))
+            assert row["steps_per_s"] == pytest.approx(len(step_s) / step_s.sum())
+            assert row["backward_s_per_step"] == pytest.approx(member["backward_s"] / len(step_s))
+            active = member["steps_active"]
+            assert row["user_s_per_step"] == pytest.approx(member["cpu_user_s"] / active)
+            assert row["minor_faults_per_step"] == pytest.approx(member["minor_faults"] / active)
+            blocked_s = member["active_s"] * (1 - 0.88 - 0.04 - 0.02)
+            assert row["trainer_blocked_s_per_step"] == pytest.approx(blocked_s / active)
+            assert row["cpu_use"] == pytest.approx(0.95)
+            assert np.isnan(row["migrations_per_step"])
+            assert np.isnan(row["throttled_s"])
+            at += 1
+
+
+def test_tables_follow_the_plan_and_hold_the_columns_of_the_documentation(study):
+    _, plan, collected = study
+    for table, frame in zip(
+        TABLES,
+        (collected.windows, collected.replicates, collected.points),
+        strict=True,
+    ):
+        assert frame.columns.tolist() == table.names
+        order = frame["launch"].drop_duplicates().tolist()
+        assert order == [each["id"] for each in plan["launches"] if each["id"] in order]
+    points = of(collected.points, BASELINE)
+    assert points["n"].tolist() == [1, 2, 3, 4, 6, 8]
+
+
+def test_a_launch_that_was_not_measured_has_no_rows_but_its_cohorts(study):
+    _, _, collected = study
+    for launch in synthetic.LAUNCHES[-2:]:
+        assert of(collected.windows, launch).empty
+        assert of(collected.points, launch).empty
+        ends = [
+            each["end"]["status"]
+            for each in collected.cohorts["cohorts"]
+            if each["launch"] == launch.id
+        ]
+        assert ends == [launch.ending] * 3
+
+
+def test_points_pool_the_steps_of_valid_windows(study):
+    _, _, collected = study
+    launch = synthetic.LAUNCHES[3]
+    point = of(collected.points, launch).set_index("n").loc[4]
+    rows = of(collected.windows, launch)
+    rows = rows[rows["n"] == 4]
+    assert point["steps"] == rows.loc[rows["valid"], "steps"].sum() == 4 * 20 * 9
+    assert point["windows"] == 9
+    invalid = rows[~rows["valid"] & (rows["slot"] == 0)]
+    assert point["windows_invalid"] == len(invalid) > 0
+    assert rows["step_median_s"].min() <= point["step_median_s"] <= rows["step_median_s"].max()
+    assert point["step_p99_s"] >= point["step_p95_s"] >= point["step_median_s"]
+
+
+def test_an_all_failed_study_gives_empty_tables(tmp_path):
+    launches = [
+        synthetic.Launch({}, "default", ending="failed"),
+        synthetic.Launch({"intra_op": 1}, "baseline", ending="skipped"),
+    ]
+    plan = synthetic.write_study(tmp_path, launches=launches)
+    collected = collect(tmp_path, plan)
+    for table, frame in zip(
+        TABLES,
+        (collected.windows, collected.replicates, collected.points),
+        strict=True,
+    ):
+        pd.testing.assert_frame_equal(frame, table.frame())
+    assert len(collected.cohorts["cohorts"]) == 6
+
+
+def test_a_study_in_which_no_window_is_valid_has_rows_but_no_points(tmp_path):
+    launch = synthetic.Launch({"intra_op": 1}, "baseline", never_valid=(1, 2))
+    plan = synthetic.write_study(tmp_path, launches=[launch], ns=[1, 2])
+    collected = collect(tmp_path, plan)
+    assert len(collected.windows) == 27
+    assert collected.points.empty
+    assert collected.replicates.empty
+
+
+def test_nothing_measured_says_what_to_do(tmp_path):
+    plan = synthetic.write_study(tmp_path / "other")
+    with pytest.raises(RecordError, match="measure first"):
+        collect(tmp_path, plan)
+
+
+def test_missing_and_unplanned_files_are_listed(tmp_path):
+    launches = [BASELINE, synthetic.Launch({"intra_op": 2}, "grid")]
+    plan = synthetic.write_study(tmp_path, launches=launches)
+    plan["launches"].pop()
+    (tmp_path / "measure" / BASELINE.id / "1.jsonl").unlink()
+    collected = collect(tmp_path, plan)
+    assert [(each["launch"], each["replicate"]) for each in collected.cohorts["missing"]] == [
+        (BASELINE.id, 1),
+    ]
+    assert collected.cohorts["left_out"] == [
+        f"measure/{launches[1].id}/{replicate}.jsonl" for replicate in range(3)
+    ]
+    assert set(collected.windows["launch"]) == {BASELINE.id}
+
+
+def test_a_machine_of_its_own_keeps_its_points(tmp_path):
+    machines = [synthetic.machine(), synthetic.machine(name="host-b", cpus=4)]
+    plan = synthetic.write_study(tmp_path, launches=[BASELINE], machines=machines)
+    collected = collect(tmp_path, plan)
+    assert list(collected.cohorts["machines"]) == [each["hash"] for each in machines]
+    assert collected.points.groupby("machine")["replicates"].unique().map(list).tolist() == [
+        [3],
+        [3],
+    ]
+    assert len(collected.points) == 12
+    # One thread each: more than four members are too many for the smaller machine only.
+    crowded = collected.points[collected.points["oversubscribed"]]
+    assert set(crowded["machine"]) == {machines[1]["hash"]}
+    assert crowded["n"].tolist() == [6, 8]
+
+
+@pytest.mark.parametrize(
+    ("key", "what"),
+    [("measured_hash", "workload"), ("harness_hash", "measuring code")],
+)
+def test_windows_measured_differently_are_not_pooled(tmp_path, key, what):
+    plan = synthetic.write_study(tmp_path, launches=[BASELINE])
+    path = tmp_path / "measure" / BASELINE.id / "2.jsonl"
+    head, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text(json.dumps({**json.loads(head), key: "other"}) + "\n" + "".join(rest))
+    with pytest.raises(RecordError) as caught:
+        collect(tmp_path, plan)
+    message = str(caught.value)
+    assert what in message
+    assert f"{key} other: measure/{BASELINE.id}/2.jsonl" in message
+    assert f"measure/{BASELINE.id}/0.jsonl, measure/{BASELINE.id}/1.jsonl" in message
+    assert "run the study again" in message
+
+
+def test_builds_measure_different_things_by_intent(tmp_path):
+    builds = [BASELINE, synthetic.Launch({"intra_op": 1, "build": "envs/old.txt"}, "one_change")]
+    plan = synthetic.write_study(tmp_path, launches=builds)
+    for path in (tmp_path / "measure" / builds[1].id).iterdir():
+        path.write_text(path.read_text().replace("measured0001", "measured0002"))
+    assert len(collect(tmp_path, plan).points) == 12
+
+
+def test_a_file_in_the_wrong_place_is_refused(tmp_path):
+    plan = synthetic.write_study(tmp_path, launches=[BASELINE])
+    folder = tmp_path / "measure" / BASELINE.id
+    (folder / "1.jsonl").write_text((folder / "0.jsonl").read_text())
+    with pytest.raises(RecordError, match=r"1\.jsonl: it holds .*replicate 0: was it copied"):
+        collect(tmp_path, plan)
+
+
+def test_a_rerun_adds_its_cohort_to_the_same_replicate(tmp_path):
+    plan = synthetic.write_study(tmp_path, launches=[BASELINE], ns=[1, 2], replicates=1)
+    path = tmp_path / "measure" / BASELINE.id / "0.jsonl"
+    again = [json.loads(line) for line in path.read_text().splitlines()]
+    with path.open("a") as file:
+        file.writelines(json.dumps({**record, "cohort": 1}) + "\n" for record in again)
+    points = collect(tmp_path, plan).points
+    assert points["replicates"].tolist() == [1, 1]
+    assert points["windows"].tolist() == [6, 6]
+    assert points["steps_per_s_low"].isna().all()
+
+
+def test_usable_cpus_are_the_mask_or_the_quota():
+    machine = synthetic.machine(cpus=8)
+    assert usable_cpus(machine) == 8
+    assert usable_cpus({**machine, "quota_cpus": 2.5}) == 2.5
+    assert usable_cpus({**machine, "quota_cpus": 100.0}) == 8
+
+
+def test_members_that_share_a_cpu_are_oversubscribed():
+    slots = [{"oversubscribed": False}, {"oversubscribed": True}]
+    cohort = {"attestation": {"intra_op": [1, 1]}, "slots": slots}
+    assert not oversubscribed(cohort, 1, cpus=8)
+    assert oversubscribed(cohort, 2, cpus=8)
+
+
+def run(script, folder):
+    return subprocess.run(
+        [sys.executable, SCRIPTS / script, "--study-folder", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_script_writes_all_tables(study):
+    folder, _, collected = study
+    done = run("collect.py", folder)
+    assert done.returncode == 0, done.stderr
+    names = {path.name for path in (folder / "tables").iterdir()}
+    endings = {f"{table.name}.{ending}" for table in TABLES for ending in ("csv", "parquet")}
+    assert names == endings | {"cohorts.json"}
+    points = pd.read_parquet(folder / "tables" / "points.parquet")
+    pd.testing.assert_frame_equal(points, collected.points)
+
+
+def test_the_script_names_the_mistake_without_a_traceback(tmp_path):
+    synthetic.write_study(tmp_path, launches=[BASELINE])
+    path = tmp_path / "measure" / BASELINE.id / "0.jsonl"
+    path.write_text(path.read_text()[:-20])
+    done = run("collect.py", tmp_path)
+    assert done.returncode == 1
+    assert "0.jsonl:" in done.stderr
+    assert "cut off" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "tables").exists()

@@ -1,0 +1,89 @@
+import json
+
+import synthetic
+from scaling_study.collect import collect
+from scaling_study.failures import list_failures
+
+
+def failures(folder, *launches, edit=None, **options):
+    plan = synthetic.write_study(folder, launches=launches, **options)
+    if edit is not None:
+        edit(folder / "measure" / launches[0].id)
+    cohorts = collect(folder, plan).cohorts
+    return list_failures(cohorts["cohorts"], cohorts["missing"])
+
+
+def test_a_complete_study_lists_nothing(tmp_path):
+    found = failures(tmp_path, synthetic.Launch())
+    assert found == {"launches": [], "windows": [], "points": [], "members": []}
+
+
+def test_every_ending_is_listed_with_reason_and_remedy(tmp_path):
+    found = failures(
+        tmp_path,
+        synthetic.Launch({}, "default"),
+        synthetic.Launch({"blas": "mkl"}, ending="skipped"),
+        synthetic.Launch({"blas": "blis"}, ending="failed"),
+        synthetic.Launch({"intra_op": 1}, ending="partial"),
+        replicates=2,
+    )
+    listed = [(each["label"], each["status"], each["replicate"]) for each in found["launches"]]
+    assert listed == [
+        ("blas mkl", "skipped", 0),
+        ("blas mkl", "skipped", 1),
+        ("blas blis", "failed", 0),
+        ("blas blis", "failed", 1),
+        ("intra_op 1", "partial", 0),
+        ("intra_op 1", "partial", 1),
+    ]
+    assert found["launches"][0]["remedy"] == "pip install the-library"
+    assert found["launches"][-1]["log"] == "Traceback …"
+    assert [(each["slot"], each["what"]) for each in found["members"]] == [(7, "died")] * 2
+    assert [(each["label"], each["n"]) for each in found["points"]] == [("intra_op 1", 8)]
+
+
+def test_invalid_windows_are_counted_by_flag_and_their_points_named(tmp_path):
+    launch = synthetic.Launch({"intra_op": 1}, "baseline", never_valid=(4,))
+    found = failures(tmp_path, launch, ns=[1, 4], replicates=2, windows=3)
+    assert [(each["n"], each["flag"], each["count"]) for each in found["windows"]] == [
+        (4, "foreign_cpu", 6),
+        (4, "short_overlap", 6),
+    ]
+    assert found["points"] == [{"launch": launch.id, "label": launch.label, "n": 4}]
+
+
+def test_a_point_lost_in_one_replicate_only_is_not_lost(tmp_path):
+    def spoil(folder):
+        path = folder / "0.jsonl"
+        path.write_text(path.read_text().replace('"valid": true', '"valid": false'))
+
+    found = failures(tmp_path, synthetic.Launch(), edit=spoil)
+    assert found["points"] == []
+
+
+def test_a_stopped_job_is_interrupted_unless_it_went_on(tmp_path):
+    def stop(folder):
+        path = folder / "0.jsonl"
+        lines = path.read_text().splitlines(keepends=True)[:-1]
+        path.write_text("".join(lines))
+
+    def go_on(folder):
+        path = folder / "0.jsonl"
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        again = [{**record, "cohort": 1} for record in records]
+        path.write_text(
+            "".join(json.dumps(record) + "\n" for record in [*records[:-1], *again]),
+        )
+
+    stopped = failures(tmp_path / "stopped", synthetic.Launch(), edit=stop)["launches"]
+    assert [(each["status"], each["replicate"]) for each in stopped] == [("interrupted", 0)]
+    assert failures(tmp_path / "went_on", synthetic.Launch(), edit=go_on)["launches"] == []
+
+
+def test_a_missing_file_is_a_failure(tmp_path):
+    found = failures(
+        tmp_path,
+        synthetic.Launch(),
+        edit=lambda folder: (folder / "2.jsonl").unlink(),
+    )
+    assert [(each["status"], each["replicate"]) for each in found["launches"]] == [("missing", 2)]

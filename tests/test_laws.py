@@ -1,0 +1,101 @@
+import numpy as np
+import pytest
+from scaling_study import laws
+
+COUNTS = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48])
+
+
+def noisy(throughput, seed, noise=0.02):
+    rng = np.random.default_rng(seed)
+    return throughput * np.exp(rng.normal(0.0, noise, len(throughput)))
+
+
+def saturating(n):
+    return np.minimum(5.0 * n, 60.0)
+
+
+def test_a_purely_saturating_system_is_called_that_and_never_usl():
+    chosen = [laws.choose(COUNTS, noisy(saturating(COUNTS), seed)) for seed in range(60)]
+    names = [each["best"] for each in chosen]
+    assert names.count("hard_saturation") >= 57
+    assert set(names) <= {"hard_saturation", "smooth_saturation"}
+    for each in chosen:
+        assert each["knee"] == pytest.approx(12.0, rel=0.1)
+        usl = next(law for law in each["candidates"] if law["law"] == "usl")
+        assert usl["r2"] > 0.9  # it looks good on its own
+        assert usl["weight"] < 0.01
+
+
+@pytest.mark.parametrize(
+    ("truth", "name"),
+    [
+        (lambda n: 5.0 * n, "linear"),
+        (lambda n: 5.0 * n / (1 + 0.05 * (n - 1) + 0.002 * n * (n - 1)), "usl"),
+        (lambda n: 5.0 * n / np.sqrt(1 + (5.0 * n / 60.0) ** 2), "smooth_saturation"),
+    ],
+)
+def test_other_truths_are_found_too(truth, name):
+    names = [laws.choose(COUNTS, noisy(truth(COUNTS), seed))["best"] for seed in range(20)]
+    assert names.count(name) >= 17
+
+
+def test_parameters_and_the_curve_are_the_truth_inside_what_was_measured():
+    found = laws.choose(COUNTS, saturating(COUNTS))
+    best = found["candidates"][0]
+    assert best["parameters"] == pytest.approx({"rate": 5.0, "ceiling": 60.0}, rel=1e-3)
+    assert sum(law["weight"] for law in found["candidates"]) == pytest.approx(1.0)
+    counts = np.array([point["n"] for point in found["curve"]])
+    assert (counts.min(), counts.max()) == (1, 48)
+    curve = [point["steps_per_s"] for point in found["curve"]]
+    assert curve == pytest.approx(saturating(counts).tolist(), rel=1e-3)
+
+
+def test_a_knee_that_was_not_reached_is_not_reported():
+    found = laws.choose(COUNTS, noisy(5.0 * COUNTS, 1))
+    assert found["best"] == "linear"
+    assert found["knee"] is None
+    usl = laws.choose(COUNTS, 5.0 * COUNTS / (1 + 0.02 * (COUNTS - 1) + 1e-4 * COUNTS**2))
+    assert usl["knee"] is None  # its peak would be near n = 99
+
+
+def test_the_three_points_of_the_reference_are_refused():
+    n = np.array([4, 32, 64])
+    found = laws.choose(n, n / np.array([0.0288, 0.0504, 0.1045]))
+    assert found["status"] == "refused"
+    assert found["reason"] == "3 process counts were measured; a choice needs 5"
+    assert found["best"] is None
+    assert found["candidates"] == found["curve"] == []
+    assert {each["law"] for each in found["not_fitted"]} == {each.name for each in laws.LAWS}
+
+
+def test_a_law_is_fitted_only_where_its_aicc_is_defined():
+    n = np.array([1, 2, 3, 4, 6])
+    found = laws.choose(n, np.minimum(5.0 * n, 10.0))
+    assert [each["law"] for each in found["candidates"]] == ["hard_saturation", "linear"]
+    assert {each["law"] for each in found["not_fitted"]} == {"smooth_saturation", "usl"}
+    assert laws.choose(n[:4], np.minimum(5.0 * n[:4], 10.0))["status"] == "refused"
+
+
+def test_usl_terms_are_never_negative():
+    n = COUNTS[:8]
+    found = laws.choose(n, noisy(5.0 * n**1.1, 3))
+    usl = next(law for law in found["candidates"] if law["law"] == "usl")
+    assert min(usl["parameters"].values()) >= 0
+
+
+def test_domains_that_fill_one_after_another_saturate_one_after_another():
+    # Two caches of 8 CPUs, filled in turn, 3 members saturate each.
+    counts = np.array([1, 2, 3, 4, 6, 8, 9, 10, 12, 14, 16])
+    members = np.arange(1, 17)
+    occupancy = np.column_stack([np.minimum(members, 8), np.maximum(members - 8, 0)]).astype(float)
+    law = laws.domain_saturation("l3", occupancy)
+    truth = np.minimum(5.0 * occupancy, 15.0).sum(axis=1)[counts - 1]
+    found = laws.choose(counts, noisy(truth, 1), [law])
+    assert found["best"] == "domain_saturation"
+    assert found["candidates"][0]["domain"] == "l3"
+    assert found["candidates"][0]["parameters"] == pytest.approx(
+        {"rate": 5.0, "ceiling": 15.0},
+        rel=0.05,
+    )
+    assert found["knee"] in {3.0, 4.0}
+    assert "(l3)" in found["text"]

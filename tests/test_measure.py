@@ -1,0 +1,251 @@
+"""Whole measuring jobs, with real members: what is on the disk, and what is left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from jobs import WORKLOADS, baseline_job, command, config, read, run
+
+from scaling_study import measure, private, record_schema, windows
+from scaling_study.journal import read_part
+
+pytestmark = pytest.mark.slow
+
+
+def left_behind():
+    """Processes and shared memory of any study."""
+    names = [private.SHARED_MEMORY, Path(os.environ.get("TMPDIR", "/tmp"))]
+    files = [str(path) for folder in names for path in folder.glob(f"{private.PREFIX}*")]
+    processes = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (folder / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if "scaling_study.worker" in text or "scripts/measure.py" in text:
+            processes.append(text.replace("\0", " "))
+    return files + processes
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def normal(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("normal")
+    return folder, run(config(WORKLOADS / "plain_loop.py"), folder)
+
+
+def test_records_follow_the_schema_and_nothing_is_left(normal):
+    folder, records = normal
+    assert [record["kind"] for _, record in record_schema.read(folder / "0.jsonl")][-1] == "end"
+    assert not (folder / "0.jsonl.part").exists()
+    assert left_behind() == []
+    assert records["end"][0]["status"] == "complete"
+
+
+def test_windows_are_the_scheduled_ones_and_their_members_the_first_n(normal):
+    _, records = normal
+    head = records["cohort"][0]
+    planned = windows.schedule(head["ladder"], 2, head["seed"])
+    assert [(one["window"], one["n"]) for one in records["window"]] == [
+        (one.window, one.n) for one in planned
+    ]
+    for window in records["window"]:
+        assert [member["slot"] for member in window["members"]] == list(range(window["n"]))
+        for member in window["members"]:
+            assert member["steps"] >= 5
+            assert member["steps"] == len(member["step_us"])
+            assert sum(member["step_us"]) / 1e6 <= window["window_s"]
+
+
+def test_time_accounts_of_a_member_add_up_to_its_wall_time(normal):
+    _, records = normal
+    for window in records["window"]:
+        for member in window["members"]:
+            phases = sum(
+                member[f"{name}_s"] for name in ("load", "forward", "backward", "optimizer")
+            )
+            assert phases == pytest.approx(sum(member["step_us"]) / 1e6, rel=0.01)
+            account = sum(member[f"trainer_{name}_s"] for name in ("user", "system", "runqueue"))
+            # The counters are read just outside of the active time, hence the tolerance.
+            assert account <= member["active_s"] * 1.05 + 0.02
+
+
+def test_attestation_stands_beside_the_request(normal):
+    _, records = normal
+    checks = {check["axis"]: check for check in records["attestation"][0]["checks"]}
+    assert set(checks) == set(records["cohort"][0]["axes"])
+    assert all(check["ok"] for check in checks.values())
+    assert checks["intra_op"]["effective"] == "1"
+
+
+def test_isolated_cohorts_have_one_count_each(tmp_path):
+    records = run(config(WORKLOADS / "plain_loop.py", isolated=True, windows=1), tmp_path)
+    assert [end["status"] for end in records["end"]] == ["complete", "complete"]
+    assert sorted((one["cohort"], one["n"]) for one in records["window"]) in (
+        [(0, 1), (1, 2)],
+        [(0, 2), (1, 1)],
+    )
+
+
+@pytest.mark.parametrize("launcher", ["fork", "dask"])
+def test_other_launchers(tmp_path, launcher):
+    launch = {"launcher": launcher, "placement": "compact"}
+    records = run(config(WORKLOADS / "plain_loop.py", launch=launch, windows=1), tmp_path)
+    assert {end["status"] for end in records["end"]} == {"complete"}
+    assert {one["n"] for one in records["window"]} == {1, 2}
+    assert left_behind() == []
+
+
+def test_a_script_that_sets_its_own_threads_is_no_launch_of_one_thread(tmp_path):
+    script = tmp_path / "greedy.py"
+    text = (WORKLOADS / "plain_loop.py").read_text()
+    script.write_text(
+        text.replace("torch.manual_seed", "torch.set_num_threads(2)\ntorch.manual_seed")
+    )
+    records = run(config(script), tmp_path)
+    end = records["end"][0]
+    assert end["status"] == "failed"
+    assert "intra_op 1 did not take effect: 2" in end["reason"]
+    assert records["window"] == []
+
+
+def test_what_the_machine_lacks_is_a_skip_with_a_remedy(tmp_path):
+    launch = {"placement": ["4000"]}
+    records = run(config(WORKLOADS / "plain_loop.py", launch=launch), tmp_path)
+    end = records["end"][0]
+    assert end["status"] == "skipped"
+    assert "4000" in end["reason"]
+    assert end["remedy"]
+
+
+def test_a_member_that_crashes_is_started_again_then_given_up(tmp_path):
+    records = run(config(WORKLOADS / "crashes.py", args=["--at", "4"]), tmp_path)
+    reasons = [event["reason"] for event in records["event"]]
+    assert records["end"][0]["status"] == "failed"
+    assert len(reasons) >= measure.MEMBER_RESTARTS
+    assert all("status 1" in reason for reason in reasons)
+    assert "Traceback" in records["event"][0]["log"]
+
+
+def test_only_the_points_of_a_crashing_member_are_lost(tmp_path):
+    script = tmp_path / "second one crashes.py"
+    text = (WORKLOADS / "plain_loop.py").read_text()
+    step = "    optimizer.step()\n"
+    script.write_text(
+        text.replace(step, step + "    if args.seed == 1 and _ == 6:\n        exit('bad luck')\n")
+    )
+    records = run(config(script, args=["--seed", "{member}"]), tmp_path)
+    end = records["end"][0]
+    assert end["status"] == "partial"
+    assert "2 processes" in end["reason"]
+    assert {window["n"] for window in records["window"]} == {1}
+    assert "bad luck" in records["event"][0]["log"]
+
+
+def test_a_script_that_ends_is_started_again(tmp_path):
+    records = run(config(WORKLOADS / "short_script.py"), tmp_path)
+    assert records["end"][0]["status"] == "complete"
+    assert sum(one["restarts"] for window in records["window"] for one in window["members"]) > 0
+
+
+def test_a_rerun_with_all_windows_taken_goes_on(tmp_path):
+    job = baseline_job(config(WORKLOADS / "plain_loop.py"))
+    run(config(WORKLOADS / "plain_loop.py"), tmp_path)
+    lines = (tmp_path / "0.jsonl").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if json.loads(line)["kind"] != "end"]
+    half = '{"kind": "window", "cohort": 0, "win'
+    (tmp_path / "0.jsonl.part").write_text("".join(kept[:-2]) + half)
+    (tmp_path / "0.jsonl").unlink()
+    subprocess.run(command(job, tmp_path), check=True, capture_output=True)
+    records = read(tmp_path / "0.jsonl")
+    taken = [(window["window"], window["cohort"]) for window in records["window"]]
+    assert taken == [(0, 0), (1, 0), (2, 1), (3, 1)]
+    assert records["end"][-1]["status"] == "complete"
+
+
+def start_job(folder, script=WORKLOADS / "plain_loop.py", **measure_settings):
+    """Start a job below a stand-in for Snakemake, and wait for its first window."""
+    settings = {"windows": 50, **measure_settings}
+    job = baseline_job(config(script, **settings))
+    caller = subprocess.Popen(
+        [sys.executable, "-c", "import subprocess, sys, os;"
+         "sys.exit(subprocess.call([x.replace('PID', str(os.getpid())) for x in sys.argv[1:]]))",
+         *command(job, folder, "PID")],
+        start_new_session=True,
+    )  # fmt: skip
+    part = folder / "0.jsonl.part"
+    wait_for(lambda: any(r["kind"] == "window" for r in read_part(part)) or caller.poll())
+    assert caller.poll() is None
+    return caller
+
+
+def find(text):
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        joined = b" ".join(arguments[:3]).decode(errors="replace")
+        if text in joined:
+            yield int(folder.name)
+
+
+@pytest.mark.parametrize("victim", ["caller", "keeper", "coordinator"])
+def test_a_kill_leaves_nothing_and_a_rerun_goes_on(tmp_path, victim):
+    caller = start_job(tmp_path)
+    names = {"keeper": "scaling_study.keep", "coordinator": "scripts/measure.py"}
+    pid = caller.pid if victim == "caller" else next(find(names[victim]))
+    before = [r for r in read_part(tmp_path / "0.jsonl.part") if r["kind"] == "window"]
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: left_behind() == [], seconds=10)
+    caller.wait()
+    after = [r for r in read_part(tmp_path / "0.jsonl.part") if r["kind"] == "window"]
+    assert after[: len(before)] == before
+    # The same job with its windows already taken but for a few: it keeps them.
+    job = json.loads(baseline_job(config(WORKLOADS / "plain_loop.py", windows=50)))
+    resumed = start_job(tmp_path)
+    wait_for(
+        lambda: (
+            sum(r["kind"] == "window" for r in read_part(tmp_path / "0.jsonl.part")) > len(after)
+        )
+    )
+    resumed.terminate()
+    resumed.wait()
+    records = read_part(tmp_path / "0.jsonl.part")
+    kept = [r for r in records if r["kind"] == "window"]
+    assert kept[: len(after)] == after
+    assert [record["window"] for record in kept] == list(range(len(kept)))
+    assert job["measure"]["windows"] == 50
+    for pid in find("scaling_study.keep"):
+        os.kill(pid, signal.SIGTERM)
+    wait_for(lambda: left_behind() == [], seconds=10)
+
+
+def test_a_killed_member_costs_its_window_only(tmp_path):
+    caller = start_job(tmp_path, windows=10)
+    os.kill(max(find("scaling_study.worker")), signal.SIGKILL)
+    caller.wait()
+    records = read(tmp_path / "0.jsonl")
+    assert [event["what"] for event in records["event"]] == ["died"]
+    assert "SIGKILL" in records["event"][0]["reason"]
+    missing = 20 - len(records["window"])
+    assert missing <= 1
+    assert left_behind() == []
+
+
+def test_ctrl_c_ends_everything(tmp_path):
+    caller = start_job(tmp_path)
+    os.killpg(caller.pid, signal.SIGINT)
+    wait_for(lambda: left_behind() == [], seconds=10)
+    caller.wait()

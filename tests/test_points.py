@@ -1,0 +1,88 @@
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+from scaling_study.collect import collect
+
+
+def collected(folder, law, **options):
+    launch = synthetic.Launch({"intra_op": 1}, "baseline", law)
+    plan = synthetic.write_study(folder, launches=[launch], **options)
+    return collect(folder, plan)
+
+
+def test_points_are_the_truth_where_there_is_no_noise(tmp_path):
+    law = synthetic.hard_saturation(50.0, 150.0)
+    still = synthetic.Noise(replicate=0, point=0, window=0, step=0)
+    points = collected(tmp_path, law, noise=still).points.set_index("n")
+    truth = pd.Series({n: law(n) for n in points.index})
+    n = points.index.to_series()
+    near = {"rtol": 1e-4, "check_names": False}
+    pd.testing.assert_series_equal(points["steps_per_s"], truth, **near)
+    pd.testing.assert_series_equal(points["step_s"], n / truth, **near)
+    pd.testing.assert_series_equal(points["step_median_s"], n / truth, **near)
+    pd.testing.assert_series_equal(points["models_per_hour"], truth * 3600 / 500, **near)
+    pd.testing.assert_series_equal(points["speedup"], truth / 50.0, **near)
+    pd.testing.assert_series_equal(points["efficiency"], truth / 50.0 / n, **near)
+    pd.testing.assert_series_equal(points["cpu_use"], 0.95 * n, **near)
+    assert points["member_spread"].max() < 1e-4
+    assert points["minor_faults_per_step"].tolist() == pytest.approx([100.0] * 6)
+    assert points["rss_bytes"].tolist() == pytest.approx([600 * 2**20 + (k - 1) / 2 for k in n])
+
+
+def test_a_replicate_counts_once_however_many_windows_it_has(tmp_path):
+    found = collected(tmp_path, synthetic.linear(50.0), ns=[1, 2], replicates=3)
+    rates = found.replicates
+    point = found.points.set_index("n").loc[2]
+    own = rates.loc[rates["n"] == 2, "steps_per_s"]
+    assert point["steps_per_s"] == pytest.approx(np.exp(np.log(own).mean()))
+    windows = found.windows[(found.windows["n"] == 2) & (found.windows["replicate"] == 0)]
+    by_window = windows.groupby("window")["steps_per_s"].sum()
+    assert own.iloc[0] == pytest.approx(by_window.mean())
+    assert rates["windows"].tolist() == [3] * 6
+
+
+def test_speedup_is_paired_by_replicate(tmp_path):
+    noise = synthetic.Noise(replicate=0.3, point=0.001, window=0, step=0)
+    points = collected(tmp_path, synthetic.linear(50.0), noise=noise, ns=[1, 4]).points
+    point = points.set_index("n").loc[4]
+    assert point["steps_per_s_high"] / point["steps_per_s_low"] > 1.5
+    assert point["speedup_high"] / point["speedup_low"] < 1.02
+    assert point["speedup_low"] <= 4.0 * 1.003
+    assert point["speedup_high"] >= 4.0 * 0.997
+    assert point["efficiency_high"] == pytest.approx(point["speedup_high"] / 4)
+
+
+def test_intervals_contain_the_value_and_turn_with_the_reciprocal(tmp_path):
+    points = collected(tmp_path, synthetic.linear(50.0)).points
+    for name in ("steps_per_s", "step_s", "models_per_hour", "speedup", "efficiency"):
+        assert (points[f"{name}_low"] <= points[name]).all()
+        assert (points[name] <= points[f"{name}_high"]).all()
+    assert (points["step_s_low"] * points["steps_per_s_high"]).tolist() == pytest.approx(
+        points["n"].tolist(),
+    )
+
+
+def test_what_cannot_be_known_is_empty(tmp_path):
+    points = collected(
+        tmp_path,
+        synthetic.linear(50.0),
+        ns=[2, 4],
+        replicates=1,
+        steps_per_model=None,
+    ).points
+    assert points["steps_per_s"].notna().all()
+    for name in ("steps_per_s_low", "steps_per_s_high", "models_per_hour", "speedup", "efficiency"):
+        assert points[name].isna().all()
+
+
+def test_member_spread_is_the_slowest_less_the_fastest(tmp_path):
+    found = collected(tmp_path, synthetic.linear(50.0), ns=[1, 4])
+    point = found.points.set_index("n").loc[4]
+    windows = found.windows[found.windows["n"] == 4]
+    spreads = []
+    for _, rows in windows.groupby("replicate"):
+        means = rows.groupby("slot")["step_mean_s"].mean()
+        spreads.append((means.max() - means.min()) / means.mean())
+    assert point["member_spread"] == pytest.approx(np.mean(spreads))
+    assert found.points.set_index("n").loc[1, "member_spread"] == 0

@@ -1,0 +1,189 @@
+import math
+
+import pytest
+import synthetic
+from scaling_study.collect import collect
+from scaling_study.recommend import enough, known, recommend
+
+DEFAULT = synthetic.Launch({}, "default", synthetic.hard_saturation(40.0, 60.0))
+BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.hard_saturation(50.0, 150.0))
+QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
+
+
+def recommended(folder, *launches, change=lambda plan: None, **options):
+    plan = synthetic.write_study(folder, launches=launches, **{"noise": QUIET, **options})
+    change(plan)
+    found = collect(folder, plan)
+    return recommend(found.points, found.replicates, found.cohorts["cohorts"], plan)
+
+
+def test_the_smallest_n_within_two_percent_of_the_best_of_all_launches(tmp_path):
+    # Still rises by a percent to n = 8, which is not worth five more processes.
+    slow_rise = synthetic.Launch(
+        {"intra_op": 1, "allocator": "jemalloc"},
+        "one_change",
+        lambda n: min(60.0 * n, 180.0) * (1 + 0.002 * n),
+    )
+    found = recommended(tmp_path, DEFAULT, BASELINE, slow_rise)
+    assert found["status"] == "ok"
+    assert (found["recommended"]["launch"], found["recommended"]["n"]) == (slow_rise.id, 3)
+    assert (found["best"]["launch"], found["best"]["n"]) == (slow_rise.id, 8)
+    assert found["recommended"]["probability_best"] > 0.9
+    assert found["objective"] == "models_per_hour"
+    assert found["recommended"]["models_per_hour"] == pytest.approx(
+        found["recommended"]["steps_per_s"] * 3600 / 500,
+    )
+
+
+def test_at_that_n_the_fastest_launch(tmp_path):
+    a_bit_slower = synthetic.Launch({"intra_op": 2}, "grid", lambda n: min(49.5 * n, 148.5))
+    found = recommended(tmp_path, a_bit_slower, BASELINE)
+    assert (found["recommended"]["launch"], found["recommended"]["n"]) == (BASELINE.id, 3)
+
+
+def test_what_starts_the_recommended_members_comes_from_the_record(tmp_path):
+    bound = synthetic.Launch(
+        {"intra_op": 1, "placement": "compact"},
+        "grid",
+        synthetic.hard_saturation(60.0, 240.0),
+    )
+    recommendation = recommended(tmp_path, DEFAULT, BASELINE, bound)["recommended"]
+    assert [slot["cpus"] for slot in recommendation["slots"]] == ["0", "1", "2", "3"]
+    assert recommendation["requested_env"] == {"OMP_NUM_THREADS": "1"}
+    assert recommendation["axes"]["placement"] == "compact"
+
+
+def test_the_ratio_compares_each_at_its_own_point_and_both_at_the_same_n(tmp_path):
+    found = recommended(tmp_path, DEFAULT, BASELINE)
+    assert found["default"]["n"] == 2
+    assert found["default"]["at_n"]["n"] == found["recommended"]["n"] == 3
+    assert found["ratio"]["value"] == pytest.approx(150 / 60, rel=0.02)
+    assert found["ratio"]["low"] < 2.5 < found["ratio"]["high"]
+    assert found["ratio_same_n"]["value"] == pytest.approx(
+        found["recommended"]["steps_per_s"] / found["default"]["at_n"]["steps_per_s"],
+    )
+    assert "own number of processes" in found["ratio"]["text"]
+
+
+def test_the_default_may_be_the_one_to_use(tmp_path):
+    found = recommended(tmp_path, DEFAULT)
+    assert found["recommended"]["launch"] == found["default"]["launch"] == DEFAULT.id
+    assert found["ratio"]["value"] == found["ratio"]["low"] == found["ratio"]["high"] == 1.0
+
+
+def test_the_ranking_has_every_candidate_once_best_first(tmp_path):
+    found = recommended(
+        tmp_path,
+        DEFAULT,
+        BASELINE,
+        synthetic.Launch({"intra_op": 1}, "repeat", synthetic.hard_saturation(60.0, 200.0)),
+        synthetic.Launch({"intra_op": 2}, "grid", synthetic.hard_saturation(50.0, 100.0)),
+    )
+    ranking = found["ranking"]
+    assert [row["steps_per_s"] for row in ranking] == sorted(
+        (row["steps_per_s"] for row in ranking),
+        reverse=True,
+    )
+    assert [row["arm"] for row in ranking] == ["baseline", "grid", "default"]  # no repeat
+    assert found["best"]["arm"] == "baseline"
+    assert ranking[-1]["ratio_to_default"] == 1.0
+    assert ranking[0]["ratio_to_default"] == found["ratio"]["value"]
+    assert ranking[0]["probability_best"] == found["recommended"]["probability_best"]
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [{"ending": "failed"}, {"ending": "skipped"}, {"check_ok": False}],
+    ids=lambda spoiled: next(iter(spoiled)),
+)
+def test_what_was_not_proven_or_not_measured_never_wins(tmp_path, spoiled):
+    fast = synthetic.Launch(
+        {"intra_op": 1, "blas": "blis"},
+        "one_change",
+        synthetic.hard_saturation(500.0, 1500.0),
+        **spoiled,
+    )
+    found = recommended(tmp_path, DEFAULT, BASELINE, fast)
+    assert found["recommended"]["launch"] == BASELINE.id
+    assert fast.id not in [row["launch"] for row in found["ranking"]]
+
+
+def test_a_point_without_a_valid_window_does_not_win(tmp_path):
+    launch = synthetic.Launch(
+        {"intra_op": 1},
+        "baseline",
+        synthetic.linear(50.0),
+        never_valid=(6, 8),
+    )
+    assert recommended(tmp_path, launch)["recommended"]["n"] == 4
+
+
+def test_a_lost_default_leaves_no_ratio(tmp_path):
+    lost = synthetic.Launch({}, "default", ending="failed")
+    found = recommended(tmp_path, lost, BASELINE)
+    assert found["status"] == "ok"
+    assert found["default"] is found["ratio"] is found["ratio_same_n"] is None
+    assert found["ranking"][0]["ratio_to_default"] is None
+
+
+def test_nothing_measured_recommends_nothing_and_says_why(tmp_path):
+    found = recommended(tmp_path, synthetic.Launch({}, "default", ending="failed"))
+    assert found["status"] == "none"
+    assert "no launch has a valid window" in found["reason"]
+    assert found["recommended"] is None
+    assert found["ranking"] == []
+
+
+def test_one_replicate_gives_values_without_interval_or_probability(tmp_path):
+    found = recommended(tmp_path, DEFAULT, BASELINE, replicates=1, steps_per_model=None)
+    assert found["objective"] == "steps_per_s"
+    for entry in (found["recommended"], found["default"], found["best"]):
+        assert entry["steps_per_s"] > 0
+        assert entry["low"] is entry["high"] is entry["models_per_hour"] is None
+    assert found["recommended"]["probability_best"] is None
+    assert found["ratio"]["value"] > 2
+    assert found["ratio"]["low"] is None
+
+
+def test_oversubscribed_points_may_win_and_are_marked(tmp_path):
+    found = recommended(
+        tmp_path,
+        DEFAULT,
+        synthetic.Launch({"intra_op": 4}, "baseline", synthetic.linear(100.0)),
+    )
+    assert found["recommended"]["n"] == 8
+    assert found["recommended"]["oversubscribed"]
+
+
+def test_enough_is_exact_at_the_tolerance():
+    points = [
+        {"n": 8, "steps_per_s": 100.0},
+        {"n": 4, "steps_per_s": 98.0},
+        {"n": 2, "steps_per_s": 97.9},
+    ]
+    assert enough(points)["n"] == 4
+
+
+def test_a_missing_number_is_null():
+    assert known(math.nan) is None
+    assert known(0.0) == 0.0
+
+
+def test_the_true_best_is_found_as_often_as_the_probability_says(tmp_path):
+    # Two launches that differ by 3%, noise of 2%: one is not always right, and knows it.
+    sure, right = [], []
+    noise = synthetic.Noise(replicate=0.02, point=0.0, window=0.0, step=0.0)
+    for seed in range(40):
+        found = recommended(
+            tmp_path / str(seed),
+            synthetic.Launch({}, "default", synthetic.linear(100.0)),
+            synthetic.Launch({"intra_op": 1}, "baseline", synthetic.linear(103.0)),
+            ns=[1],
+            windows=1,
+            steps=5,
+            seed=seed,
+            noise=noise,
+        )
+        sure.append(found["recommended"]["probability_best"])
+        right.append(found["recommended"]["launch"] != found["default"]["launch"])
+    assert sum(sure) / 40 == pytest.approx(sum(right) / 40, abs=0.12)

@@ -1,0 +1,109 @@
+import json
+
+import numpy as np
+import pytest
+import synthetic
+from scaling_study.record_rows import NOT_PROVEN, read_rows
+from scaling_study.record_schema import RecordError
+
+
+@pytest.fixture
+def path(tmp_path):
+    launch = synthetic.Launch({"intra_op": 1}, "baseline")
+    synthetic.write_study(tmp_path, launches=[launch], ns=[1, 2], replicates=1, windows=1, steps=4)
+    return tmp_path / "measure" / launch.id / "0.jsonl"
+
+
+def edit(path, kind, change):
+    """Change the first record of a kind."""
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    change(next(record for record in records if record["kind"] == kind))
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def test_a_row_per_member_and_window_with_its_steps_in_order(path):
+    windows = [
+        record
+        for record in map(json.loads, path.read_text().splitlines())
+        if record["kind"] == "window"
+    ]
+    file = read_rows(path)
+    members = [member for window in windows for member in window["members"]]
+    assert len(file.rows) == len(members) == 3
+    assert file.rows["rss_bytes"].tolist() == [member["rss_bytes"] for member in members]
+    assert file.rows["window_s"].tolist() == [
+        window["window_s"] for window in windows for _ in window["members"]
+    ]
+    assert file.step_us.tolist() == [us for member in members for us in member["step_us"]]
+    assert np.isnan(file.rows["migrations"]).all()
+    assert file.cohorts[0]["windows_valid"] == 2
+    assert file.cohorts[0]["steps"] == 12
+    assert sorted(file.cohorts[0]["ns_valid"]) == [1, 2]
+
+
+def test_windows_of_a_launch_that_did_not_take_effect_do_not_count(path):
+    edit(path, "attestation", lambda record: record["checks"][0].update(ok=False))
+    file = read_rows(path)
+    assert not file.rows["valid"].any()
+    assert set(file.rows["flags"]) == {NOT_PROVEN}
+    assert file.cohorts[0]["windows_valid"] == 0
+    assert len(file.cohorts[0]["windows_invalid"]) == 2
+
+
+def test_an_invalid_window_without_members_is_still_counted(path):
+    edit(
+        path,
+        "window",
+        lambda record: record.update(valid=False, flags=["member_died"], members=[]),
+    )
+    cohort = read_rows(path).cohorts[0]
+    assert [window["flags"] for window in cohort["windows_invalid"]] == [["member_died"]]
+    assert cohort["windows_valid"] == 1
+
+
+def _lose_member(record):
+    record["members"].pop()
+
+
+def _stray_slot(record):
+    record["members"][0]["slot"] = 7
+
+
+def _miscount(record):
+    record["members"][0]["steps"] += 1
+
+
+def _no_steps(record):
+    record["members"][0].update(steps=0, step_us=[])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_lose_member, "a valid window of n = . with . members"),
+        (_stray_slot, r"slots \[.*7\]"),
+        (_miscount, "counted 5 steps and has 4 step times"),
+        (_no_steps, "slot 0 made no step"),
+        (lambda record: record.update(cohort=3), "cohort 3, which did not start"),
+    ],
+)
+def test_refuses_a_window_that_contradicts_itself(path, change, message):
+    edit(path, "window", change)
+    with pytest.raises(RecordError, match=rf"0\.jsonl:3: .*{message}"):
+        read_rows(path)
+
+
+def test_refuses_a_record_that_is_there_twice(path):
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:3], *lines[2:]]))
+    with pytest.raises(RecordError, match=r"0\.jsonl:4: cohort 0, window 0, take 0 .* twice"):
+        read_rows(path)
+    path.write_text(lines[0] * 2)
+    with pytest.raises(RecordError, match=r"0\.jsonl:2: cohort 0 is in this file twice"):
+        read_rows(path)
+
+
+def test_refuses_an_empty_file(path):
+    path.write_text("")
+    with pytest.raises(RecordError, match="no cohort in it"):
+        read_rows(path)

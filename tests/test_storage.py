@@ -1,0 +1,75 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from pyarrow import parquet
+from scaling_study import storage
+from scaling_study.columns import REPLICATES
+
+
+@pytest.fixture
+def frame():
+    return REPLICATES.frame(
+        pd.DataFrame(
+            {
+                "machine": ["a", "a"],
+                "launch": ['ü, quoted " and\nbroken', "b"],
+                "label": ["x", "y"],
+                "arm": ["grid", "grid"],
+                "n": [1, 2],
+                "replicate": [0, 0],
+                "windows": [3, 3],
+                "steps_per_s": [1 / 3, np.nan],
+            },
+        ),
+    )
+
+
+def test_a_table_comes_back_as_it_was(tmp_path, frame):
+    storage.write_table(tmp_path / "tables", REPLICATES, frame)
+    pd.testing.assert_frame_equal(storage.read_table(tmp_path / "tables", REPLICATES), frame)
+    pd.testing.assert_frame_equal(
+        REPLICATES.frame(pd.read_csv(tmp_path / "tables" / "replicates.csv")),
+        frame,
+        check_exact=True,
+    )
+
+
+def test_parquet_tells_units_and_meanings(tmp_path, frame):
+    storage.write_table(tmp_path, REPLICATES, frame)
+    field = parquet.read_schema(tmp_path / "replicates.parquet").field("steps_per_s")
+    assert field.metadata[b"unit"] == b"steps/s"
+    assert b"sum of the members' rates" in field.metadata[b"meaning"]
+
+
+def test_a_missing_number_is_an_empty_cell(tmp_path, frame):
+    storage.write_table(tmp_path, REPLICATES, frame)
+    assert (tmp_path / "replicates.csv").read_text().rstrip().endswith(",3,")
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "out.json"
+    storage.write_json(path, {"a": 1})
+
+    def fail(beside):
+        beside.write_text("half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        storage.write_whole(path, fail)
+    assert storage.read_json(path) == {"a": 1}
+    assert [each.name for each in tmp_path.iterdir()] == ["out.json"]
+
+
+def test_json_never_holds_a_nan(tmp_path):
+    with pytest.raises(ValueError, match="JSON compliant"):
+        storage.write_json(tmp_path / "out.json", {"a": float("nan")})
+    assert not list(tmp_path.iterdir())
+
+
+def test_json_keeps_text_readable(tmp_path):
+    storage.write_json(tmp_path / "out.json", {"label": "größer"})
+    text = (tmp_path / "out.json").read_text(encoding="utf-8")
+    assert "größer" in text
+    assert json.loads(text) == {"label": "größer"}

@@ -1,0 +1,283 @@
+"""The order of windows, what counts in them, and what is said against them."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scaling_study import windows
+from scaling_study.channel import CAPACITY, Step
+from scaling_study.windows import Activity
+
+MS = 1_000_000
+
+ladders = st.lists(st.integers(1, 400), min_size=1, max_size=12, unique=True)
+
+
+def activity(ends_ms, *, released_ms=0, parked_ms=None, fresh=(), slot=0, steps_active=None):
+    """A member whose steps end at these times, in ms; `fresh` are the indices of such steps."""
+    steps = [
+        Step(round(end * MS), 0, 0, 0, int(at in fresh))
+        for at, end in enumerate(ends_ms)
+    ]
+    parked_ms = parked_ms if parked_ms is not None else [released_ms, *ends_ms][-1]
+    return Activity(
+        slot=slot,
+        released_ns=round(released_ms * MS),
+        parked_ns=round(parked_ms * MS),
+        steps_active=len(steps) if steps_active is None else steps_active,
+        restarts=len(fresh),
+        steps=steps,
+    )
+
+
+# ---- the schedule
+
+
+@given(ladders, st.integers(1, 6), st.integers(0, 2**32))
+def test_a_schedule_is_blocks_of_permutations_of_the_ladder(ladder, blocks, seed):
+    schedule = windows.schedule(ladder, blocks, seed)
+    assert [one.window for one in schedule] == list(range(blocks * len(ladder)))
+    for block in range(blocks):
+        taken = [one.n for one in schedule if one.block == block]
+        assert sorted(taken) == sorted(ladder)
+    assert [one.block for one in schedule] == sorted(one.block for one in schedule)
+
+
+def test_a_schedule_depends_on_its_seed_only():
+    ladder = [1, 2, 3, 4, 8, 16]
+    orders = [[one.n for one in windows.schedule(ladder, 4, seed)] for seed in (7, 7, 8)]
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_every_place_of_a_block_gets_every_count_sometimes():
+    ladder = [1, 2, 3, 4]
+    firsts = {windows.schedule(ladder, 1, seed)[0].n for seed in range(50)}
+    lasts = {windows.schedule(ladder, 1, seed)[-1].n for seed in range(50)}
+    assert firsts == lasts == set(ladder)
+
+
+def test_blocks_of_one_schedule_have_orders_of_their_own():
+    schedule = windows.schedule(range(1, 9), 2, seed=1)
+    assert [one.n for one in schedule[:8]] != [one.n for one in schedule[8:]]
+
+
+# ---- counted steps
+
+
+def test_only_steps_wholly_inside_count():
+    # The first began before the window opened, the last ended after it was closed.
+    one = activity([12, 20, 30, 40, 55], released_ms=5)
+    durations, steps = windows.counted_steps(one, 10 * MS, 50 * MS)
+    assert durations == [8 * MS, 10 * MS, 10 * MS]
+    assert [step.end_ns for step in steps] == [20 * MS, 30 * MS, 40 * MS]
+
+
+def test_the_edges_belong_to_the_window():
+    one = activity([20, 30], released_ms=10)
+    durations, _ = windows.counted_steps(one, 10 * MS, 30 * MS)
+    assert durations == [10 * MS, 10 * MS]
+    assert windows.counted_steps(one, 10 * MS + 1, 30 * MS - 1) == ([], [])
+
+
+def test_a_step_in_which_the_script_started_anew_does_not_count():
+    one = activity([10, 20, 500, 510], fresh={2})
+    durations, steps = windows.counted_steps(one, 0, 1000 * MS)
+    assert durations == [10 * MS, 10 * MS, 10 * MS]
+    assert not any(step.fresh for step in steps)
+
+
+@st.composite
+def activities(draw):
+    gaps = draw(st.lists(st.integers(1, 50), max_size=20))
+    released = draw(st.integers(0, 50))
+    ends, now = [], released
+    for gap in gaps:
+        now += gap
+        ends.append(now)
+    steps = []
+    for gap, end in zip(gaps, ends, strict=True):
+        load = draw(st.integers(0, gap))
+        backward = draw(st.integers(0, gap - load))
+        optimizer = draw(st.integers(0, gap - load - backward))
+        steps.append(Step(end * MS, load * MS, backward * MS, optimizer * MS, draw(st.booleans())))
+    parked = now + draw(st.integers(0, 30))
+    return Activity(0, released * MS, parked * MS, len(steps), 0, steps)
+
+
+spans = st.tuples(st.integers(0, 600), st.integers(0, 600)).map(
+    lambda span: (min(span) * MS, max(span) * MS)
+)
+
+
+@given(activities(), spans)
+def test_a_step_counts_if_and_only_if_it_lies_inside_and_is_not_fresh(one, span):
+    opened_ns, closed_ns = span
+    durations, counted = windows.counted_steps(one, opened_ns, closed_ns)
+    times = [one.released_ns, *(step.end_ns for step in one.steps)]
+    wanted = [
+        (step, end - start)
+        for step, (start, end) in zip(one.steps, pairwise(times), strict=True)
+        if not step.fresh and opened_ns <= start and end <= closed_ns
+    ]
+    assert counted == [step for step, _ in wanted]
+    assert durations == [duration for _, duration in wanted]
+    assert sum(durations) <= closed_ns - opened_ns
+
+
+@given(activities(), spans)
+def test_phases_add_up_to_the_counted_time(one, span):
+    record = windows.member_record(one, *span)
+    phases_s = sum(record[f"{name}_s"] for name in ("load", "forward", "backward", "optimizer"))
+    assert phases_s == pytest.approx(sum(record["step_us"]) / 1e6, abs=1e-6 * (1 + record["steps"]))
+    assert record["steps"] == len(record["step_us"]) <= record["steps_active"]
+
+
+def test_a_members_record():
+    steps = [
+        Step(10 * MS, 1 * MS, 2 * MS, 3 * MS, 0),  # began before the window opened
+        Step(20 * MS, 2 * MS, 3 * MS, 1 * MS, 0),
+        Step(34 * MS, 4 * MS, 5 * MS, 2 * MS, 0),
+        Step(50 * MS, 9 * MS, 1 * MS, 1 * MS, 0),  # ended after it was closed
+    ]
+    one = Activity(3, 1 * MS, 51 * MS, 4, 2, steps)
+    record = windows.member_record(one, 10 * MS, 40 * MS)
+    assert record["step_us"] == [10_000, 14_000]
+    times_s = {name: record.pop(name) for name in list(record) if name.endswith("_s")}
+    assert times_s == pytest.approx(
+        {
+            "load_s": 0.006,
+            "forward_s": 0.007,
+            "backward_s": 0.008,
+            "optimizer_s": 0.003,
+            "active_s": 0.050,
+        }
+    )
+    assert {name: record[name] for name in ("slot", "steps", "steps_active", "restarts")} == {
+        "slot": 3, "steps": 2, "steps_active": 4, "restarts": 2,
+    }  # fmt: skip
+
+
+# ---- overlap and skew
+
+
+@pytest.mark.parametrize(
+    ("released_ms", "parked_ms", "share"),
+    [
+        ([0, 0], [200, 200], 1.0),
+        ([0, 125], [200, 200], 0.75),
+        ([0, 0], [200, 150], 0.5),
+        ([120, 0], [200, 180], 0.6),
+        ([0, 190], [110, 200], 0.0),  # never at the same time
+    ],
+)
+def test_overlap_is_the_share_in_which_all_members_were_active(released_ms, parked_ms, share):
+    both = [
+        activity([], released_ms=released, parked_ms=parked)
+        for released, parked in zip(released_ms, parked_ms, strict=True)
+    ]
+    assert windows.overlap(both, 100 * MS, 200 * MS) == pytest.approx(share)
+
+
+@given(st.lists(activities(), min_size=1, max_size=5), spans)
+def test_overlap_is_a_share(members, span):
+    assert 0 <= windows.overlap(members, *span) <= 1
+
+
+def test_skew_is_the_time_from_the_first_start_to_the_last():
+    members = [activity([], released_ms=released) for released in (5, 3, 4.5)]
+    assert windows.start_skew_s(members) == pytest.approx(0.002)
+    assert windows.start_skew_s(members[:1]) == 0
+
+
+def test_the_share_of_restarts():
+    one = activity([10, 20, 70, 80], parked_ms=100, fresh={2})
+    assert windows.restart_share(one) == pytest.approx(0.5)
+
+
+# ---- flags
+
+
+def flags(members=None, **changed):
+    """Flags of a window without fault, or with what is changed: 2 s between edges, 10 CPUs."""
+    members = members or [activity(range(10, 210, 10)), activity(range(10, 210, 10), slot=1)]
+    values = {
+        "overlap_share": 1.0,
+        "edges_s": 2.0,
+        "usable_cpus": 10,
+        "foreign_cpu_s": 0.0,
+        "stolen_cpu_s": 0.0,
+        "sleeping_cpu_s": 0.0,
+        "asked_steps": 20,
+    } | changed
+    records = [{"steps": len(one.steps)} for one in members]
+    return windows.flags(members, records, **values)
+
+
+def test_nothing_is_said_against_a_window_without_fault():
+    assert flags() == ()
+
+
+FULL = activity([10], steps_active=CAPACITY)
+OVERFULL = activity([10], steps_active=CAPACITY + 1)
+
+
+@pytest.mark.parametrize(
+    ("flag", "fine", "raised"),
+    [
+        # 2 s times 2% of 10 CPUs
+        ("foreign_cpu", {"foreign_cpu_s": 0.399}, {"foreign_cpu_s": 0.401}),
+        ("stolen_cpu", {"stolen_cpu_s": 0.399}, {"stolen_cpu_s": 0.401}),
+        # on two CPUs the floor holds: 5% of one
+        (
+            "foreign_cpu",
+            {"foreign_cpu_s": 0.099, "usable_cpus": 2},
+            {"foreign_cpu_s": 0.101, "usable_cpus": 2},
+        ),
+        # 2 s times 0.5% of 10 CPUs
+        ("sleeping_member_ran", {"sleeping_cpu_s": 0.099}, {"sleeping_cpu_s": 0.101}),
+        # the floor: 2% of one CPU
+        (
+            "sleeping_member_ran",
+            {"sleeping_cpu_s": 0.039, "usable_cpus": 1},
+            {"sleeping_cpu_s": 0.041, "usable_cpus": 1},
+        ),
+        ("short_overlap", {"overlap_share": 0.99}, {"overlap_share": 0.989}),
+        (
+            "few_steps",
+            {"members": [activity([1, 2, 3])], "asked_steps": 3},
+            {"members": [activity([1, 2, 3]), activity([1, 2])], "asked_steps": 3},
+        ),
+        (
+            "longest_time",
+            {"members": [activity(range(1, 21))]},
+            {"members": [activity(range(1, 21)), activity(range(1, 20))]},
+        ),
+        # 5% of the active time
+        (
+            "script_restarts",
+            {"members": [activity([5, *range(10, 110, 5)], parked_ms=100, fresh={0})]},
+            {"members": [activity([6, *range(10, 110, 5)], parked_ms=100, fresh={0})]},
+        ),
+        (
+            "steps_not_kept",
+            {"members": [FULL], "asked_steps": 1},
+            {"members": [FULL, OVERFULL], "asked_steps": 1},
+        ),
+    ],
+)
+def test_a_flag_is_raised_by_its_own_condition(flag, fine, raised):
+    assert flag not in flags(**fine)
+    others = {"few_steps"} if flag == "steps_not_kept" else set()  # one kept step is few
+    assert set(flags(**raised)) - others == {flag}
+
+
+def test_a_window_with_few_steps_is_not_also_said_to_be_long():
+    assert flags([activity([1, 2])]) == ("few_steps",)
+
+
+def test_flags_that_make_a_window_invalid_and_those_that_only_remark():
+    assert windows.INVALID >= {
+        "foreign_cpu", "stolen_cpu", "sleeping_member_ran", "short_overlap", "few_steps",
+    }  # fmt: skip
+    assert not windows.INVALID & {"longest_time", "steps_not_kept", "script_restarts"}
