@@ -1,6 +1,7 @@
 """Analyse a study's tables into analysis/*.json."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from scaling_study.analyse import analyse
@@ -8,7 +9,7 @@ from scaling_study.columns import POINTS, REPLICATES
 from scaling_study.storage import read_json, read_table, write_json
 
 
-def main() -> None:
+def main() -> int:
     """Parse the arguments, analyse, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--study-folder", type=Path, required=True, help="results/<study>")
@@ -16,16 +17,21 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = arguments.study_folder
     tables = folder / "tables"
-    content = analyse(
-        read_table(tables, POINTS),
-        read_table(tables, REPLICATES),
-        read_json(tables / "cohorts.json"),
-        read_json(arguments.plan or folder / "plan.json"),
-    )
+    try:
+        content = analyse(
+            read_table(tables, POINTS),
+            read_table(tables, REPLICATES),
+            read_json(tables / "cohorts.json"),
+            read_json(arguments.plan or folder / "plan.json"),
+        )
+    except FileNotFoundError as error:
+        print(f"analyse: {error.filename or error} is missing: collect first", file=sys.stderr)
+        return 1
     for name, entry in content.items():
         write_json(folder / "analysis" / f"{name}.json", entry)
     print(f"wrote {', '.join(content)} to {folder / 'analysis'}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,6 +1,10 @@
-"""Check a config, write its plan and say what would be measured on this machine."""
+"""Check a config, write its plan and say what would be measured on this machine.
+
+The rule ``plan`` runs this too, with a plan that is made already.
+"""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -39,5 +43,8 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":
+if "snakemake" in globals():
+    job = globals()["snakemake"]
+    write_json(Path(job.output[0]), json.loads(job.params.plan))
+elif __name__ == "__main__":
     sys.exit(main())

@@ -38,7 +38,8 @@ def config(script, *, args=(), processes=(1, 2), launch=None, step="optimizer", 
 
 def baseline_job(mapping):
     plan = make_plan(load_config(mapping))
-    return job_text(plan.to_dict(), plan.baseline)
+    data = plan.to_dict()
+    return job_text(data, next(one for one in data["launches"] if one["id"] == plan.baseline))
 
 
 def command(job, folder, watched=None):

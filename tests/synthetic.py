@@ -86,7 +86,8 @@ class Launch:
         """Folder name, as the plan forms it."""
         slug = "-".join(f"{axis}-{value}" for axis, value in self.values.items()) or "default"
         digest = hashlib.sha256(json.dumps(self.values, sort_keys=True).encode()).hexdigest()[:6]
-        return re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{slug}-{digest}") + ("-repeat" if self.arm == "repeat" else "")
+        slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", slug)
+        return f"{slug}-{digest}" + ("-repeat" if self.arm == "repeat" else "")
 
     @property
     def label(self) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import synthetic
-from scaling_study.analyse import SHAPES, analyse, domain_laws
+from scaling_study.analyse import FILES, analyse, domain_laws
 from scaling_study.collect import collect
 from scaling_study.topology import Topology
 
@@ -27,7 +27,7 @@ def study(tmp_path_factory):
 
 def test_every_file_has_an_entry_per_machine_and_is_plain_json(study):
     _, content = study
-    assert tuple(content) == SHAPES
+    assert tuple(content) == FILES
     for entry in content.values():
         (machine,) = entry["machines"]
         assert machine["cpu_model"] == "Example CPU of host-a"
@@ -95,7 +95,7 @@ def test_machines_are_compared_never_pooled(tmp_path):
     _, content = analysed(tmp_path, machines=machines)
     alone = tmp_path / "alone"
     _, single = analysed(alone, machines=machines[:1])
-    for name in SHAPES:
+    for name in FILES:
         hashes = [entry["machine"] for entry in content[name]["machines"]]
         assert hashes == [machine["hash"] for machine in machines]
     both = content["provenance"]["machines"]
@@ -142,4 +142,4 @@ def test_the_script_writes_every_file(tmp_path):
             check=True,
             capture_output=True,
         )
-    assert {path.stem for path in (tmp_path / "analysis").iterdir()} == set(SHAPES)
+    assert {path.stem for path in (tmp_path / "analysis").iterdir()} == set(FILES)

@@ -131,6 +131,31 @@ def test_distant_points_do_not_blur_a_clear_winner():
     assert found["0"] > 0.9
 
 
+def test_the_winner_is_within_the_tolerance_as_often_as_its_probability_says():
+    rng = np.random.default_rng(4)
+    sure, right = [], []
+    for trial in range(250):
+        truths = rng.normal(0.0, 0.1, 10)
+        rates = {
+            str(index): np.exp(truth + rng.normal(0.0, 0.03, (3, 1)))
+            for index, truth in enumerate(truths)
+        }
+        winner = max(rates, key=lambda name: np.log(rates[name]).mean())
+        found = stats.probabilities_of_best(
+            rates,
+            dict.fromkeys(rates, 0),
+            tolerance=0.02,
+            seed=trial,
+        )
+        sure.append(found[winner])
+        right.append(truths[int(winner)] >= truths.max() + np.log(0.98))
+    sure, right = np.array(sure), np.array(right)
+    assert sure.mean() == pytest.approx(right.mean(), abs=0.03)
+    doubtful = sure < 0.9
+    assert doubtful.sum() > 20
+    assert right[doubtful].mean() < right[~doubtful].mean()
+
+
 def test_the_same_seed_gives_the_same_and_order_does_not_matter():
     a, b = np.array([[100.0], [110.0]]), np.array([[101.0], [104.0]])
     one, other = (

@@ -15,14 +15,20 @@ ANALYSES = multiext(
 rule analyse:
     """Intervals, scaling laws, the recommendation, and what went wrong."""
     input:
-        plan=rules.plan.output,
+        plan=f"{RESULTS}/plan.json",
         tables=rules.collect.output,
         code=[*CODE, "scripts/analyse.py"],
     output:
         ANALYSES,
     log:
         f"{RESULTS}/logs/analyse.log",
+    conda:
+        "../../envs/study.yaml"
+    resources:
+        quiet=1,
+    params:
+        study=lambda _, input: Path(input.plan).parent,
     message:
         "Analyse"
     shell:
-        "{PYTHON:q} scripts/analyse.py --study-folder {RESULTS:q} 2> {log:q}"
+        "python scripts/analyse.py --study-folder {params.study:q} 2>&1 | tee {log:q}"

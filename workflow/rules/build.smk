@@ -8,13 +8,17 @@ rule build:
         "envs/{build}.txt",
     output:
         f"{BUILDS}/{{build}}.txt",
-    params:
-        folder=f"{BUILDS}/{{build}}",
     log:
         f"{BUILDS}/{{build}}.log",
+    conda:
+        "../../envs/study.yaml"
+    resources:
+        quiet=1,
+    params:
+        folder=lambda _, output: Path(output[0]).with_suffix(""),
     message:
         "Build the environment {wildcards.build}"
     shell:
-        "( {PYTHON:q} -m venv --clear {params.folder:q}"
+        "( python -m venv --clear {params.folder:q}"
         " && {params.folder:q}/bin/python -m pip install --requirement {input:q}"
         " && {params.folder:q}/bin/python -m pip freeze > {output:q} ) > {log:q} 2>&1"

@@ -1,7 +1,7 @@
 """The config, the plan made of it, and the few names that all rules share."""
 
 import json
-import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -27,13 +27,16 @@ try:
 except ConfigError as error:
     raise WorkflowError(f"\n{error}") from None
 
-PYTHON = sys.executable
+# Jobs run in the interpreter that runs Snakemake, wherever that is.
+shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
+
 RESULTS = f"results/{PLAN.study}"
 REPORT = f"reports/{PLAN.study}.html"
 BUILDS = "results/builds"
+PLAN_JSON = PLAN.to_dict()
 LAUNCHES = {launch.id: launch for launch in PLAN.launches}
+JOBS = {launch["id"]: launch for launch in PLAN_JSON["launches"]}
 PACKAGE = Path(workflow.basedir) / "workflow/lib/scaling_study"
-HARNESS = [str(PACKAGE / f"{name}.py") for name in measure.HARNESS]
 CODE = sorted(map(str, PACKAGE.glob("*.py")))
 RECORDS = [
     f"{RESULTS}/measure/{launch}/{replicate}.jsonl"
@@ -43,8 +46,24 @@ RECORDS = [
 
 
 wildcard_constraints:
-    launch="|".join(map(re.escape, LAUNCHES)),
+    launch=r"[A-Za-z0-9_.-]+",
     replicate=r"\d+",
+
+
+# By content, in params: a change of either means new measurements, a new time stamp does not.
+HARNESS = measure.harness_digest()
+WORKLOAD = measure.workload_digest(PLAN_JSON["workload"])
+
+
+def build_of(wildcards):
+    """The environment that a launch needs, where it is one of ours."""
+    build = LAUNCHES[wildcards.launch].axes["build"]
+    return f"{BUILDS}/{Path(build).stem}.txt" if build.endswith(".txt") else []
+
+
+def order_of(wildcards):
+    """Replicate by replicate, each in an order of its own that the seed decides."""
+    return plan.priority(PLAN, LAUNCHES[wildcards.launch], int(wildcards.replicate))
 
 
 def announce():

@@ -6,9 +6,15 @@ rule plan:
     """Write down what will be measured."""
     output:
         f"{RESULTS}/plan.json",
+    log:
+        f"{RESULTS}/logs/plan.log",
+    conda:
+        "../../envs/study.yaml"
+    resources:
+        quiet=1,
     params:
-        plan=lambda _: json.dumps(PLAN.to_dict()),
+        plan=lambda _: json.dumps(PLAN_JSON),
     message:
-        "Plan: {RESULTS}/plan.json"
-    run:
-        storage.write_json(Path(output[0]), json.loads(params.plan))
+        "Plan: {output}"
+    script:
+        "../../scripts/plan.py"

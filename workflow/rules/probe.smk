@@ -8,7 +8,11 @@ rule probe:
         f"{RESULTS}/machine.json",
     log:
         f"{RESULTS}/logs/probe.log",
+    conda:
+        "../../envs/study.yaml"
+    resources:
+        quiet=1,
     message:
         "Probe this machine"
     shell:
-        "{PYTHON:q} scripts/probe.py --output {output:q} 2> {log:q}"
+        "python scripts/probe.py --output {output:q} 2>&1 | tee {log:q}"

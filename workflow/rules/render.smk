@@ -5,12 +5,14 @@
 rule render:
     """Figures, the launch script and the report."""
     input:
-        plan=rules.plan.output,
+        plan=f"{RESULTS}/plan.json",
         machine=rules.probe.output,
         tables=rules.collect.output,
         analyses=ANALYSES,
         code=[*CODE, "scripts/render.py"],
-        templates=sorted(map(str, (Path(workflow.basedir) / "workflow/report").iterdir())),
+        templates=sorted(
+            map(str, (Path(workflow.basedir) / "workflow/report").iterdir())
+        ),
     output:
         report=REPORT,
         launch=f"{RESULTS}/launch/recommended.sh",
@@ -26,7 +28,13 @@ rule render:
         ),
     log:
         f"{RESULTS}/logs/render.log",
+    conda:
+        "../../envs/study.yaml"
+    resources:
+        quiet=1,
+    params:
+        study=lambda _, input: Path(input.plan).parent,
     message:
         "Render {REPORT}"
     shell:
-        "{PYTHON:q} scripts/render.py --study-folder {RESULTS:q} --report {output.report:q} 2> {log:q}"
+        "python scripts/render.py --study-folder {params.study:q} --report {output.report:q} 2>&1 | tee {log:q}"

@@ -11,7 +11,7 @@ import numpy as np
 
 from scaling_study import laws, stats
 from scaling_study.failures import list_failures
-from scaling_study.recommend import enough, known, ratio_entry, recommend, records
+from scaling_study.recommend import enough, or_null, ratio_entry, recommend, records
 from scaling_study.topology import Topology, parse_cpu_list
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 DOMAINS: tuple[Domain, ...] = ("l3", "node", "socket")
 """Parts of a machine that have a cache or a memory of their own, smallest first."""
-SHAPES = ("scaling", "noise", "recommendation", "failures", "attestation", "provenance")
+FILES = ("scaling", "noise", "recommendation", "failures", "attestation", "provenance")
 NAMES = ("launch", "label", "arm")
 
 
@@ -45,7 +45,7 @@ def analyse(
     Returns:
         Content of analysis/<name>.json by name: `machines`, with an entry for each.
     """
-    entries: dict[str, list[Json]] = {name: [] for name in SHAPES}
+    entries: dict[str, list[Json]] = {name: [] for name in FILES}
     for machine, description in study["machines"].items():
         cohorts = [each for each in study["cohorts"] if each["machine"] == machine]
         own = points[points["machine"] == machine]
@@ -109,7 +109,7 @@ def scaling(
 
 def _point(record: Mapping[str, Any]) -> Json:
     return {
-        name: known(value) if isinstance(value, float) else value
+        name: or_null(value) if isinstance(value, float) else value
         for name, value in record.items()
         if name not in {"machine", *NAMES}
     }

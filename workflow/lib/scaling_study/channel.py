@@ -92,7 +92,8 @@ def create(folder: Path, members: int) -> None:
 
 def _reserve(path: Path, size_bytes: int) -> None:
     """Make a file whose blocks all exist: who touches one that cannot be had gets a SIGBUS."""
-    with path.open("wb") as file:
+    path.touch(0o600)
+    with path.open("r+b") as file:
         os.posix_fallocate(file.fileno(), 0, size_bytes)
 
 

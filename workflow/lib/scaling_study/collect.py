@@ -66,50 +66,67 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
     Raises:
         RecordError: A file cannot be used, or files must not be pooled.
     """
-    measure = study_folder / "measure"
-    tables, quantiles = [], []
-    machines: dict[str, Any] = {}
-    cohorts: list[dict[str, Any]] = []
-    missing = []
-    unread = set(measure.glob("*/*.jsonl"))
+    found = _Found()
+    unread = set((study_folder / "measure").glob("*/*.jsonl"))
     for launch in plan["launches"]:
-        files = []
-        for replicate in range(plan["replicates"]):
-            path = measure / launch["id"] / f"{replicate}.jsonl"
-            if path not in unread:
-                missing.append({**_names(launch), "replicate": replicate})
-                continue
-            unread.remove(path)
-            files.append(_read(path, launch, replicate))
-            for cohort in files[-1].cohorts:
-                machines.setdefault(cohort["head"]["machine_hash"], cohort["head"]["machine"])
-                cohorts.append(_described(cohort, launch, path.relative_to(study_folder)))
-        if any(len(file.rows) for file in files):
-            rows = window_rows(files)
-            tables.append(rows[WINDOWS.names])
-            quantiles.append(pooled_quantiles(rows, files))
-    if not cohorts:
-        raise RecordError(f"no record file of the plan in {measure}: measure first")
-    _refuse_mixtures(cohorts)
-    windows = WINDOWS.frame(pd.concat(tables, ignore_index=True)) if tables else WINDOWS.frame()
+        _add_launch(found, study_folder, launch, plan["replicates"], unread)
+    if not found.cohorts:
+        raise RecordError(
+            f"no record file of the plan in {study_folder / 'measure'}: measure first"
+        )
+    _refuse_mixtures(found.cohorts)
+    windows = pd.concat(found.windows, ignore_index=True) if found.windows else None
+    windows = WINDOWS.frame(windows)
     rates = points.replicates(windows)
     return Collected(
         windows,
         rates,
-        points.points(
-            windows,
-            rates,
-            _extra(quantiles, cohorts, machines),
-            plan["workload"]["steps_per_model"],
-        ),
+        points.points(windows, rates, _extra(found), plan["workload"]["steps_per_model"]),
         {
             "schema_version": 1,
-            "machines": machines,
-            "cohorts": cohorts,
-            "missing": missing,
+            "machines": found.machines,
+            "cohorts": found.cohorts,
+            "missing": found.missing,
             "left_out": sorted(str(path.relative_to(study_folder)) for path in unread),
         },
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Found:
+    """What was read so far; `windows` and `quantiles` have an entry per launch with windows."""
+
+    windows: list[pd.DataFrame] = dataclasses.field(default_factory=list)
+    quantiles: list[pd.DataFrame] = dataclasses.field(default_factory=list)
+    machines: dict[str, Any] = dataclasses.field(default_factory=dict)
+    cohorts: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    missing: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+
+def _add_launch(
+    found: _Found,
+    study_folder: Path,
+    launch: Mapping[str, Any],
+    replicates: int,
+    unread: set[Path],
+) -> None:
+    """Read a launch's files and take them out of `unread`; its step times are not kept."""
+    files = []
+    for replicate in range(replicates):
+        path = study_folder / "measure" / launch["id"] / f"{replicate}.jsonl"
+        if path not in unread:
+            found.missing.append({**_names(launch), "replicate": replicate})
+            continue
+        unread.remove(path)
+        files.append(_read(path, launch, replicate))
+        for cohort in files[-1].cohorts:
+            head = cohort["head"]
+            found.machines.setdefault(head["machine_hash"], head["machine"])
+            found.cohorts.append(_described(cohort, launch, path.relative_to(study_folder)))
+    if any(len(file.rows) for file in files):
+        rows = window_rows(files)
+        found.windows.append(rows[WINDOWS.names])
+        found.quantiles.append(pooled_quantiles(rows, files))
 
 
 def _names(launch: Mapping[str, Any]) -> dict[str, str]:
@@ -186,21 +203,17 @@ def _shown(files: Sequence[str]) -> str:
     return ", ".join(files[:SHOWN_FILES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _extra(
-    quantiles: Sequence[pd.DataFrame],
-    cohorts: Iterable[Mapping[str, Any]],
-    machines: Mapping[str, Any],
-) -> pd.DataFrame:
+def _extra(found: _Found) -> pd.DataFrame:
     """What points hold that is not in the rows of windows, by machine, launch, n."""
-    if not quantiles:
+    if not found.quantiles:
         return pd.DataFrame()
-    extra = pd.concat(quantiles)
+    extra = pd.concat(found.quantiles)
     invalid: Counter[tuple[str, str, int]] = Counter()
     crowded: set[tuple[str, str, int]] = set()
-    for cohort in cohorts:
+    for cohort in found.cohorts:
         where = cohort["machine"], cohort["launch"]
         invalid.update((*where, window["n"]) for window in cohort["windows_invalid"])
-        cpus = usable_cpus(machines[cohort["machine"]])
+        cpus = usable_cpus(found.machines[cohort["machine"]])
         crowded.update((*where, n) for n in cohort["ladder"] if oversubscribed(cohort, n, cpus))
     extra["windows_invalid"] = [invalid[point] for point in extra.index]
     extra["oversubscribed"] = [point in crowded for point in extra.index]

@@ -83,7 +83,7 @@ PER_STEP = (
         "trainer_blocked_s_per_step",
         "number",
         "s",
-        "Training thread asleep: wall time less its CPU time and its run-queue wait.",
+        "Training thread asleep: wall time less CPU time and run-queue wait, at least 0.",
     ),
     Column("minor_faults_per_step", "number", "1/step", "Page faults served from memory."),
     Column("major_faults_per_step", "number", "1/step", "Page faults that needed a disk."),

@@ -31,8 +31,8 @@ ACCOUNTS = {
 """Where the training thread's time goes; the four add up to the time of a step."""
 
 LAWS = {
-    "linear": "growth in proportion to the number of processes",
-    "hard_saturation": "growth in proportion up to a ceiling, and none after it",
+    "linear": "growth in proportion",
+    "hard_saturation": "growth in proportion up to a hard ceiling",
     "smooth_saturation": "growth that bends slowly into a ceiling",
     "domain_saturation": "a ceiling of its own for each part of the machine that members fill",
     "usl": "the universal scalability law (contention and coherence)",

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from scaling_study import svg
 from scaling_study.ladder import boundaries
@@ -24,8 +24,10 @@ WIDE_RANGE = 8.0
 """From this ratio of values on, a linear axis hides the differences between the small ones."""
 TICK_GAP = 0.055
 """Room for a character of a tick label, as a part of the axis."""
-HEADROOM = 1.12
+HEADROOM = 1.15
 """Of the value axis above the highest value."""
+FEW_DECADES = 4
+"""Of a logarithmic axis, up to which there is room for three labels each."""
 NAME_ROW_PT = 14
 NAME_PART = 0.0185
 """Width of a character in the name of a boundary, as a part of the axis."""
@@ -87,23 +89,44 @@ def scale_processes(axes: Axes, counts: Sequence[int]) -> None:
     axes.set_xlabel("processes")
 
 
-def scale_values(axes: Axes, values: pd.Series[float]) -> bool:
+def scale_values(axes: Axes, values: pd.Series[float], *, from_zero: bool) -> bool:
     """Set the value axis: from zero, or logarithmic where the range is wide.
+
+    Only values count. An interval from two replicates may reach over decades: it is cut at the
+    edge, where an axis for it would make a flat line of everything else.
+
+    Args:
+        axes: to set.
+        values: all values in it.
+        from_zero: not logarithmic, however wide the range is.
 
     Returns:
         Whether it is logarithmic.
     """
     low, high = float(values.min()), float(values.max())
-    logarithmic = low > 0 and high / low >= WIDE_RANGE
+    logarithmic = not from_zero and low > 0 and high / low >= WIDE_RANGE
     if logarithmic:
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.set_ylim(low / HEADROOM**2, high * HEADROOM**2)
+        axes.yaxis.set_major_locator(FixedLocator(choose_powers(low, high)))
         axes.yaxis.set_minor_locator(NullLocator())
     else:
-        axes.set_ylim(0, max(HEADROOM * high, axes.get_ylim()[1]))
+        axes.set_ylim(0, HEADROOM * high)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.5g}"))
     axes.set_ylabel("")
     return logarithmic
+
+
+def choose_powers(low: float, high: float) -> list[float]:
+    """Choose the tick labels of a logarithmic axis: 1, 2, 5, 10 … or powers of ten alone.
+
+    Args:
+        low: smallest value, above zero.
+        high: largest value.
+    """
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if len(decades) <= FEW_DECADES else (1,)
+    return [step * 10.0**power for power in decades for step in steps]
 
 
 def draw_boundaries(axes: Axes, marks: Sequence[Boundary], largest: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ MOST_COLOURED = len(MARKERS)
 """Series drawn in colour: more lines than these cannot be told apart."""
 LABEL_CHARACTERS = 46
 """Of a legend's line: what fits a figure's width in the widest font."""
+WRAPPING_LOSS = 12
+"""Characters that the first of two lines may lack because the next word is long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +37,31 @@ class Series:
     marker: str
 
     @property
-    def legend(self) -> str:
-        """The text in a legend: label and roles, cut to its width."""
+    def title(self) -> str:
+        """The label with the roles."""
         roles = ", ".join(role for role in self.roles if role != self.label)
-        if not roles:
-            return shorten(self.label, LABEL_CHARACTERS)
-        return f"{shorten(self.label, LABEL_CHARACTERS - len(roles) - 3)} ({roles})"
+        return f"{self.label} ({roles})" if roles else self.label
+
+    @property
+    def legend(self) -> str:
+        """The title on at most two lines of a legend."""
+        return "\n".join(
+            textwrap.wrap(
+                shorten(self.title, 2 * LABEL_CHARACTERS - WRAPPING_LOSS),
+                LABEL_CHARACTERS,
+                break_on_hyphens=False,
+            )
+        )
+
+    @property
+    def line(self) -> str:
+        """The title on one line."""
+        return shorten(self.title, LABEL_CHARACTERS)
 
 
-def shorten(label: str, characters: int) -> str:
-    """Cut a long label in its middle, and make what cannot be printed visible."""
-    visible = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in label)
+def shorten(text: str, characters: int) -> str:
+    """Cut a long text in its middle, and make what cannot be printed visible."""
+    visible = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
     if len(visible) <= characters:
         return visible
     half = (characters - 1) // 2

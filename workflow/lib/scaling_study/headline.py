@@ -86,7 +86,7 @@ def write_headline(
     question = f"How many {NOUNS[objective]} does this machine give?"
     if recommendation["status"] != "ok":
         return Headline(
-            question, "Nothing to recommend", (), (Note(recommendation["reason"], True),)
+            question, "Nothing to recommend", (), (Note(_sentence(recommendation["reason"]), True),)
         )
     spread = noise["spread"] if noise else None
     return Headline(
@@ -125,7 +125,9 @@ def _verdict(recommendation: Mapping[str, Any], spread: float | None) -> str:
     if recommended["launch"] == default["launch"]:
         return "The default launch is the best one found"
     if not known(ratio["low"]):
-        return f"{format_ratio(ratio['value'])} the default launch, in the only replicate"
+        return (
+            f"{format_ratio(ratio['value'])} the {noun} of the default launch, without an interval"
+        )
     if not differs(ratio, spread):
         return "No launch is faster than the default by more than this study can tell"
     verdict = f"{format_ratio(ratio['value'])} the {noun} of the default launch"
@@ -233,6 +235,10 @@ def _bracket(ratio: Mapping[str, Any]) -> str:
 
 def _processes(entry: Mapping[str, Any]) -> str:
     return format_count(entry["n"], "process", "processes")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def rate(

@@ -72,6 +72,9 @@ def run(command: list[str], watched: int) -> int:
         start_new_session=True,
     )
     code = _wait(process, watched, stop)
+    # All ends now in any case; an ignored signal is harmless up to the interpreter's very end.
+    for signum in STOP_SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
     if code is None:
         process.terminate()
         try:

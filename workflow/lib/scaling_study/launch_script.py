@@ -15,6 +15,7 @@ from scaling_study.quantities import (
     format_count,
     format_estimate,
     format_number,
+    format_percent,
     format_probability,
     known,
 )
@@ -161,8 +162,7 @@ def render_launch_script(
         study=study,
         label=_one_line(launch["label"]),
         measured=_measured(launch),
-        sureness=f"{format_probability(launch['probability_best'])} probability of being the best "
-        "launch of the study",
+        sureness=_sureness(recommendation),
         note=_launcher_note(launch["axes"]["launcher"]),
         bind=_words(binder),
         command=_words(_command(python, str(workload["script"]), launch["axes"]["inter_op"])),
@@ -201,6 +201,17 @@ def _measured(launch: Mapping[str, Any]) -> str:
     text = f"{format_estimate(launch['steps_per_s'], launch['low'], launch['high'])} steps/s"
     models = launch["models_per_hour"]
     return f"{text}, {format_number(models)} models/hour" if known(models) else text
+
+
+def _sureness(recommendation: Mapping[str, Any]) -> str:
+    """How sure it is that there is nothing better in the study."""
+    probability = recommendation["recommended"]["probability_best"]
+    if not known(probability):
+        return "unknown: one replicate"
+    return (
+        f"{format_probability(probability)} probability that no launch of the study is more than "
+        f"{format_percent(recommendation['tolerance'])} faster"
+    )
 
 
 def _environment(values: Mapping[str, str | None], *, marks: bool) -> str:

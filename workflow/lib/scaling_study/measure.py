@@ -71,18 +71,21 @@ class Job:
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
 
 
-def job_text(plan: Mapping[str, Any], launch_id: str) -> str:
+def job_text(plan: Mapping[str, Any], launch: Mapping[str, Any]) -> str:
     """Return, as JSON, all of a plan that measuring a launch depends on, apart from files.
 
     What only names or counts afterwards is left out: changing it measures nothing anew.
+
+    Args:
+        plan: the content of plan.json.
+        launch: one of its launches.
     """
-    launches = {launch["id"]: launch for launch in plan["launches"]}
     return json.dumps(
         {
             **{key: plan[key] for key in ("study", "seed", "processes")},
             "measure": _without(plan["measure"], "replicates"),
             "workload": _without(plan["workload"], "steps_per_model"),
-            "launch": launches[launch_id],
+            "launch": launch,
         },
         sort_keys=True,
     )
@@ -103,31 +106,37 @@ def digest(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def files_digest(paths: Sequence[Path]) -> str:
-    """Return a digest of the content of files and of all files in folders."""
-    files = sorted(
-        file for path in paths for file in (path.rglob("*") if path.is_dir() else [path])
-    )
+def workload_digest(workload: Mapping[str, Any]) -> str:
+    """Return a digest of a workload's files.
+
+    A script counts by its content. Inputs may be large, so they count by their names, sizes and
+    times of modification, with everything below a folder.
+    """
+    script = hashlib.sha256(Path(workload["script"]).read_bytes()).hexdigest()
+    files = [
+        file
+        for path in map(Path, workload["inputs"])
+        for file in ([path, *path.rglob("*")] if path.is_dir() else [path])
+    ]
+    states = {str(file): file.stat() for file in files}
     return digest(
-        [[str(file), hashlib.sha256(file.read_bytes()).hexdigest()] for file in files
-         if file.is_file()]
-    )  # fmt: skip
+        script, sorted((name, state.st_size, state.st_mtime_ns) for name, state in states.items())
+    )
 
 
 def measured_digest(workload: Mapping[str, Any], python: str) -> str:
-    """Return the digest of what is measured: script, arguments, environment, inputs and build."""
+    """Return the digest of what is measured: files, arguments, environment and build."""
     return digest(
-        files_digest([Path(workload["script"]), *map(Path, workload["inputs"])]),
-        workload["args"],
-        workload["env"],
-        workload["step"],
+        workload_digest(workload),
+        *(workload[key] for key in ("script", "args", "env", "step")),
         build_versions(python),
     )
 
 
 def harness_digest() -> str:
     """Return the digest of the code that measures."""
-    return files_digest([Path(__file__).with_name(f"{name}.py") for name in HARNESS])
+    folder = Path(__file__).parent
+    return digest([(folder / f"{name}.py").read_text() for name in HARNESS])
 
 
 def build_versions(python: str) -> str:

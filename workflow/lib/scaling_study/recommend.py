@@ -89,6 +89,21 @@ def recommend(
     if not candidates:
         reason = "no launch has a valid window; the list of failures says why"
         return {"status": "none", "reason": reason, **head, **EMPTY}
+    return {
+        "status": "ok",
+        "reason": None,
+        **head,
+        **_choose(candidates, Throughputs(rates), cohorts, plan),
+    }
+
+
+def _choose(
+    candidates: Sequence[Json],
+    measured: Throughputs,
+    cohorts: Sequence[Json],
+    plan: Json,
+) -> Json:
+    """All that a recommendation says of points, at least one."""
     by_launch: dict[str, list[Json]] = {}
     for point in candidates:
         by_launch.setdefault(point["launch"], []).append(point)
@@ -100,19 +115,15 @@ def recommend(
         (point for point in by_launch.get(plan["default"], []) if point["n"] == chosen["n"]),
         None,
     )
-    measured = Throughputs(rates)
-    probabilities = measured.probabilities_of_best(shown, plan["seed"])
+    sure = measured.probabilities_of_best(shown, plan["seed"])
     return {
-        "status": "ok",
-        "reason": None,
-        **head,
         "default": None
         if default is None
         else {**_entry(default), "at_n": None if same_n is None else _entry(same_n)},
-        "best": _entry(max(candidates, key=lambda point: point["steps_per_s"])),
+        "best": _entry(max(candidates, key=_throughput)),
         "recommended": {
             **_entry(chosen),
-            "probability_best": probabilities.get(chosen["launch"]),
+            "probability_best": sure.get(chosen["launch"]),
             **_how(chosen, cohorts),
         },
         "ratio": _ratio(measured, chosen, default, "each at its own number of processes"),
@@ -121,9 +132,9 @@ def recommend(
             {
                 **_entry(point),
                 **_ratio_to_default(measured, point, default),
-                "probability_best": probabilities.get(point["launch"]),
+                "probability_best": sure.get(point["launch"]),
             }
-            for point in sorted(shown.values(), key=lambda point: -point["steps_per_s"])
+            for point in sorted(shown.values(), key=_throughput, reverse=True)
         ],
     }
 
@@ -157,14 +168,18 @@ class Throughputs:
         return stats.ratio(first.dropna().to_numpy(), second.dropna().to_numpy())
 
 
-def known(value: float) -> float | None:
+def or_null(value: float) -> float | None:
     """A number as JSON holds it: null where there is none."""
     return None if math.isnan(value) else value
 
 
 def ratio_entry(found: Estimate) -> dict[str, float | None]:
     """An estimate as JSON holds it."""
-    return {"value": known(found.value), "low": known(found.low), "high": known(found.high)}
+    return {"value": or_null(found.value), "low": or_null(found.low), "high": or_null(found.high)}
+
+
+def _throughput(point: Json) -> float:
+    return float(point["steps_per_s"])
 
 
 def _proven(cohort: Json) -> bool:
@@ -175,9 +190,9 @@ def _proven(cohort: Json) -> bool:
 def _entry(point: Json) -> Json:
     return {
         **{name: point[name] for name in PLAIN},
-        "low": known(point["steps_per_s_low"]),
-        "high": known(point["steps_per_s_high"]),
-        "models_per_hour": known(point["models_per_hour"]),
+        "low": or_null(point["steps_per_s_low"]),
+        "high": or_null(point["steps_per_s_high"]),
+        "models_per_hour": or_null(point["models_per_hour"]),
     }
 
 
@@ -205,7 +220,7 @@ def _ratio_to_default(measured: Throughputs, point: Json, default: Json | None) 
         return dict.fromkeys(["ratio_to_default", "ratio_low", "ratio_high"])
     found = measured.ratio(point, default)
     return {
-        "ratio_to_default": known(found.value),
-        "ratio_low": known(found.low),
-        "ratio_high": known(found.high),
+        "ratio_to_default": or_null(found.value),
+        "ratio_low": or_null(found.low),
+        "ratio_high": or_null(found.high),
     }

@@ -170,7 +170,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
         "run": _run(study) if ok else None,
         "findings": explain(
             {
-                one.launch: one.legend
+                one.launch: one.title
                 for one in series
                 if "recommended" in one.roles or "default" in one.roles
             },
@@ -188,7 +188,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
         "members": failures["members"],
         "invalid": report_rows.invalid_rows(failures["windows"]),
         "invalid_share": _invalid_share(study.analyses["provenance"]),
-        "attestation": report_rows.attestation_rows(attestation["launches"], shown),
+        "attestation": report_rows.attestation_groups(attestation["launches"], shown),
         "member": _first_member(attestation["launches"], shown),
         "machine": report_rows.machine_facts(study.machine),
     }
@@ -238,6 +238,8 @@ def _run(study: MachineStudy) -> dict[str, Any]:
 
 def _figures_note(study: MachineStudy, series: Sequence[Series]) -> str:
     """What the figures show, and what they leave out."""
+    if study.points.empty:
+        return "No launch gave a valid window: there is nothing to draw."
     launches = study.points.loc[study.points["arm"] != "repeat", "launch"].nunique()
     note = "Colours and markers are the same in all figures."
     if launches > len(series):

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.explanation import ACCOUNTS
-from scaling_study.figures import Figure, draw_curves, draw_fairness, draw_noise, draw_stacks
+from scaling_study.figure_panels import draw_fairness, draw_stacks
+from scaling_study.figures import Figure, draw_curves, draw_noise
 from scaling_study.quantities import format_count, format_number, format_percent, format_seconds
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def _throughput(material: Material) -> Figure:
     )
     caption = (
         "All members together, against the number of processes; higher is better. Shaded bars: "
-        "95% intervals over replicates. " + _about_marks(material.marks)
+        "95% intervals over replicates, cut where they leave the plot. "
+        + _about_marks(material.marks)
     )
     if rate is not None:
         caption += f" Dashed: {first[0].label} if it scaled in proportion."
@@ -144,6 +146,7 @@ def _efficiency(material: Material) -> Figure:
         title=title,
         alt=f"Efficiency against processes. {_extreme(material, 'efficiency', largest_n=True)}",
         reference=lambda _: 1.0,
+        from_zero=True,
         marks=material.marks,
     )
     caption = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.axes_table import DEFAULTS
 from scaling_study.headline import rate
 from scaling_study.quantities import (
     format_bytes,
@@ -149,27 +148,21 @@ def _name_replicates(replicates: Iterable[int]) -> str:
     return f"{'replicate' if len(numbers) == 1 else 'replicates'} {', '.join(map(str, numbers))}"
 
 
-def attestation_rows(launches: Iterable[Mapping[str, Any]], whole: Iterable[str]) -> list[Row]:
-    """What was requested and what took effect.
+def attestation_groups(
+    launches: Iterable[Mapping[str, Any]], first: Sequence[str]
+) -> list[Mapping[str, Any]]:
+    """What was requested and what took effect, by launch.
 
     Args:
         launches: of analysis/attestation.json.
-        whole: ids of the launches of which every axis is shown; of the others only what was
-            changed or did not hold.
-
-    Returns:
-        What did not hold comes first, then the launches of ``whole``.
+        first: ids of the launches that come first, after those with something that did not hold.
     """
-    order = {launch: place for place, launch in enumerate(whole)}
-    rows = [
-        (check["ok"], order.get(entry["launch"], len(order)), {"label": entry["label"], **check})
-        for entry in launches
-        for check in entry["checks"]
-        if entry["launch"] in order
-        or not check["ok"]
-        or str(check["requested"]) != str(DEFAULTS[check["axis"]])
-    ]
-    return [row for *_, row in sorted(rows, key=lambda each: each[:2])]
+    order = {launch: place for place, launch in enumerate(first)}
+
+    def place(entry: Mapping[str, Any]) -> tuple[bool, int]:
+        return all(check["ok"] for check in entry["checks"]), order.get(entry["launch"], len(order))
+
+    return sorted(launches, key=place)
 
 
 def environment_facts(values: Mapping[str, str | None]) -> Facts:

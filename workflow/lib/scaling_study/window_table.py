@@ -38,9 +38,10 @@ def window_rows(files: Sequence[FileRows]) -> pd.DataFrame:
     rows[[*STEP_QUANTILES]] = quantiles / US_PER_S
     busy_s = rows["cpu_user_s"] + rows["cpu_system_s"]
     rows["cpu_use"] = busy_s / rows["active_s"]
-    rows["trainer_blocked_s"] = rows["active_s"] - (
-        rows["trainer_user_s"] + rows["trainer_system_s"] + rows["trainer_runqueue_s"]
-    )
+    runnable_s = rows["trainer_user_s"] + rows["trainer_system_s"] + rows["trainer_runqueue_s"]
+    # The kernel's clocks differ from the window's by microseconds: a thread that never slept would
+    # come out just below zero.
+    rows["trainer_blocked_s"] = (rows["active_s"] - runnable_s).clip(lower=0.0)
     for column in PER_STEP:
         name = column.name.removesuffix("_per_step")
         base = rows["steps"] if name in PHASES else rows["steps_active"]

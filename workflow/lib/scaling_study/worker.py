@@ -28,6 +28,7 @@ from scaling_study import bind, channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
 _now = time.perf_counter_ns
 
@@ -45,6 +46,7 @@ class Member:
         self._steps = 0
         self._load_ns = self._backward_ns = self._optimizer_ns = 0
         self._optimizer_began_ns = self._closure_ns = 0
+        self._optimizer_frame: FrameType | None = None
         self.fresh = 1
 
     def step_end(self) -> None:
@@ -108,11 +110,12 @@ class Member:
         """Time ``inner``, a loader's ``__next__``, as load."""
 
         def __next__(iterator: Any) -> Any:  # noqa: N807 (the wrapped method's name)
-            began = _now()
+            # A loader inside a loader is in the outer one's time already; so below.
+            began, before_ns = _now(), self._load_ns
             try:
                 return inner(iterator)
             finally:
-                self._load_ns += _now() - began
+                self._load_ns = before_ns + _now() - began
 
         return __next__
 
@@ -120,16 +123,23 @@ class Member:
         """Time ``inner``, torch.autograd.backward, as backward."""
 
         def backward(*args: Any, **kwargs: Any) -> Any:
-            began = _now()
+            began, before_ns = _now(), self._backward_ns
             try:
                 return inner(*args, **kwargs)
             finally:
-                self._backward_ns += _now() - began
+                self._backward_ns = before_ns + _now() - began
 
         return backward
 
     def before_optimizer(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Start the optimizer's time, and keep a closure's time out of it."""
+        """Start the optimizer's time, and keep a closure's time out of it.
+
+        An optimizer that calls another one's step, or its own class's, makes one step: torch
+        calls both hooks from one frame, and what runs below it belongs to that step.
+        """
+        if self._optimizer_frame is not None and _runs(self._optimizer_frame):
+            return None
+        self._optimizer_frame = sys._getframe(1)  # noqa: SLF001 (CPython's, as documented)
         self._closure_ns = 0
         self._optimizer_began_ns = _now()
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
@@ -149,8 +159,19 @@ class Member:
 
     def after_optimizer(self, *_: Any) -> None:
         """End the optimizer's time and the step."""
+        if sys._getframe(1) is not self._optimizer_frame:  # noqa: SLF001
+            return
+        self._optimizer_frame = None
         self._optimizer_ns += _now() - self._optimizer_began_ns - self._closure_ns
         self.step_end()
+
+
+def _runs(frame: FrameType) -> bool:
+    """Whether a function is still running: one that has raised is not."""
+    caller: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while caller is not None and caller is not frame:
+        caller = caller.f_back
+    return caller is frame
 
 
 def attach(member: Member, *, by_mark: bool) -> None:

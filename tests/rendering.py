@@ -1,0 +1,39 @@
+"""Made-up studies, collected and analysed in this process, ready to be rendered."""
+
+from pathlib import Path
+from typing import Any
+
+import synthetic
+from scaling_study.analyse import analyse
+from scaling_study.collect import collect
+from scaling_study.columns import POINTS, REPLICATES, WINDOWS
+from scaling_study.render import render_study
+from scaling_study.storage import read_json, write_json, write_table
+
+
+def make_study(folder: Path, **options: Any) -> Path:
+    """Write, collect and analyse a study; return its folder."""
+    plan = synthetic.write_study(folder, **options)
+    collected = collect(folder, plan)
+    for table, frame in (
+        (WINDOWS, collected.windows),
+        (REPLICATES, collected.replicates),
+        (POINTS, collected.points),
+    ):
+        write_table(folder / "tables", table, frame)
+    analyses = analyse(collected.points, collected.replicates, collected.cohorts, plan)
+    for name, content in analyses.items():
+        write_json(folder / "analysis" / f"{name}.json", content)
+    return folder
+
+
+def render(folder: Path) -> Path:
+    """Render a study; return its report."""
+    report = folder / "report.html"
+    render_study(folder, report, plan=folder / "plan.json", builds=folder / "builds")
+    return report
+
+
+def machine_entry(folder: Path, name: str) -> Any:
+    """Return the first machine's entry of an analysis file."""
+    return read_json(folder / "analysis" / f"{name}.json")["machines"][0]

@@ -1,0 +1,102 @@
+"""A coordinator as small as it can be: real members, started and released by hand."""
+
+import json
+import os
+import sys
+import time
+
+from processes import PATIENCE_S, wait_until
+from scaling_study import channel
+from scaling_study.environment import member_environment
+from scaling_study.launchers import Launch, Member, launcher
+from scaling_study.members import Members
+
+# One thread: these tests share their CPUs with others, and two spinning threads would crawl.
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+
+
+def until():
+    """The time at which waiting is given up."""
+    return time.perf_counter_ns() + round(PATIENCE_S * 1e9)
+
+
+def train(members, slots, steps=5):
+    """Let members make some steps, then rest again; return when they were released and closed."""
+    release_ns = members.order(slots, channel.RUN)
+    wait_until(
+        lambda: all(
+            members.words(slot)[channel.RELEASED_NS] >= release_ns
+            and members.words(slot)[channel.STEPS] >= steps
+            for slot in slots
+        ),
+        f"{steps} steps of each of {slots}",
+    )
+    closed_ns = members.close_gates(slots)
+    assert members.wait_resting(slots, until()) == set()
+    assert members.resting.issuperset(slots)
+    return release_ns, closed_ns
+
+
+class SmallCohort:
+    """Members of any launcher, each with a script of its own."""
+
+    def __init__(self, folder, count):
+        (folder / "memory").mkdir(parents=True)
+        self.folder = folder
+        self.members = Members(folder, count)
+        self._launchers = []
+
+    def launcher(self, name="exec", *, env=None, by_mark=False, inter_op=None, members=1):
+        """A launcher of the real kind; the cohort closes it."""
+        launch = Launch(
+            folder=self.folder,
+            python=sys.executable,
+            env=member_environment(os.environ, ONE_THREAD | (env or {}), {}),
+            by_mark=by_mark,
+            inter_op=inter_op,
+        )
+        self._launchers.append(launcher(name, launch, members))
+        return self._launchers[-1]
+
+    def start(self, how, slot, *command, cpus=None, mempolicy="default"):
+        """Start a member, and return its process id."""
+        pid = how.start(Member(slot, cpus, mempolicy, tuple(map(str, command))))
+        self.members.add(slot, pid)
+        return pid
+
+    def log(self, slot):
+        path = self.folder / f"log-{slot}"
+        return path.read_text() if path.exists() else ""
+
+    def wait_resting(self, slots):
+        """Wait for the first steps of members that are just being started."""
+        ended = self.members.wait_resting(slots, until())
+        logs = {slot: self.log(slot) for slot in {*ended, *slots} - self.members.resting}
+        assert not logs, logs
+
+    def train(self, slot, steps=5):
+        """Steps of a window of one member alone, each with its duration in ns."""
+        train(self.members, [slot], steps)
+        found = self.members.steps(slot)
+        starts = [self.members.words(slot)[channel.RELEASED_NS], *(step.end_ns for step in found)]
+        return [(step.end_ns - start, step) for start, step in zip(starts, found, strict=False)]
+
+    def attest(self, slot, order=channel.ATTEST):
+        """What a resting member reports of itself."""
+        self.members.order([slot], order)
+        assert self.members.wait_resting([slot], until()) == set(), self.log(slot)
+        return json.loads((self.folder / f"attestation-{slot}.json").read_text())
+
+    def wait_ended(self, slot):
+        """Wait until a member ends by itself; return its output."""
+        assert self.members.sleep_until(until()) == {slot}
+        self.members.kill(slot)
+        return self.log(slot)
+
+    def close(self):
+        """End all members and launchers."""
+        for slot in list(self.members.pids):
+            self.members.kill(slot)
+        self.members.close()
+        for one in self._launchers:
+            one.close()

@@ -1,0 +1,244 @@
+"""What a process says it really got: one process for each launch, all of them real."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from scaling_study import axes, probe
+from scaling_study.axes_table import DEFAULTS
+from scaling_study.environment import member_environment
+from scaling_study.measure import intel_path_library
+from scaling_study.unavailable import UnavailableError
+
+NUMA_MAPS = """\
+5649b5a5e000 default file=/usr/bin/python3 mapped=10 N0=6 N1=4 kernelpagesize_kB=4
+5649b7b6c000 interleave:0-1 heap anon=30 dirty=30 N0=15 N1=15 kernelpagesize_kB=4
+7f0c00000000 bind:1 file=/tmp/a\\040N7=9 anon=512 N1=512 kernelpagesize_kB=4
+7ffd00000000 default stack anon=3 dirty=3 N10=3 kernelpagesize_kB=4
+"""
+# It reports twice, once after the script has changed what it may change; its random state and
+# its standard output must be as before. Then what needs torch only because attest imports it.
+CODE = """
+import json, os, sys
+from pathlib import Path
+import torch
+from scaling_study import attest
+if sys.argv[1] != "default":
+    torch.set_num_interop_threads(int(sys.argv[1]))
+state = torch.random.get_rng_state()
+first = attest.report(with_kernel=True)
+torch.set_default_dtype(torch.float64)
+second = attest.report(with_kernel=False)
+same = torch.equal(state, torch.random.get_rng_state())
+found = {"first": first, "second": second, "same": same, "pid": os.getpid()}
+found["nobody"] = [attest.owner("no_such_symbol_anywhere"), attest.sgemm_kernel(None)]
+Path.read_text = lambda _: sys.argv[2]
+found["literal"] = [attest.memory_policy()]
+Path.read_text = lambda _: sys.argv[2].replace(" heap", "")
+found["literal"].append(attest.memory_policy())
+print(json.dumps(found))
+"""
+CASES = {
+    "bundled": {"intra_op": 2},
+    "openblas": {"blas": "openblas", "intra_op": 1, "isa": "avx2"},
+    "mkl, huge pages": {
+        "blas": "mkl", "intra_op": 1, "inter_op": 3, "huge_pages": "always",
+        "allocator": "glibc-large-thresholds",
+    },
+    "intel path, jemalloc": {
+        "blas": "bundled-intel-path", "allocator": "jemalloc", "intra_op": 2,
+        "wait_policy": "passive",
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    """A process for each case that this machine can do, all at once; for others, why not."""
+    machine = probe.read_machine().to_dict()
+    built = intel_path_library(tmp_path_factory.mktemp("built")) if shutil.which("cc") else None
+    machine["libraries"]["intel-path"] = built
+    found = {}
+    for name, values in CASES.items():
+        launch = {**DEFAULTS, **values}
+        try:
+            environment = axes.prepare(launch, machine).environment()
+        except UnavailableError as unavailable:
+            found[name] = f"{unavailable.reason}: {unavailable.remedy}"
+            continue
+        found[name] = subprocess.Popen(
+            [sys.executable, "-c", CODE, str(launch["inter_op"]), NUMA_MAPS],
+            env=member_environment(os.environ, environment, {}),
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    yield found
+    for process in found.values():
+        if not isinstance(process, str):
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def reports(started):
+    """What each of them reports."""
+    return {
+        name: process if isinstance(process, str) else json.loads(process.stdout.read())
+        for name, process in started.items()
+    }
+
+
+@pytest.fixture
+def case(reports, request):
+    found = reports[request.param]
+    if isinstance(found, str):
+        pytest.skip(found)
+    return {"name": request.param, **found}
+
+
+def of(*names):
+    return pytest.mark.parametrize("case", names, indirect=True)
+
+
+def name_of(path):
+    return Path(path).name
+
+
+@of(*CASES)
+def test_what_was_asked_for_took_effect(case):
+    got = case["first"] | {"launcher": "exec", "slot": 0}
+    rows = axes.checks({**DEFAULTS, **CASES[case["name"]]}, [got])
+    assert [row for row in rows if not row["ok"]] == []
+
+
+@of(*CASES)
+def test_another_launch_did_not(case):
+    """The checks that hold above do not hold whatever is attested."""
+    got = case["first"] | {"launcher": "exec", "slot": 0}
+    for other, values in CASES.items():
+        wanted = {**DEFAULTS, **values}
+        differing = {name for name in ("blas", "allocator") if wanted[name] != asked(case)[name]}
+        rows = axes.checks(wanted, [got])
+        failed = {row["axis"] for row in rows if not row["ok"]}
+        assert differing <= failed, other
+
+
+def asked(case):
+    return {**DEFAULTS, **CASES[case["name"]]}
+
+
+@of(*CASES)
+def test_the_process_itself(case):
+    for got in (case["first"], case["second"]):
+        assert got["pid"] == case["pid"]
+        assert got["cpus"] == sorted(os.sched_getaffinity(0))
+        assert got["python"] == sys.executable
+        assert got["os_threads"] >= got["intra_op"]
+        assert got["sgemm_gflops"] > 0.1
+        assert "PATH" in got["env"]
+    assert case["first"]["intra_op"] == asked(case)["intra_op"]
+
+
+@of(*CASES)
+def test_a_report_changes_nothing_for_the_script(case):
+    """Neither its random numbers nor, for MKL prints its kernel there, its standard output."""
+    assert case["same"]
+
+
+@of(*CASES)
+def test_a_default_of_the_scripts_does_not_change_the_probe(case):
+    """With 64-bit floats by default, the SGEMM probe would time another routine, half as fast."""
+    first, second = (case[name]["sgemm_gflops"] for name in ("first", "second"))
+    assert second > 0
+    assert case["second"]["sgemm"] == case["first"]["sgemm"]
+    assert first > 0
+
+
+@of("bundled")
+def test_the_bundled_library(case):
+    got = case["first"]
+    assert "torch" in got["sgemm"]
+    assert got["sgemm"] == got["intel_path"] or got["intel_path"] is None
+    assert got["inter_op"] >= 1
+    assert got["openmp"], "torch's wheels bring an OpenMP runtime"
+    assert all(Path(path).exists() for path in got["openmp"])
+    assert got["spin_s"] >= 0
+
+
+@of("bundled", "mkl, huge pages", "intel path, jemalloc")
+def test_mkl_names_its_kernel(case):
+    if "mkl" not in name_of(case["first"]["sgemm"]) and "torch" not in case["first"]["sgemm"]:
+        pytest.skip("this torch is not built with MKL")
+    kernel = case["first"]["sgemm_kernel"]
+    assert kernel
+    assert "Lnx" not in kernel
+    assert "enabled processors" not in kernel
+    assert case["second"]["sgemm_kernel"] is None
+
+
+@of("openblas")
+def test_openblas_owns_sgemm_and_names_its_kernel(case):
+    got = case["first"]
+    assert "openblas" in name_of(got["sgemm"])
+    assert got["sgemm"] == os.path.realpath(got["env"]["LD_PRELOAD"])
+    assert got["sgemm_kernel"] == "Haswell"  # isa avx2 asks it to
+    assert got["isa"] == "AVX2"
+    assert "libc" in name_of(got["allocator"])
+
+
+@of("mkl, huge pages")
+def test_mkl_from_pypi_owns_sgemm(case):
+    assert name_of(case["first"]["sgemm"]).startswith("libmkl_rt.so")
+    assert case["first"]["inter_op"] == 3
+
+
+@of("intel path, jemalloc")
+def test_the_intel_path_is_the_preloaded_librarys(case):
+    got = case["first"]
+    assert name_of(got["intel_path"]) == "libintel_path.so"
+    assert "torch" in got["sgemm"]
+
+
+@of("intel path, jemalloc")
+def test_jemalloc_owns_malloc(case):
+    assert "jemalloc" in name_of(case["first"]["allocator"])
+
+
+@of("intel path, jemalloc")
+def test_passive_threads_do_not_spin(case):
+    assert case["first"]["intra_op"] == 2
+    assert case["first"]["spin_s"] < axes.SPIN_LIMIT_S
+
+
+@of("openblas", "mkl, huge pages")
+def test_one_thread_waits_for_nobody(case):
+    assert case["first"]["spin_s"] is None
+
+
+@of("mkl, huge pages")
+def test_the_tunable_gives_huge_pages(case):
+    assert case["first"]["huge_page_bytes"] >= 2 * 2**20
+    assert case["first"]["env"]["MALLOC_TRIM_THRESHOLD_"] == str(4 * 2**30)
+
+
+@of("bundled")
+def test_pages_are_where_the_kernel_says(case):
+    got = case["first"]
+    assert got["policy"] == "default"
+    if Path("/proc/self/numa_maps").exists():
+        pages = sum(got["pages_by_node"].values())
+        assert pages * os.sysconf("SC_PAGE_SIZE") > 50 * 2**20  # torch alone is more
+
+
+@of("bundled")
+def test_the_policy_is_the_heaps_and_pages_add_up(case):
+    pages = {"0": 21, "1": 531, "10": 3}
+    assert case["literal"] == [["interleave:0-1", pages], ["default", pages]]
+
+
+@of("bundled")
+def test_a_symbol_that_nobody_has_has_no_owner(case):
+    assert case["nobody"] == [None, None]

@@ -1,0 +1,478 @@
+"""What each value of an axis does, what it needs, and when it is said to have taken effect."""
+
+import sys
+
+import pytest
+from scaling_study import axes, axes_table
+from scaling_study.axes_table import DEFAULTS
+from scaling_study.unavailable import UnavailableError
+
+# They differ from slot to slot, so they are no business of this module's.
+PER_SLOT = {"placement", "membind"}
+
+LIBRARIES = {
+    "openblas": "/lib/openblas-pthread/libopenblasp-r0.3.21.so",
+    "blis": "/lib/libblis.so.4.0.0",
+    "mkl": "/env/lib/libmkl_rt.so.2",
+    "jemalloc": "/lib/libjemalloc.so.2",
+    "tcmalloc": "/lib/libtcmalloc_minimal.so.4.5.6",
+    "mimalloc": "/lib/libmimalloc.so.2.0",
+    "intel-path": "/builds/libintel_path.so",
+}
+FLAGS = ["avx2", "fma", "avx512f", "avx512dq", "avx512bw", "avx512vl"]
+MACHINE = {"libraries": LIBRARIES, "isa": FLAGS, "thp": "madvise"}
+BARE = {"libraries": dict.fromkeys(LIBRARIES), "isa": ["sse2"], "thp": "never"}
+
+
+def prepare(machine=MACHINE, **values):
+    return axes.prepare({**DEFAULTS, **values}, machine).environment()
+
+
+def words():
+    return [
+        (name, word)
+        for name, axis in axes_table.AXES.items()
+        if name not in PER_SLOT
+        for word in axis.words
+    ]
+
+
+# ---- the two tables
+
+
+def test_both_tables_have_the_same_axes():
+    assert set(axes.AXES) == set(axes_table.AXES) - PER_SLOT
+
+
+@pytest.mark.parametrize(("name", "word"), words())
+def test_every_word_has_an_effect_of_its_own(name, word):
+    environment = prepare(**{name: word})
+    if word == DEFAULTS[name]:
+        assert environment == {}
+    else:
+        others = [w for w in axes_table.AXES[name].words if w != word]
+        # Launchers differ by how they start a process, not only by its environment.
+        assert name == "launcher" or environment not in [prepare(**{name: w}) for w in others]
+        assert name == "launcher" or environment
+
+
+@pytest.mark.parametrize(("name", "value"), [*words(), ("intra_op", 3), ("inter_op", 3)])
+def test_an_axis_sets_only_variables_that_belong_to_it(name, value):
+    # Dask's defaults are set below the axes that they belong to.
+    owners = axes_table.AXES if value == "dask" else {name: axes_table.AXES[name]}
+    owned = {variable for axis in owners.values() for variable in axis.variables}
+    assert set(prepare(**{name: value})) <= owned
+
+
+# Variables that no workload may set, because they would undo what an axis sets or leaves alone.
+RESERVED = {
+    "GOTO_NUM_THREADS",  # OpenBLAS's older name for its own
+    "KMP_LIBRARY",  # libiomp's other name for a wait policy
+    "DNNL_MAX_CPU_ISA",  # oneDNN's older name
+    "MALLOC_MMAP_MAX_", "MALLOC_TOP_PAD_",  # glibc's other two thresholds
+    "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY",  # other ways to bind
+}  # fmt: skip
+
+
+def test_every_variable_of_an_axis_is_set_by_it_or_reserved():
+    for name, axis in axes_table.AXES.items():
+        values = [*axis.words, 3] if name == "intra_op" else axis.words
+        done = {
+            variable
+            for value in values
+            if name not in PER_SLOT
+            for variable in prepare(**{name: value})
+        }
+        assert set(axis.variables) - RESERVED <= done, name
+
+
+def test_no_variable_belongs_to_two_axes_but_the_preloads():
+    owned = [variable for axis in axes_table.AXES.values() for variable in axis.variables]
+    assert {variable for variable in owned if owned.count(variable) > 1} == {"LD_PRELOAD"}
+
+
+# ---- effects
+
+
+def test_the_default_launch_sets_nothing():
+    assert prepare() == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "environment"),
+    [
+        (
+            {"intra_op": 3},
+            dict.fromkeys(
+                ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS"],
+                "3",
+            ),
+        ),
+        ({"inter_op": 3}, {}),  # torch takes it from a call only
+        (
+            {"wait_policy": "passive"},
+            {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"},
+        ),
+        ({"blas": "openblas"}, {"LD_PRELOAD": LIBRARIES["openblas"]}),
+        ({"blas": "blis"}, {"LD_PRELOAD": LIBRARIES["blis"]}),
+        ({"blas": "mkl"}, {"LD_PRELOAD": LIBRARIES["mkl"], "MKL_THREADING_LAYER": "GNU"}),
+        ({"blas": "bundled-intel-path"}, {"LD_PRELOAD": LIBRARIES["intel-path"]}),
+        ({"blas": "/opt/libmine.so"}, {"LD_PRELOAD": "/opt/libmine.so"}),
+        (
+            {"isa": "avx2"},
+            {
+                "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2",
+                "OPENBLAS_CORETYPE": "Haswell", "BLIS_ARCH_TYPE": "haswell",
+                "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+            },
+        ),
+        (
+            {"isa": "avx512"},
+            {
+                "ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE",
+                "OPENBLAS_CORETYPE": "SkylakeX", "BLIS_ARCH_TYPE": "skx",
+                "MKL_ENABLE_INSTRUCTIONS": "AVX512",
+            },
+        ),
+        (
+            {"allocator": "glibc-large-thresholds"},
+            {"MALLOC_MMAP_THRESHOLD_": str(32 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30)},
+        ),
+        ({"allocator": "jemalloc"}, {"LD_PRELOAD": LIBRARIES["jemalloc"]}),
+        ({"allocator": "tcmalloc"}, {"LD_PRELOAD": LIBRARIES["tcmalloc"]}),
+        ({"allocator": "mimalloc"}, {"LD_PRELOAD": LIBRARIES["mimalloc"]}),
+        ({"allocator": "lib/libmine.so"}, {"LD_PRELOAD": "lib/libmine.so"}),
+        ({"huge_pages": "always"}, {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}),
+        ({"launcher": "fork"}, {}),
+        ({"build": "/usr/bin/python3"}, {}),
+    ],
+)  # fmt: skip
+def test_what_a_value_sets(values, environment):
+    assert prepare(**values) == environment
+
+
+def test_two_preloads_stand_beside_each_other():
+    environment = prepare(blas="openblas", allocator="tcmalloc")
+    assert environment == {"LD_PRELOAD": f"{LIBRARIES['openblas']}:{LIBRARIES['tcmalloc']}"}
+
+
+def test_dasks_environment_is_that_of_its_nannies():
+    environment = prepare(launcher="dask")
+    # distributed.yaml: the settings that dask/distributed#5098 is about.
+    assert environment == {
+        "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+        "MALLOC_TRIM_THRESHOLD_": "65536",
+    }  # fmt: skip
+
+
+def test_what_another_axis_sets_replaces_dasks_default():
+    environment = prepare(launcher="dask", intra_op=4, allocator="glibc-large-thresholds")
+    assert environment["OMP_NUM_THREADS"] == "4"
+    assert environment["MALLOC_TRIM_THRESHOLD_"] == str(4 * 2**30)
+
+
+# ---- what a machine cannot do
+
+
+@pytest.mark.parametrize(
+    ("values", "reason", "remedy"),
+    [
+        ({"blas": "openblas"}, "openblas is not installed", "apt install libopenblas0"),
+        ({"blas": "blis"}, "blis is not installed", "apt install libblis"),
+        ({"blas": "mkl"}, "mkl is not installed", "pip install mkl"),
+        ({"blas": "bundled-intel-path"}, "intel-path is not installed", "apt install gcc"),
+        ({"allocator": "jemalloc"}, "jemalloc is not installed", "apt install libjemalloc2"),
+        ({"allocator": "tcmalloc"}, "tcmalloc is not installed", "apt install libtcmalloc"),
+        ({"allocator": "mimalloc"}, "mimalloc is not installed", "apt install libmimalloc"),
+        ({"isa": "avx2"}, "no avx2, fma", "avx2"),
+        ({"isa": "avx512"}, "no avx512f, avx512dq, avx512bw, avx512vl", "avx512"),
+        ({"huge_pages": "always"}, "switched off", "/sys/kernel/mm/transparent_hugepage/enabled"),
+    ],
+)
+def test_what_is_missing_is_a_reason_with_a_remedy(values, reason, remedy):
+    with pytest.raises(UnavailableError) as caught:
+        prepare(BARE, **values)
+    assert reason in caught.value.reason
+    assert remedy in caught.value.remedy
+    prepare(MACHINE, **values)
+
+
+@pytest.mark.parametrize("missing", FLAGS)
+def test_an_instruction_set_needs_each_of_its_flags(missing):
+    isa = "avx2" if missing in {"avx2", "fma"} else "avx512"
+    machine = {**MACHINE, "isa": [flag for flag in FLAGS if flag != missing]}
+    with pytest.raises(UnavailableError, match=rf"no {missing}$"):
+        prepare(machine, isa=isa)
+
+
+@pytest.mark.parametrize("allocator", ["jemalloc", "tcmalloc", "mimalloc", "/opt/libmine.so"])
+def test_huge_pages_are_glibcs_alone(allocator):
+    with pytest.raises(UnavailableError) as caught:
+        prepare(huge_pages="always", allocator=allocator)
+    assert allocator in caught.value.reason
+    assert allocator in caught.value.remedy
+    prepare(huge_pages="always", allocator="glibc-large-thresholds")
+
+
+@pytest.mark.parametrize("path", ["/with space/lib.so", "/with:colon/lib.so"])
+def test_a_path_that_cannot_be_preloaded(path):
+    for axis in ("blas", "allocator"):
+        with pytest.raises(UnavailableError) as caught:
+            prepare(**{axis: path})
+        assert path in caught.value.reason
+        assert "ln -s" in caught.value.remedy
+
+
+# ---- what took effect
+
+TORCH = "/env/lib/python3.11/site-packages/torch/lib"
+PLAIN = {
+    "slot": 0,
+    "launcher": "exec",
+    "python": sys.executable,
+    "torch": "2.13.0+cpu",
+    "intra_op": 2,
+    "inter_op": 2,
+    "openmp": [f"{TORCH}/libgomp-98b21ff3.so.1"],
+    "sgemm": f"{TORCH}/libtorch_cpu.so",
+    "sgemm_kernel": None,
+    "sgemm_gflops": 100.0,
+    "intel_path": f"{TORCH}/libtorch_cpu.so",
+    "allocator": "/usr/lib/x86_64-linux-gnu/libc.so.6",
+    "huge_page_bytes": 0,
+    "isa": "AVX512",
+    "spin_s": 0.015,
+    "env": {"PATH": "/bin"},
+}
+
+
+def attested(preload=(), env=None, **changed):
+    environment = {**PLAIN["env"], **(env or {})}
+    if preload:
+        environment["LD_PRELOAD"] = ":".join(preload)
+    return {**PLAIN, "env": environment, **changed}
+
+
+def failed(attestations, **values):
+    rows = axes.checks({**DEFAULTS, **values}, attestations)
+    assert [row["axis"] for row in rows] == list(axes.AXES)
+    return {row["axis"] for row in rows if not row["ok"]}
+
+
+OPENBLAS, BLIS, TCMALLOC = LIBRARIES["openblas"], LIBRARIES["blis"], LIBRARIES["tcmalloc"]
+INTEL = LIBRARIES["intel-path"]
+LARGE = {"MALLOC_MMAP_THRESHOLD_": str(32 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30)}
+TRIM = {"MALLOC_TRIM_THRESHOLD_": "65536"}
+
+RIGHT_AND_WRONG = [
+    # axis, value, attestations of members that got it, and of members that did not
+    ("launcher", "exec", [{}], [{"launcher": "fork"}]),
+    ("launcher", "fork", [{"launcher": "fork"}], [{"launcher": "exec"}]),
+    ("launcher", "dask", [{"launcher": "dask"}], [{"launcher": "exec"}]),
+    ("build", "default", [{}], [{"python": "/usr/bin/python3"}]),
+    (
+        "build",
+        "/opt/py/bin/python",
+        [{"python": "/opt/py/bin/python"}, {"python": "/opt/py/bin/../bin/python"}],
+        [{}, {"python": "/opt/py/bin/python3"}],
+    ),
+    (
+        "build",
+        "envs/torch-2.9.txt",
+        [{"python": "/study/results/builds/torch-2.9/bin/python"}],
+        [{}, {"python": "/study/results/builds/torch-2.8/bin/python"}],
+    ),
+    ("intra_op", 1, [{"intra_op": 1}], [{}, {"intra_op": 11}]),
+    ("intra_op", "default", [{}, {"intra_op": 96}], []),
+    ("inter_op", 1, [{"inter_op": 1}], [{}]),
+    ("inter_op", "default", [{}], []),
+    ("wait_policy", "default", [{}, {"spin_s": 0.0}, {"spin_s": None}], []),
+    (
+        "wait_policy",
+        "passive",
+        [{"spin_s": 0.0004}, {"spin_s": None}],  # one thread waits for nobody
+        [{}, {"spin_s": 0.004}],
+    ),
+    (
+        "blas",
+        "bundled",
+        [{}, {"preload": [TCMALLOC]}],
+        [
+            {"preload": [OPENBLAS], "sgemm": OPENBLAS},
+            {"preload": [TCMALLOC, OPENBLAS], "sgemm": OPENBLAS},
+            {"preload": [INTEL], "intel_path": INTEL},
+        ],
+    ),
+    (
+        "blas",
+        "openblas",
+        [
+            {"preload": [OPENBLAS], "sgemm": OPENBLAS},
+            {"preload": [OPENBLAS, TCMALLOC], "sgemm": OPENBLAS},
+        ],
+        [
+            {},
+            {"preload": [OPENBLAS]},  # preloaded, but torch's calls go elsewhere
+            {"sgemm": OPENBLAS},
+            {"preload": [BLIS], "sgemm": BLIS},
+        ],
+    ),
+    (
+        "blas",
+        "blis",
+        [{"preload": [BLIS], "sgemm": BLIS}],
+        [{"preload": [OPENBLAS], "sgemm": OPENBLAS}, {"preload": [BLIS], "sgemm": None}],
+    ),
+    (
+        "blas",
+        "mkl",
+        [{"preload": [LIBRARIES["mkl"]], "sgemm": LIBRARIES["mkl"]}],
+        [{"preload": [LIBRARIES["mkl"]]}],
+    ),
+    (
+        "blas",
+        "bundled-intel-path",
+        [{"preload": [INTEL], "intel_path": INTEL}],
+        [
+            {},
+            {"preload": [INTEL]},
+            {"preload": [INTEL, OPENBLAS], "intel_path": INTEL, "sgemm": OPENBLAS},
+        ],
+    ),
+    (
+        "blas",
+        "/opt/libmine.so",
+        [{"preload": ["/opt/libmine.so"], "sgemm": "/opt/libmine.so"}],
+        [{"preload": [OPENBLAS], "sgemm": OPENBLAS}, {"preload": ["/opt/libmine.so"]}],
+    ),
+    ("isa", "default", [{}, {"isa": "AVX2"}], []),
+    ("isa", "avx2", [{"isa": "AVX2"}], [{}, {"isa": "DEFAULT"}]),
+    ("isa", "avx512", [{}], [{"isa": "AVX2"}]),
+    (
+        "allocator",
+        "glibc",
+        [
+            {},
+            {"allocator": "/lib/x86_64-linux-gnu/libc-2.31.so"},
+            {"env": TRIM, "launcher": "dask"},  # Dask's own default environment
+        ],
+        [
+            {"preload": [TCMALLOC], "allocator": TCMALLOC},
+            {"allocator": "/opt/libcmalloc.so"},
+            {"allocator": None},
+            {"env": TRIM},
+        ],
+    ),
+    (
+        "allocator",
+        "glibc-large-thresholds",
+        [{"env": LARGE}],
+        [{}, {"env": TRIM}, {"env": {**LARGE, **TRIM}}, {"env": LARGE, "allocator": TCMALLOC}],
+    ),
+    (
+        "allocator",
+        "tcmalloc",
+        [{"preload": [TCMALLOC], "allocator": TCMALLOC}],
+        [
+            {},
+            {"preload": [TCMALLOC]},
+            {"preload": [LIBRARIES["jemalloc"]], "allocator": LIBRARIES["jemalloc"]},
+        ],
+    ),
+    (
+        "allocator",
+        "jemalloc",
+        [{"preload": [LIBRARIES["jemalloc"]], "allocator": LIBRARIES["jemalloc"]}],
+        [
+            {"preload": [TCMALLOC], "allocator": TCMALLOC},
+            {"preload": [TCMALLOC], "allocator": None},
+        ],
+    ),
+    (
+        "allocator",
+        "mimalloc",
+        [{"preload": [LIBRARIES["mimalloc"]], "allocator": LIBRARIES["mimalloc"]}],
+        [{}],
+    ),
+    (
+        "allocator",
+        "/opt/libmine.so",
+        [{"preload": ["/opt/libmine.so"], "allocator": "/opt/libmine.so"}],
+        [{}, {"preload": [TCMALLOC], "allocator": TCMALLOC}],
+    ),
+    ("huge_pages", "default", [{}, {"huge_page_bytes": 2**21}, {"huge_page_bytes": None}], []),
+    ("huge_pages", "always", [{"huge_page_bytes": 2**21}], [{}, {"huge_page_bytes": None}]),
+]
+
+
+@pytest.mark.parametrize(
+    ("axis", "value", "right", "wrong"),
+    RIGHT_AND_WRONG,
+    ids=[f"{axis} {value}" for axis, value, _, _ in RIGHT_AND_WRONG],
+)
+def test_a_check_holds_for_what_took_effect_and_for_nothing_else(axis, value, right, wrong):
+    for got in right:
+        assert axis not in failed([attested(**got)], **{axis: value}), got
+    for got in wrong:
+        assert axis in failed([attested(**got)], **{axis: value}), got
+        # One member of several is enough.
+        assert axis in failed([attested(**right[0]), attested(**got)], **{axis: value}), got
+
+
+def test_every_word_is_checked_above():
+    checked = {(axis, value) for axis, value, _, _ in RIGHT_AND_WRONG}
+    assert checked >= set(words())
+
+
+def test_every_value_but_a_default_can_fail():
+    unfailing = {(axis, value) for axis, value, _, wrong in RIGHT_AND_WRONG if not wrong}
+    assert all(value == DEFAULTS[axis] for axis, value in unfailing)
+
+
+def test_a_library_is_compared_by_its_file_not_by_its_name(tmp_path):
+    library = tmp_path / "libopenblasp-r0.3.21.so"
+    library.touch()
+    link = tmp_path / "libopenblas.so.0"
+    link.symlink_to(library)
+    got = attested(preload=[str(link)], sgemm=str(library))
+    assert "blas" not in failed([got], blas="openblas")
+    assert "blas" not in failed([got], blas=str(link))
+
+
+def test_a_row_shows_the_member_in_which_it_does_not_hold():
+    members = [attested(intra_op=1), attested(intra_op=2, slot=1)]
+    rows = {row["axis"]: row for row in axes.checks({**DEFAULTS, "intra_op": 1}, members)}
+    assert rows["intra_op"] == {
+        "axis": "intra_op", "requested": "1", "effective": "2", "ok": False,
+    }  # fmt: skip
+    assert rows["inter_op"]["ok"]
+
+
+def test_what_is_shown_as_effective():
+    kernel = attested(sgemm_kernel="SkylakeX", sgemm_gflops=249.6, huge_page_bytes=3 * 2**20)
+    rows = {row["axis"]: row["effective"] for row in axes.checks(DEFAULTS, [kernel])}
+    assert rows == {
+        "launcher": "exec",
+        "build": f"{sys.executable}, torch 2.13.0+cpu",
+        "intra_op": "2",
+        "inter_op": "2",
+        "wait_policy": "15.0 ms of CPU time spent waiting after a parallel region"
+        " (libgomp-98b21ff3.so.1)",
+        "blas": f"{TORCH}/libtorch_cpu.so (SkylakeX, 250 GF/s)",
+        "isa": "AVX512",
+        "allocator": "/usr/lib/x86_64-linux-gnu/libc.so.6",
+        "huge_pages": "3 MiB in huge pages",
+    }
+    one = attested(spin_s=None, huge_page_bytes=None, env=TRIM)
+    rows = {row["axis"]: row["effective"] for row in axes.checks(DEFAULTS, [one])}
+    assert rows["wait_policy"] == "one thread, nothing to wait for"
+    assert rows["huge_pages"] == "unknown"
+    assert "kernel unknown" in rows["blas"]
+    assert rows["allocator"].endswith("libc.so.6 MALLOC_TRIM_THRESHOLD_=65536")
+
+
+def test_the_words_of_an_axis_are_its_tables_and_no_others():
+    """A word that the table does not have ends in an error here, not in a launch without effect."""
+    for name in ("blas", "isa", "allocator"):
+        with pytest.raises((KeyError, UnavailableError)):
+            prepare(**{name: "no-such-word"})

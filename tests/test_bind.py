@@ -1,0 +1,211 @@
+"""Binding, then becoming the command: what the command gets is read back inside it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from processes import gone, has_ended, killed_at_the_end, wait_ended, written
+from scaling_study import bind
+from scaling_study.libraries import find_library, library_folders
+
+TOLD = """
+import json, os, sys
+from pathlib import Path
+maps = Path("/proc/self/numa_maps")
+lines = maps.read_text().splitlines() if maps.exists() else []
+print(json.dumps({
+    "pid": os.getpid(),
+    "cpus": sorted(os.sched_getaffinity(0)),
+    "env": dict(os.environ),
+    "argv": sys.argv[1:],
+    "policies": sorted({line.split()[1] for line in lines}),
+}))
+"""
+CPUS = sorted(os.sched_getaffinity(0))
+# What an interpreter may add to its own environment (PEP 538, and macOS aside nothing else).
+OWN = {"LC_CTYPE"}
+
+needs_numa = pytest.mark.skipif(
+    not Path("/proc/self/numa_maps").exists() or find_library("numa", library_folders()) is None,
+    reason="a kernel with NUMA and libnuma.so.1 (apt install libnuma1)",
+)
+
+
+def run(*options, command=(sys.executable, "-c", TOLD), **kwargs):
+    return subprocess.run(
+        [sys.executable, "-P", bind.__file__, *options, "--", *command],
+        capture_output=True, text=True, check=False, **kwargs,
+    )  # fmt: skip
+
+
+def told(*options, command=(sys.executable, "-c", TOLD), **kwargs):
+    done = run(*options, command=command, **kwargs)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("cpu", CPUS[:3])
+def test_the_mask_is_the_commands(cpu):
+    assert told("--cpus", str(cpu))["cpus"] == [cpu]
+
+
+def test_a_mask_of_several_cpus():
+    text = ",".join(map(str, CPUS))
+    assert told("--cpus", text)["cpus"] == CPUS
+
+
+def test_nothing_asked_nothing_changed():
+    given = {"A": "1", "OMP_NUM_THREADS": "3", "PATH": os.environ["PATH"]}
+    got = told(env=given)
+    assert got["cpus"] == CPUS
+    assert {k: v for k, v in got["env"].items() if k not in OWN} == given
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"), [("0", [0]), ("0-2,8", [0, 1, 2, 8]), ("5,3", [5, 3]), ("10-11", [10, 11])]
+)
+def test_lists_of_ids(text, ids):
+    assert bind.parse_ids(text) == ids
+
+
+@pytest.mark.parametrize("cpus", ["99999", f"{CPUS[0]},99999"])
+def test_a_cpu_that_cannot_be_used_is_named(cpus):
+    """The kernel itself is content when one CPU of a mask exists (sched_setaffinity(2))."""
+    done = run("--cpus", cpus)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"bind: cpus {cpus}, memory policy default: ")
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@needs_numa
+@pytest.mark.parametrize("mode", ["bind", "interleave"])
+def test_a_memory_policy_holds_for_all_that_the_command_maps(mode):
+    got = told("--mempolicy", f"{mode}:0")
+    assert got["policies"] == [f"{mode}:0"]
+
+
+def test_without_a_policy_the_kernels_default_holds():
+    assert set(told()["policies"]) <= {"default"}
+
+
+@needs_numa
+@pytest.mark.parametrize("policy", ["bind:1023", "interleave:0,1023"])
+def test_a_node_that_cannot_be_used_is_named(policy):
+    done = run("--mempolicy", policy)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "1023" in done.stderr
+    assert f"memory policy {policy}: nodes [1023] cannot be used" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@needs_numa
+@pytest.mark.parametrize("policy", ["prefer:0", "bind", "bind:x"])
+def test_a_policy_that_does_not_exist_is_refused(policy):
+    done = run("--mempolicy", policy)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"memory policy {policy}: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_variables_are_set_beside_what_is_inherited():
+    options = ["--env", "A=1", "--env", "B=x=y z", "--env", "C=", "--env", "D=-x"]
+    env = told(*options, env={"A": "0", "KEPT": "é", "PATH": os.environ["PATH"]})["env"]
+    assert {k: v for k, v in env.items() if k not in OWN} == {
+        "A": "1", "B": "x=y z", "C": "", "D": "-x", "KEPT": "é", "PATH": os.environ["PATH"],
+    }  # fmt: skip
+
+
+def test_of_the_inherited_variables_only_the_named_ones_stay():
+    given = {"A": "1", "B": "2", "C": "3", "PATH": os.environ["PATH"]}
+    env = told("--keep-env", "A", "--keep-env", "MISSING", "--env", "D=4", env=given)["env"]
+    assert {k: v for k, v in env.items() if k not in OWN} == {"A": "1", "D": "4"}
+
+
+def test_preloads_are_the_commands_alone(tmp_path):
+    """A preload that cannot be found is a message of the dynamic linker, of each process once."""
+    missing = tmp_path / "missing.so"
+    done = run("--env", f"LD_PRELOAD={missing}", command=["/bin/sh", "-c", "echo $LD_PRELOAD"])
+    assert done.stdout == f"{missing}\n"
+    assert done.stderr.count("cannot be preloaded") == 1
+
+
+def test_what_comes_after_the_dashes_is_the_commands():
+    words = ["--cpus", "99", "--env", "A=1", "--", "-x", "", "a b", "ü", "--mempolicy=no"]
+    got = told("--env", "A=0", command=[sys.executable, "-c", TOLD, *words])
+    assert got["argv"] == words
+    assert got["env"]["A"] == "0"
+
+
+def test_the_command_has_the_pid_of_the_binder():
+    process = subprocess.Popen(
+        [sys.executable, "-P", bind.__file__, "--", sys.executable, "-c", TOLD],
+        stdout=subprocess.PIPE,
+    )
+    assert json.loads(process.communicate()[0])["pid"] == process.pid
+
+
+def test_a_command_without_a_slash_is_searched_in_its_own_path(tmp_path):
+    (tmp_path / "said").write_text("#!/bin/sh\necho found\n")
+    (tmp_path / "said").chmod(0o700)
+    done = run("--env", f"PATH={tmp_path}:/usr/bin:/bin", command=["said"])
+    assert done.stdout == "found\n"
+
+
+def test_a_command_that_cannot_be_run_is_named():
+    done = run(command=["/no/such/command"])
+    assert done.returncode == 1
+    assert done.stderr == "bind: cannot run /no/such/command: No such file or directory\n"
+
+
+def test_a_missing_command_is_a_mistake_in_the_call():
+    done = run(command=[])
+    assert done.returncode == 2
+    assert "no command after --" in done.stderr
+
+
+# ---- the end with the parent
+
+# A parent that starts the binder, and lives until it is killed.
+PARENT = """
+import os, subprocess, sys, time
+subprocess.Popen([*sys.argv[1:3], "--die-with", str(os.getpid()), *sys.argv[3:]])
+time.sleep(600)
+"""
+CATCHING = """
+import os, signal, sys, time
+from pathlib import Path
+folder = Path(sys.argv[1])
+def caught(signum, _):
+    (folder / "caught").write_text(f"{signal.Signals(signum).name}\\n")
+    sys.exit()
+signal.signal(signal.SIGTERM, caught)
+(folder / "pid").write_text(f"{os.getpid()}\\n")
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--die-signal", "TERM"]])
+def test_the_command_ends_when_its_parent_is_killed(tmp_path, options):
+    command = ["--", sys.executable, "-c", CATCHING, str(tmp_path)]
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, sys.executable, bind.__file__, *options, *command],
+        start_new_session=True,
+    )
+    with killed_at_the_end(parent):
+        pid = int(written(tmp_path / "pid"))
+        assert not has_ended(pid)
+        parent.kill()
+        parent.wait()
+        wait_ended(pid)
+    # SIGKILL leaves no time to say so.
+    assert (tmp_path / "caught").exists() == bool(options)
+
+
+def test_a_parent_that_is_gone_already_ends_the_command_before_it_begins():
+    done = run("--die-with", str(gone()), command=["echo", "began"])
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, "")

@@ -1,0 +1,170 @@
+"""The page and the pipes that a cohort's members and their coordinator share."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+from processes import private_folder
+from scaling_study import channel
+from scaling_study.channel import BLOCK, CAPACITY, HEADER, STEP_FIELDS, STEPS, Page, Step
+
+LIBRARY = str(channel.__file__).rpartition("/scaling_study/")[0]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return private_folder(tmp_path / "cohort")
+
+
+def pages(folder, count):
+    """Every slot's page, in a mapping of its own, as another process would have it."""
+    return [Page(channel.open_words(folder), slot) for slot in range(count)]
+
+
+def store(page, steps):
+    for at, step in enumerate(steps[:CAPACITY]):
+        page.words[HEADER + at * STEP_FIELDS : HEADER + (at + 1) * STEP_FIELDS] = memoryview(
+            b"".join(value.to_bytes(8, sys.byteorder, signed=True) for value in step)
+        ).cast("q")
+    page.words[STEPS] = len(steps)
+
+
+def test_one_mapping_sees_what_another_wrote(folder):
+    channel.create(folder, 2)
+    _, member = pages(folder, 2)
+    _, coordinator = pages(folder, 2)
+    written = [Step(10 * at + 9, at, at + 1, at + 2, at % 2) for at in range(5)]
+    store(member, written)
+    assert coordinator.steps() == written
+    assert coordinator.steps()[3]._asdict() == {
+        "end_ns": 39, "load_ns": 3, "backward_ns": 4, "optimizer_ns": 5, "fresh": 1,
+    }  # fmt: skip
+
+
+def test_times_of_a_machine_that_runs_for_centuries_fit(folder):
+    channel.create(folder, 1)
+    (page,) = pages(folder, 1)
+    page.words[channel.RELEASE_NS] = 2**63 - 1
+    assert page.words[channel.RELEASE_NS] == 2**63 - 1
+
+
+def test_blocks_do_not_touch(folder):
+    channel.create(folder, 3)
+    blocks = pages(folder, 3)
+    for number, block in enumerate(blocks):
+        assert len(block.words) == BLOCK
+        block.words[:] = memoryview(number.to_bytes(8, sys.byteorder) * BLOCK).cast("q")
+    for number, block in enumerate(blocks):
+        assert set(block.words.tolist()) == {number}
+
+
+def test_a_full_ring_gives_what_it_kept(folder):
+    channel.create(folder, 1)
+    (page,) = pages(folder, 1)
+    store(page, [Step(at + 1, 0, 0, 0, 0) for at in range(CAPACITY + 7)])
+    steps = page.steps()
+    assert len(steps) == CAPACITY
+    assert (steps[0].end_ns, steps[-1].end_ns) == (1, CAPACITY)
+
+
+def test_only_the_owner_may_open_what_is_shared(folder):
+    channel.create(folder, 2)
+    names = ["memory/page", "rest", "gate-0", "gate-1"]
+    modes = {name: stat.S_IMODE((folder / name).stat().st_mode) for name in names}
+    assert {mode & 0o077 for mode in modes.values()} == {0}, modes
+    assert stat.S_ISFIFO((folder / "gate-1").stat().st_mode)
+
+
+def test_every_block_of_the_page_exists_before_it_is_touched(folder):
+    channel.create(folder, 4)
+    page = (folder / channel.PAGE).stat()
+    assert page.st_size == 4 * BLOCK * 8
+    assert page.st_blocks * 512 >= page.st_size
+
+
+IN_LITTLE_MEMORY = """
+import sys
+from pathlib import Path
+from scaling_study import channel
+folder = Path(sys.argv[1])
+channel.create(folder, 4)
+words = channel.open_words(folder)
+words[:] = memoryview(bytes(words.nbytes)).cast("q")
+print((folder / channel.PAGE).resolve().relative_to(folder.resolve()))
+"""
+
+
+def test_a_page_that_does_not_fit_into_memory_lies_in_the_folder(folder):
+    """A container's /dev/shm often has 64 MiB: touching more is a SIGBUS, not an error."""
+    unshare = [shutil.which("unshare") or "unshare", "--mount"]
+    unshare += [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    mount = f"mount -t tmpfs -o size=1m none {folder / 'memory'}"
+    try:
+        subprocess.run([*unshare, "sh", "-c", mount], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no file system can be mounted here, in a name space of its own")
+    command = [sys.executable, "-c", IN_LITTLE_MEMORY, str(folder)]
+    done = subprocess.run(
+        [*unshare, "sh", "-c", mount + ' && exec "$@"', "sh", *command],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "page\n"), done
+
+
+def test_resting_slots_are_read_once_and_without_waiting(folder):
+    channel.create(folder, 1)
+    reader = os.open(folder / "rest", os.O_RDWR | os.O_NONBLOCK)
+    assert channel.read_rest(reader) == set()
+    for slot in (3, 0, 511, 3):
+        channel.write_rest(reader, slot)
+    assert channel.read_rest(reader) == {0, 3, 511}
+    assert channel.read_rest(reader) == set()
+    os.close(reader)
+
+
+def test_a_thousand_members_may_rest_at_once(folder):
+    channel.create(folder, 1)
+    reader = os.open(folder / "rest", os.O_RDWR | os.O_NONBLOCK)
+    for slot in range(1000):
+        channel.write_rest(reader, slot)
+    assert channel.read_rest(reader) == set(range(1000))
+    os.close(reader)
+
+
+def test_draining_empties_a_gate(folder):
+    channel.create(folder, 1)
+    gate = os.open(folder / "gate-0", os.O_RDWR | os.O_NONBLOCK)
+    os.write(gate, b"!!")
+    channel.drain(gate)
+    with pytest.raises(BlockingIOError):
+        os.read(gate, 1)
+    channel.drain(gate)  # an empty one is no error
+    os.close(gate)
+
+
+def test_members_have_one_clock():
+    """Releases and steps are compared across processes (perf_counter is CLOCK_MONOTONIC)."""
+    before_ns = time.perf_counter_ns()
+    code = "import time; print(time.perf_counter_ns())"
+    there_ns = int(subprocess.check_output([sys.executable, "-c", code]))
+    assert before_ns < there_ns < time.perf_counter_ns()
+
+
+def test_the_measured_processes_modules_need_the_standard_library_only():
+    code = (
+        f"import sys; sys.path.insert(0, {LIBRARY!r}); from scaling_study import worker, channel;"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}"
+        " - sys.stdlib_module_names - {'scaling_study'}))"
+    )
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        f"import sys; sys.path.insert(0, {LIBRARY!r}); {code}",
+    ]
+    assert subprocess.check_output(command, text=True).split() == ["__main__"]

@@ -1,0 +1,467 @@
+"""What the kernel counts: literal texts of /proc, and real processes whose work is known."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from processes import gone, killed_at_the_end, wait_ended, wait_until, written
+from scaling_study import counters
+from scaling_study.counters import Process, Thread
+
+# ---- texts
+
+STATUS = """\
+Name:	python
+State:	S (sleeping)
+Threads:	3
+Cpus_allowed_list:	0-1
+Mems_allowed_list:	0
+voluntary_ctxt_switches:	1234
+nonvoluntary_ctxt_switches:	56
+"""
+# Linux 6.6 and newer, with user shadow stacks (fs/proc/array.c).
+STATUS_WITH_SHADOW_STACK = STATUS + "x86_Thread_features:\t\nx86_Thread_features_locked:\t\n"
+STATUS_NAMED_LIKE_A_FIELD = STATUS.replace("python", "voluntary_ctxt_switches: 7")
+
+
+@pytest.mark.parametrize(
+    "status", [STATUS, STATUS_WITH_SHADOW_STACK, STATUS_NAMED_LIKE_A_FIELD, STATUS.rstrip("\n")]
+)
+def test_switches(status):
+    assert counters._switches(status) == (1234, 56)
+
+
+SCHED = """\
+python (17423, #threads: 1)
+-------------------------------------------------------------------
+se.exec_start                                :       3768519.972867
+se.sum_exec_runtime                          :             0.000000
+se.nr_migrations                             :                   42
+nr_switches                                  :                    7
+policy                                       :                    0
+"""
+
+
+def test_migrations():
+    assert counters._migrations(SCHED) == 42
+    without = "\n".join(line for line in SCHED.splitlines() if "migrations" not in line)
+    assert counters._migrations(without) is None
+
+
+# Four CPUs of which cpu2 is unplugged: its line is missing.
+STAT = """\
+cpu  1000 20 300 40000 500 60 70 80 90 10
+cpu0 100 1 10 9000 11 2 3 4 50 6
+cpu1 200 2 20 9000 22 4 6 8 0 0
+cpu3 400 4 40 9000 44 8 12 16 0 0
+intr 33333 0 0 1
+ctxt 5555
+btime 1700000000
+softirq 999 1 2 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("cpus", "busy", "stolen"),
+    [
+        ({0}, 100 + 1 + 10 + 2 + 3, 4),  # not idle, not iowait, and guest is in user already
+        ({1, 3}, 232 + 464, 24),
+        ({0, 1, 2, 3}, 116 + 232 + 464, 28),
+        ({2}, 0, 0),
+    ],
+)
+def test_machine_times_are_those_of_the_studys_cpus(cpus, busy, stolen):
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert counters.parse_stat(STAT, frozenset(cpus)) == (busy / ticks, stolen / ticks)
+
+
+def test_machine_times_of_many_cpus():
+    lines = ["cpu  9 9 9 9 9 9 9 9 9 9"]
+    lines += [f"cpu{cpu} {cpu} 0 0 5 0 0 0 1 0 0" for cpu in range(0, 512, 2)]
+    busy_s, stolen_s = counters.parse_stat("\n".join(lines), frozenset(range(100, 202)))
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert busy_s == sum(range(100, 202, 2)) / ticks
+    assert stolen_s == 51 / ticks
+
+
+def test_pressure_is_that_of_some_tasks():
+    text = (
+        "some avg10=59.51 avg60=46.94 avg300=31.97 total=412052778\n"
+        "full avg10=0.00 avg60=0.00 avg300=0.00 total=1\n"
+    )
+    assert counters.parse_pressure(text) == pytest.approx(412.052778)
+
+
+@pytest.mark.parametrize(
+    ("text", "throttled_s"),
+    [
+        # version 2, with a quota
+        (
+            "usage_usec 900\nnr_periods 50\nnr_throttled 4\nthrottled_usec 1500000\nnr_bursts 0\n",
+            1.5,
+        ),
+        # version 1
+        ("nr_periods 50\nnr_throttled 4\nthrottled_time 1500000000\n", 1.5),
+        # version 2, without the CPU controller
+        ("usage_usec 900\nuser_usec 600\nsystem_usec 300\n", None),
+    ],
+)
+def test_throttled_time(text, throttled_s):
+    assert counters.parse_throttled(text) == throttled_s
+
+
+@pytest.mark.parametrize("name", ["python", "a b", "x) R 1 2 (y", ")", "(", "tab\tand) S 3"])
+def test_a_commands_name_may_hold_anything(tmp_path, name):
+    folder = tmp_path / "7"
+    folder.mkdir()
+    fields = " ".join(str(number) for number in range(4, 53))
+    (folder / "stat").write_text(f"7 ({name}) S {fields}\n")
+    stat = counters._stat(7, tmp_path)
+    # proc(5) numbers the fields from 1: the state is 3, so here every field is its own number.
+    assert stat[0] == "S"
+    names = ("MINFLT", "MAJFLT", "UTIME", "STIME", "CUTIME", "CSTIME", "THREADS", "RSS")
+    found = {name: int(stat[getattr(counters, f"_{name}")]) for name in names}
+    assert found == {
+        "MINFLT": 10, "MAJFLT": 12, "UTIME": 14, "STIME": 15, "CUTIME": 16, "CSTIME": 17,
+        "THREADS": 20, "RSS": 24,
+    }  # fmt: skip
+
+
+def machine_files(proc, **pressure):
+    (proc / "stat").write_text(STAT)
+    (proc / "pressure").mkdir()
+    for name, total_us in pressure.items():
+        (proc / "pressure" / name).write_text(f"some avg10=0.00 total={total_us}\n")
+    return proc
+
+
+def test_the_machines_counters(tmp_path):
+    machine_files(tmp_path, cpu=2_000_000, memory=3_000_000, io=4_000_000)
+    cpu_stat = tmp_path / "cpu.stat"
+    cpu_stat.write_text("throttled_usec 5000000\n")
+    machine = counters.read_machine(frozenset({0}), cpu_stat, tmp_path)
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert machine == counters.Machine(116 / ticks, 4 / ticks, 5.0, 2.0, 3.0, 4.0)
+
+
+def test_what_the_kernel_does_not_count_is_none(tmp_path):
+    machine_files(tmp_path, cpu=1_000_000)
+    (tmp_path / "pressure/io").mkdir()  # there, but not to be read, as where it is switched off
+    machine = counters.read_machine(frozenset({0}), None, tmp_path)
+    assert machine.psi_cpu_some_s == 1.0
+    assert (machine.psi_memory_some_s, machine.psi_io_some_s, machine.throttled_s) == (None,) * 3
+
+
+def test_the_machines_usage_is_a_difference_where_both_are_known():
+    before = counters.Machine(1.0, 0.5, None, 1.0, None, 0.0)
+    after = counters.Machine(4.0, 0.75, 2.0, 1.5, None, None)
+    assert counters.machine_usage(before, after) == {
+        "busy_cpu_s": 3.0, "steal_s": 0.25, "throttled_s": None, "psi_cpu_some_s": 0.5,
+        "psi_memory_some_s": None, "psi_io_some_s": None,
+    }  # fmt: skip
+
+
+def test_this_machines_counters_can_be_read():
+    cpus = frozenset(os.sched_getaffinity(0))
+    before = counters.read_machine(cpus, None)
+    assert before.busy_cpu_s > 0
+    usage = counters.machine_usage(before, counters.read_machine(cpus, None))
+    assert usage["busy_cpu_s"] >= 0
+
+
+def test_available_memory(tmp_path):
+    (tmp_path / "meminfo").write_text("MemTotal: 2000 kB\nMemAvailable:   1234 kB\nBuffers: 1 kB\n")
+    assert counters.available_bytes(tmp_path) == 1234 * 1024
+    (tmp_path / "meminfo").write_text("MemTotal: 2000 kB\n")
+    with pytest.raises(ValueError, match="MemAvailable"):
+        counters.available_bytes(tmp_path)
+
+
+# ---- the arithmetic of two readings
+
+
+def process(cpu_s, *, user_s=1.0, system_s=0.0, reaped_s=0.0, threads=None, **counts):
+    given = {"minor_faults": 0, "major_faults": 0, "rss_bytes": 4096} | counts
+    return Process(cpu_s, user_s, system_s, reaped_s, threads=threads or {}, **given)
+
+
+def test_time_divides_between_user_and_system_as_the_ticks_do():
+    before = {1: process(10.0, user_s=6.0, system_s=4.0)}
+    after = {1: process(14.0, user_s=9.0, system_s=5.0)}
+    used = counters.usage(before, after, trainer_tid=1)
+    assert (used.cpu_user_s, used.cpu_system_s) == pytest.approx((3.0, 1.0))
+    assert used.cpu_s == pytest.approx(4.0)
+
+
+def test_less_than_a_tick_counts_as_user_time():
+    before = {1: process(10.0, user_s=6.0, system_s=4.0)}
+    after = {1: process(10.004, user_s=6.0, system_s=4.0)}
+    used = counters.usage(before, after, trainer_tid=1)
+    assert (used.cpu_user_s, used.cpu_system_s) == pytest.approx((0.004, 0.0))
+
+
+def test_a_new_thread_counts_from_nothing_and_the_trainer_stands_alone():
+    before = {1: process(1.0, threads={1: Thread(0.6, 0.1, 10, 20, 3)})}
+    threads = {1: Thread(1.6, 0.4, 15, 26, 5), 2: Thread(0.3, 0.2, 100, 200, 7)}
+    after = {1: process(2.3, user_s=2.0, threads=threads)}
+    used = counters.usage(before, after, trainer_tid=1)
+    assert (used.trainer_user_s, used.trainer_system_s) == pytest.approx((1.0, 0.0))
+    assert used.trainer_runqueue_s == pytest.approx(0.3)
+    assert used.runqueue_s == pytest.approx(0.5)
+    assert (used.voluntary_switches, used.involuntary_switches) == (105, 206)
+    assert (used.migrations, used.threads, used.processes) == (9, 2, 1)
+
+
+def test_one_thread_without_migrations_makes_their_number_unknown():
+    threads = {1: Thread(0, 0, 0, 0, 1), 2: Thread(0, 0, 0, 0, None)}
+    assert counters.usage({}, {1: process(1.0, threads=threads)}, 1).migrations is None
+
+
+def test_a_new_child_counts_from_its_beginning():
+    parent = process(5.0, minor_faults=10)
+    child = process(0.5, minor_faults=7, major_faults=2)
+    used = counters.usage({1: parent}, {1: parent, 2: child}, trainer_tid=1)
+    assert used.cpu_s == pytest.approx(0.5)
+    assert (used.minor_faults, used.major_faults, used.processes) == (7, 2, 2)
+    assert used.rss_bytes == 8192
+
+
+def test_of_an_ended_child_only_what_it_used_since_is_added():
+    # The child had used 3 s, and 2 s more by children of its own that it had waited for; then
+    # 0.25 s more. Its parent waited for it: all of that is in the parent's count at once.
+    before = {1: process(5.0, reaped_s=1.0), 2: process(3.0, reaped_s=2.0)}
+    after = {1: process(5.0, reaped_s=1.0 + 3.0 + 2.0 + 0.25)}
+    assert counters.usage(before, after, trainer_tid=1).cpu_s == pytest.approx(0.25)
+
+
+def test_a_child_that_nobody_waited_for_takes_nothing_away():
+    before = {1: process(5.0), 2: process(3.0)}
+    after = {1: process(6.0)}
+    assert counters.usage(before, after, trainer_tid=1).cpu_s == pytest.approx(1.0)
+
+
+# ---- real processes
+
+# A child that does one thing when told to, and tells what that took by its own clocks.
+CHILD = """
+import json, mmap, os, resource, subprocess, sys, threading, time
+
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        sum(range(10_000))  # reading this clock is a system call
+
+def touch(pages):
+    memory = mmap.mmap(-1, pages * mmap.PAGESIZE)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    for page in range(pages):
+        memory[page * mmap.PAGESIZE] = 1
+
+def in_thread(work, *args):
+    thread = threading.Thread(target=work, args=args)
+    thread.start()
+    thread.join()
+
+def child(seconds):
+    code = f"import time\\nwhile time.process_time() < {seconds}: pass"
+    subprocess.run([sys.executable, "-S", "-c", code], check=True)
+
+def name(text):
+    with open("/proc/self/comm", "w") as file:
+        file.write(text)
+
+def own_s():
+    return time.process_time()
+
+def reaped_s():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+print("ready", flush=True)
+for line in sys.stdin:
+    before = own_s(), reaped_s()
+    eval(line)
+    print(json.dumps([own_s() - before[0], reaped_s() - before[1]]), flush=True)
+"""
+
+
+class Told:
+    """A real child process, and what it used while it did what it was told."""
+
+    def __init__(self, process):
+        self.process = process
+        self.pid = process.pid
+
+    def tell(self, work):
+        self.process.stdin.write(work + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def usage(self, work, trainer_tid=None):
+        """Counters of the work, and the child's own account: seconds of its own, of children."""
+        before = counters.read_tree(self.pid)
+        account = self.tell(work)
+        after = counters.read_tree(self.pid)
+        return counters.usage(before, after, trainer_tid or self.pid), account
+
+
+@pytest.fixture
+def child():
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", CHILD],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout.readline() == "ready\n"
+    with killed_at_the_end(process):
+        yield Told(process)
+    process.stdin.close()
+    process.stdout.close()
+
+
+# What the child's own account takes, and the resolution of clocks that count in ticks.
+SLACK_S = 0.01
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def test_cpu_time_of_one_thread(child):
+    used, (own_s, _) = child.usage("burn(0.1)")
+    assert own_s >= 0.1
+    assert own_s <= used.cpu_s <= own_s + SLACK_S
+    # All of it was the trainer's, and most of it was spent in user mode.
+    assert used.trainer_user_s + used.trainer_system_s == pytest.approx(used.cpu_s, abs=1e-3)
+    assert used.cpu_user_s > used.cpu_system_s
+    assert (used.threads, used.processes) == (1, 1)
+
+
+def test_cpu_time_of_another_thread_is_the_members_but_not_the_trainers(child):
+    used, (own_s, _) = child.usage("in_thread(burn, 0.1)")
+    assert own_s <= used.cpu_s <= own_s + SLACK_S
+    assert used.trainer_user_s + used.trainer_system_s <= SLACK_S
+
+
+def test_cpu_time_of_children_that_begin_and_end_in_between(child):
+    used, (own_s, children_s) = child.usage("[child(0.05) for _ in range(2)]")
+    assert children_s >= 0.1
+    assert used.cpu_s == pytest.approx(own_s + children_s, abs=SLACK_S + 2 * TICK_S)
+    assert used.processes == 1
+
+
+GRANDCHILD = (
+    "globals().update(other=subprocess.Popen([sys.executable, '-S', '-c', "
+    "'import os, subprocess, sys, time\\n"
+    'subprocess.run([sys.executable, "-S", "-c", '
+    '"import time\\\\nwhile time.process_time() < 0.1: pass"])\\n'
+    "while time.process_time() < 0.1: pass\\n"
+    "print(flush=True)\\n"
+    "sys.stdin.readline()\\n"
+    "end = time.process_time() + 0.1\\n"
+    "while time.process_time() < end: pass'],"
+    " stdin=subprocess.PIPE, stdout=subprocess.PIPE)), other.stdout.readline()"
+)
+
+
+def test_cpu_time_of_a_child_that_ends_in_between_counts_from_the_first_reading(child):
+    """It had used 0.1 s before, and a child of its own that had ended another 0.1 s."""
+    child.tell(GRANDCHILD)
+    used, (own_s, children_s) = child.usage("other.communicate(b'\\n')")
+    assert children_s >= 0.3
+    assert used.cpu_s == pytest.approx(own_s + children_s - 0.2, abs=0.05)
+
+
+def test_faults_of_touched_pages(child):
+    used, _ = child.usage("touch(1000)")
+    assert 1000 <= used.minor_faults <= 1200
+    assert used.major_faults == 0
+
+
+def test_sleeps_are_voluntary_switches(child):
+    used, _ = child.usage("[time.sleep(1e-4) for _ in range(100)]")
+    assert 100 <= used.voluntary_switches <= 150
+
+
+def test_waiting_for_a_cpu_is_run_queue_time(child):
+    """Two processes on one CPU: each waits while the other runs."""
+    cpu = min(os.sched_getaffinity(0))
+    child.tell(f"os.sched_setaffinity(0, [{cpu}])")
+    used, _ = child.usage("threading.Thread(target=child, args=(0.1,)).start(), burn(0.1)")
+    assert used.runqueue_s > 0.02
+    assert used.involuntary_switches > 0
+
+
+def test_resident_memory(child):
+    before = counters.read_process(child.pid)
+    child.tell("globals().update(kept=bytearray(os.urandom(1)) * (20 * 2**20))")
+    after = counters.read_process(child.pid)
+    assert after.rss_bytes - before.rss_bytes == pytest.approx(20 * 2**20, rel=0.1)
+
+
+def test_a_process_with_a_strange_name(child):
+    child.tell("name('x) R 1 (y z')")
+    assert (Path(f"/proc/{child.pid}/comm")).read_text() == "x) R 1 (y z\n"
+    used, (own_s, _) = child.usage("burn(0.02)")
+    assert own_s <= used.cpu_s <= own_s + SLACK_S
+
+
+def test_time_of_a_tree_since_it_began(child):
+    own_s, children_s = child.tell("child(0.05), burn(0.05)")
+    total_s = counters.tree_cpu_s(child.pid)
+    assert own_s + children_s - 2 * TICK_S <= total_s <= own_s + children_s + 0.2
+
+
+def test_switches_and_migrations_of_this_kernels_threads():
+    thread = counters.read_thread(Path(f"/proc/self/task/{os.getpid()}"))
+    assert thread.run_s > 0
+    assert thread.voluntary_switches + thread.involuntary_switches > 0
+    assert (thread.migrations is None) != Path("/proc/self/sched").exists()
+
+
+TREE = """
+import os, subprocess, sys, threading, time
+from pathlib import Path
+depth, folder = int(sys.argv[1]), Path(sys.argv[2])
+def start():
+    subprocess.Popen([sys.executable, "-S", "-c", sys.argv[3], str(depth - 1), folder, sys.argv[3]])
+if depth:
+    start()
+    threading.Thread(target=lambda: (start(), time.sleep(600))).start()  # a thread's child is ours
+(folder / f"{depth}-{os.getpid()}").write_text(f"{os.getppid()}\\n")
+time.sleep(600)
+"""
+
+
+def test_descendants_of_a_tree_come_after_their_parents(tmp_path):
+    root = subprocess.Popen(
+        [sys.executable, "-S", "-c", TREE, "2", tmp_path, TREE], start_new_session=True
+    )
+    with killed_at_the_end(root):
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 7, "seven processes")
+        parents = {int(p.name.partition("-")[2]): int(written(p)) for p in tmp_path.iterdir()}
+        found = counters.descendants(root.pid)
+        assert found[0] == root.pid
+        assert sorted(found) == sorted(parents)
+        assert all(found.index(parents[pid]) < found.index(pid) for pid in found[1:])
+        tree = counters.read_tree(root.pid)
+        assert tree.keys() == parents.keys()
+        assert {len(process.threads) for process in tree.values()} == {1, 2}
+
+
+def test_a_process_that_is_gone():
+    pid = gone()
+    for read in (counters.read_process, counters.read_tree):
+        with pytest.raises((FileNotFoundError, ProcessLookupError)):
+            read(pid)
+    # It may end between two files of its folder, too.
+    with pytest.raises(ProcessLookupError):
+        counters._process_clock_s(pid)
+    assert counters.descendants(pid) == [pid]
+    assert counters.tree_cpu_s(pid) == 0
+
+
+def test_a_process_that_has_ended_but_was_not_waited_for_can_still_be_read():
+    process = subprocess.Popen([sys.executable, "-S", "-c", "sum(range(10**5))"])
+    wait_ended(process.pid)
+    assert counters.read_process(process.pid).cpu_s > 0
+    process.wait()

@@ -1,0 +1,282 @@
+"""The keeper: whatever happens to it, to its command or to its caller, nothing is left."""
+
+import contextlib
+import os
+import pty
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from processes import (
+    PATIENCE_S,
+    gone,
+    has_ended,
+    killed_at_the_end,
+    state,
+    wait_ended,
+    wait_until,
+    written,
+)
+from scaling_study import counters, keep, private
+
+# The keeper, with less patience than it has in earnest: the tests would only wait longer.
+QUICK = """
+import sys
+from scaling_study import keep
+keep.STOP_S, keep.ORPHANS_S = 1.0, 0.2
+sys.exit(keep.main(sys.argv[1:]))
+"""
+# A command that tells its pid and its private folder, and the signals that it gets.
+COMMAND = """
+import os, signal, sys, time
+from pathlib import Path
+folder = Path(sys.argv[1])
+def caught(signum, _):
+    with (folder / "caught").open("a") as file:
+        file.write(f"{signal.Signals(signum).name}\\n")
+    if sys.argv[2] != "stubborn":
+        sys.exit(7)
+for name in ("TERM", "INT", "HUP"):
+    signal.signal(getattr(signal, f"SIG{name}"), caught)
+(folder / "private").write_text(os.environ["SCALING_STUDY_FOLDER"] + "\\n")
+(folder / "command").write_text(f"{os.getpid()}\\n")
+while True:
+    time.sleep(600)
+"""
+# Two forks and a session of its own: nothing but the keeper's adoption leads to it any more.
+ORPHAN = """
+import os, signal, sys, time
+from pathlib import Path
+folder, ends = Path(sys.argv[1]), sys.argv[2:]
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for name in ("TERM", "INT", "HUP"):
+            signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_IGN)
+        (folder / "orphan").write_text(f"{os.getpid()}\\n")
+        time.sleep(600)
+    os._exit(0)
+while not (folder / "orphan").exists():
+    time.sleep(0.005)
+"""
+
+
+@contextlib.contextmanager
+def keeper(*command, watched=None, code=QUICK, **kwargs):
+    """A keeper that watches this process, or another, and runs a command."""
+    arguments = ["--watch", str(watched or os.getpid()), "--", *map(str, command)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], start_new_session=True, text=True, **kwargs
+    )
+    with killed_at_the_end(process):
+        yield process
+
+
+def python(code, *args):
+    return (sys.executable, "-c", code, *args)
+
+
+def rest_of_it(folder):
+    """The pid of the command, once it runs."""
+    return int(written(folder / "command"))
+
+
+def caught(folder):
+    path = folder / "caught"
+    return path.read_text().split() if path.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("code", "returned"),
+    [
+        ("raise SystemExit(0)", 0),
+        ("raise SystemExit(3)", 3),
+        ("raise SystemExit(255)", 255),
+        ("import os; os.kill(os.getpid(), 9)", 128 + 9),
+        ("import os; os.abort()", 128 + 6),
+    ],
+)
+def test_the_return_code_is_passed_on(code, returned):
+    done = subprocess.run(
+        [sys.executable, "-m", "scaling_study.keep", "--watch", str(os.getpid()), "--",
+         *python(code)],
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == returned
+
+
+def test_the_command_gets_its_words_and_its_streams():
+    code = "import sys; print(sys.argv[1:], sys.stdin.read(), file=sys.stderr); print('out')"
+    words = ("--watch", "1", "--", "a b", "")
+    with keeper(
+        *python(code, *words),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        out, error = process.communicate("in")
+    assert (process.returncode, out, error) == (0, "out\n", f"{list(words)} in\n")
+
+
+def test_a_missing_command_is_a_mistake_in_the_call():
+    with keeper(stderr=subprocess.PIPE) as process:
+        _, error = process.communicate()
+    assert process.returncode == 2
+    assert "no command after --" in error
+
+
+def test_a_keeper_takes_no_cpu_time_while_it_waits(tmp_path):
+    with keeper(*python(COMMAND, tmp_path, "")) as process:
+        rest_of_it(tmp_path)
+        wait_until(lambda: state(process.pid) == "S", "the keeper's sleep")
+        time.sleep(0.05)
+        before_s = counters._process_clock_s(process.pid)
+        time.sleep(0.2)
+        assert counters._process_clock_s(process.pid) == before_s
+
+
+def test_orphans_are_killed_when_the_command_ends(tmp_path):
+    with keeper(*python(ORPHAN + "sys.exit(5)", tmp_path)) as process:
+        orphan = int(written(tmp_path / "orphan"))
+        assert process.wait(PATIENCE_S) == 5
+        assert has_ended(orphan)
+
+
+def test_orphans_that_end_by_themselves_are_given_time(tmp_path):
+    code = f"""
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(0.1)
+    open({str(tmp_path / "done")!r}, "w").write("done")
+    os._exit(0)
+"""
+    patient = QUICK.replace("0.2", "60")
+    with keeper(*python(code), code=patient) as process:
+        assert process.wait(PATIENCE_S) == 0
+        assert (tmp_path / "done").read_text() == "done"
+
+
+def test_when_the_watched_process_is_killed_all_ends(tmp_path):
+    watched = subprocess.Popen(python("import time; time.sleep(600)"))
+    code = ORPHAN + COMMAND
+    with (
+        killed_at_the_end(watched),
+        keeper(*python(code, tmp_path, ""), watched=watched.pid) as process,
+    ):
+        command = rest_of_it(tmp_path)
+        orphan = int(written(tmp_path / "orphan"))
+        watched.kill()
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+        assert caught(tmp_path) == ["SIGTERM"]
+        assert has_ended(command)
+        assert has_ended(orphan)
+
+
+def test_a_watched_process_that_is_gone_already(tmp_path):
+    with keeper("sleep", "600", watched=gone()) as process:
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+
+
+def test_a_command_that_does_not_want_to_stop_is_killed(tmp_path):
+    with keeper(*python(COMMAND, tmp_path, "stubborn")) as process:
+        command = rest_of_it(tmp_path)
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+        assert caught(tmp_path) == ["SIGTERM"]
+        assert has_ended(command)
+
+
+def test_when_the_keeper_is_killed_its_command_is_asked_to_stop(tmp_path):
+    with keeper(*python(COMMAND, tmp_path, "")) as process:
+        command = rest_of_it(tmp_path)
+        process.kill()
+        process.wait()
+        wait_ended(command)
+    assert caught(tmp_path) == ["SIGTERM"]
+
+
+def test_control_c_in_a_terminal_asks_the_command_once(tmp_path):
+    """A real terminal sends it to its whole foreground group; the command is not in it."""
+    child, terminal = pty.fork()
+    if child == 0:
+        arguments = ["--watch", str(os.getppid()), "--", *python(COMMAND, str(tmp_path), "")]
+        os.execv(sys.executable, [sys.executable, "-c", QUICK, *arguments])  # noqa: S606
+    try:
+        command = rest_of_it(tmp_path)
+        wait_until(lambda: state(child) == "S", "the keeper's sleep")
+        os.write(terminal, b"\x03")
+        wait_ended(child)
+        assert caught(tmp_path) == ["SIGTERM"]
+        assert has_ended(command)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGTERM
+    finally:
+        os.close(terminal)
+
+
+def test_impatience_changes_nothing(tmp_path):
+    """Ctrl-C, then Snakemake's SIGTERM, then both again while the keeper is ending its command."""
+    with keeper(*python(ORPHAN + COMMAND, tmp_path, "stubborn"), stderr=subprocess.PIPE) as process:
+        command = rest_of_it(tmp_path)
+        orphan = int(written(tmp_path / "orphan"))
+        while process.poll() is None:
+            for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                with contextlib.suppress(ProcessLookupError):
+                    process.send_signal(signum)
+            time.sleep(0.01)
+        error = process.stderr.read()
+        assert process.returncode == 128 + signal.SIGTERM, error
+        assert error == ""
+        assert has_ended(command)
+        assert has_ended(orphan)
+    assert caught(tmp_path) == ["SIGTERM"]
+
+
+CATCHES_SIGTERM = f"{1 << (signal.SIGTERM - 1):016x}"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_signal_may_come_while_the_command_is_being_started(tmp_path, seed):
+    """From the moment on at which the keeper is ready for it."""
+
+    def ready(pid):
+        status = Path(f"/proc/{pid}/status").read_text()
+        mask = int(status.partition("SigCgt:")[2].split()[0], 16)
+        return mask & int(CATCHES_SIGTERM, 16)
+
+    with keeper(*python(COMMAND, tmp_path, ""), stderr=subprocess.PIPE) as process:
+        wait_until(lambda: ready(process.pid), "the keeper's handler")
+        time.sleep(random.Random(seed).uniform(0, 0.02))  # noqa: S311 (a moment, no secret)
+        process.terminate()
+        _, error = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + signal.SIGTERM, error
+    assert error == ""
+    if (tmp_path / "command").exists():
+        assert has_ended(rest_of_it(tmp_path))
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_the_private_folder_of_a_command_is_removed_however_it_ends(tmp_path, end):
+    with keeper(*python(COMMAND, tmp_path, "")) as process:
+        command = rest_of_it(tmp_path)
+        folder = Path(written(tmp_path / "private"))
+        memory = (folder / "memory").resolve()
+        assert folder.is_dir()
+        assert memory.is_dir()
+        if end == "kill":
+            os.kill(command, signal.SIGKILL)
+        else:
+            process.terminate()
+        process.wait(PATIENCE_S)
+        assert not folder.exists()
+        assert not memory.exists()
+
+
+def test_a_process_without_descendants_has_nothing_to_end():
+    code = "from scaling_study.keep import end_descendants; end_descendants(600)"
+    subprocess.run(python(code), check=True, timeout=PATIENCE_S)
+    assert private.VARIABLE == "SCALING_STUDY_FOLDER"
+    assert keep.STOP_S + keep.ORPHANS_S < 10

@@ -1,0 +1,266 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from scaling_study import bind
+from scaling_study.launch_script import render_launch_script
+
+BASH = "/bin/bash"
+KEPT = ("PATH", "HOME", "LANG")
+BINDER = [sys.executable, "-P", bind.__file__]
+TELL = """
+import json, os, sys
+print(json.dumps({"argv": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd(),
+                  "cpus": sorted(os.sched_getaffinity(0))}))
+"""
+
+
+def slot(number, cpus=None, policy="default"):
+    return {"slot": number, "cpus": cpus, "policy": policy, "oversubscribed": False}
+
+
+def recommendation(slots, env=None, **axes):
+    return {
+        "status": "ok",
+        "tolerance": 0.02,
+        "reason": None,
+        "recommended": {
+            "launch": "x",
+            "label": "intra_op 1",
+            "n": len(slots),
+            "steps_per_s": 212.3,
+            "low": 208.0,
+            "high": 215.1,
+            "models_per_hour": 1530.0,
+            "probability_best": 0.97,
+            "axes": {"inter_op": "default", "launcher": "exec", **axes},
+            "slots": slots,
+            "requested_env": env or {},
+        },
+    }
+
+
+def plan(script, args=(), **workload):
+    return {
+        "study": "quick",
+        "workload": {"script": str(script), "args": list(args), "step": "optimizer", **workload},
+    }
+
+
+def write(tmp_path, found, planned, binder=BINDER, python=sys.executable):
+    text = render_launch_script(
+        found, planned, python=python, binder=binder, folder=str(tmp_path), kept=KEPT
+    )
+    path = tmp_path / "recommended.sh"
+    path.write_text(text, encoding="utf-8")
+    subprocess.run([BASH, "-n", path], check=True)
+    return path
+
+
+def run(path, *arguments, cwd=None, **environment):
+    return subprocess.run(
+        [BASH, path, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd or path.parent,
+        env={**os.environ, **environment},
+        check=False,
+        timeout=60,
+    )
+
+
+def told(folder):
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("member-*.log"))]
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "träin it's.py"
+    path.write_text(TELL)
+    return path
+
+
+def test_every_member_gets_its_arguments_environment_and_cpus(tmp_path, script):
+    cpu = str(min(os.sched_getaffinity(0)))
+    hostile = "a b'c\"d$HOME`id`\n*"
+    args = ["--seed", "{member}", "--path=x{member}y", hostile, "", "{{member}}", '{"a": 1}']
+    env = {"OMP_NUM_THREADS": "3", "SPICY": hostile, "LANG": None}
+    path = write(tmp_path, recommendation([slot(0, cpu), slot(1)], env), plan(script, args))
+    elsewhere = tmp_path / "else where"
+    elsewhere.mkdir()
+    done = run(path, "logs", cwd=elsewhere, OMP_NUM_THREADS="7", STRAY="1", LANG="C")
+    assert done.returncode == 0, done.stderr
+    members = told(elsewhere / "logs")
+    assert [member["argv"] for member in members] == [
+        ["--seed", str(number), f"--path=x{number}y", hostile, "", "{member}", '{"a": 1}']
+        for number in (0, 1)
+    ]
+    for member in members:
+        assert member["env"]["OMP_NUM_THREADS"] == "3"
+        assert member["env"]["SPICY"] == hostile
+        assert member["env"]["HOME"] == os.environ["HOME"]
+        assert not {"STRAY", "LANG"} & set(member["env"])
+        assert member["cwd"] == str(tmp_path)
+    assert members[0]["cpus"] == [int(cpu)]
+    assert members[1]["cpus"] == sorted(os.sched_getaffinity(0))
+
+
+def test_bind_is_called_with_the_slots_of_the_launch(tmp_path, script):
+    stub = tmp_path / "stub.py"
+    stub.write_text("import sys\nprint(sys.argv[1:])\n")
+    slots = [slot(0, "0-3,8", "bind:0"), slot(1, None, "interleave:0-1")]
+    path = write(tmp_path, recommendation(slots), plan(script), [sys.executable, str(stub)])
+    assert run(path, "logs").returncode == 0
+    first, second = ((tmp_path / f"logs/member-{n}.log").read_text() for n in (0, 1))
+    assert "['--cpus', '0-3,8', '--mempolicy', 'bind:0', '--keep-env', 'PATH'" in first
+    assert first.rstrip().endswith(f"'--', '{sys.executable}', {str(script)!r}]")
+    assert second.startswith("['--mempolicy', 'interleave:0-1'")
+
+
+def test_logs_go_to_a_new_folder_by_default(tmp_path, script):
+    path = write(tmp_path, recommendation([slot(0)]), plan(script))
+    assert run(path).returncode == 0
+    assert run(path).returncode == 0
+    folders = list(tmp_path.glob("recommended-*"))
+    assert len(folders) == 2
+    assert all((folder / "member-0.log").exists() for folder in folders)
+
+
+def test_a_relative_script_starts_from_the_studys_folder(tmp_path, script):
+    path = write(tmp_path, recommendation([slot(0)]), plan(script.name))
+    elsewhere = tmp_path / "else"
+    elsewhere.mkdir()
+    assert run(path, "logs", cwd=elsewhere).returncode == 0
+    assert told(elsewhere / "logs")
+
+
+def test_one_member_that_fails_fails_the_launch_and_is_named(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import sys\nsys.exit(7 if sys.argv[1] == '1' else 0)\n")
+    path = write(tmp_path, recommendation([slot(0), slot(1), slot(2)]), plan(script, ["{member}"]))
+    done = run(path, "logs")
+    assert done.returncode == 1
+    assert done.stderr.count("failed") == 1
+    assert "member 1 failed with status 7" in done.stderr
+
+
+def start(path, members):
+    """Start a launch whose members wait for ever; return it with all process ids of members."""
+    process = subprocess.Popen([BASH, path, "logs"], cwd=path.parent, start_new_session=True)
+    logs = path.parent / "logs"
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        pids = [text.split() for log in logs.glob("*.log") if (text := log.read_text())]
+        if len(pids) == members and all(len(each) == 2 for each in pids):
+            return process, [int(pid) for each in pids for pid in each]
+        time.sleep(0.05)
+    raise AssertionError("members did not start")
+
+
+def alive(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def gone(pids):
+    end = time.monotonic() + 10
+    while any(map(alive, pids)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not any(map(alive, pids))
+
+
+@pytest.fixture
+def endless(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print(os.getpid(), child.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    return write(tmp_path, recommendation([slot(0), slot(1)]), plan(script))
+
+
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_stops_all_members_and_their_children(endless, sent, status):
+    process, pids = start(endless, 2)
+    process.send_signal(sent)
+    assert process.wait(20) == status
+    assert gone(pids)
+
+
+def test_members_do_not_outlive_a_killed_script(endless):
+    process, pids = start(endless, 2)
+    process.kill()
+    process.wait(20)
+    members = pids[::2]
+    assert gone(members)
+    for child in pids[1::2]:  # of a member that had no chance to stop its own
+        os.kill(child, signal.SIGKILL)
+
+
+def test_inter_op_is_set_before_the_script_starts(tmp_path):
+    script = tmp_path / "train.py"
+    (tmp_path / "beside.py").write_text("here = True\n")
+    script.write_text(
+        "import beside, sys, torch\n"
+        "if __name__ == '__main__':\n"
+        "    print(torch.get_num_interop_threads(), sys.argv, sys.path[0])\n"
+    )
+    path = write(tmp_path, recommendation([slot(0)], inter_op=3), plan(script, ["--x"]))
+    assert run(path, "logs").returncode == 0
+    said = (tmp_path / "logs/member-0.log").read_text().strip()
+    assert said == f"3 {[str(script), '--x']} {tmp_path}"
+
+
+def test_a_script_that_marks_its_steps_finds_this_package(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import os, scaling_study\nprint(os.environ['PYTHONPATH'])\n")
+    path = write(tmp_path, recommendation([slot(0)]), plan(script, step="mark"))
+    assert run(path, "logs", PYTHONPATH="/other").returncode == 0
+    said = (tmp_path / "logs/member-0.log").read_text().strip()
+    assert said == f"{Path(bind.__file__).parent.parent}:/other"
+
+
+@pytest.mark.parametrize(("launcher", "word"), [("fork", "forked"), ("dask", "LocalCluster")])
+def test_another_launcher_is_named_in_a_comment(tmp_path, script, launcher, word):
+    text = write(tmp_path, recommendation([slot(0)], launcher=launcher), plan(script)).read_text()
+    assert any(line.startswith("#") and word in line for line in text.splitlines())
+
+
+def test_the_head_says_what_was_measured(tmp_path, script):
+    text = write(tmp_path, recommendation([slot(0), slot(1)]), plan(script)).read_text()
+    assert "2 times" in text
+    assert "212 (208 to 215) steps/s, 1,530 models/hour" in text
+    assert "97%" in text
+
+
+def test_names_cannot_leave_their_comments(tmp_path, script):
+    found = recommendation([slot(0)])
+    found["recommended"]["label"] = "x\ntouch hacked\r$(touch hacked)"
+    path = write(tmp_path, found, {**plan(script), "study": "a\ntouch hacked"})
+    assert run(path, "logs").returncode == 0
+    assert not (tmp_path / "hacked").exists()
+
+
+def test_many_members_stay_readable(tmp_path, script):
+    slots = [slot(number, str(number % 96)) for number in range(192)]
+    text = write(tmp_path, recommendation(slots), plan("train.py")).read_text()
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_nothing_to_recommend_is_said_and_fails(tmp_path, script):
+    found = {"status": "none", "reason": "no window; $(touch hacked)\n'", "recommended": None}
+    path = write(tmp_path, found, plan(script))
+    done = run(path)
+    assert done.returncode == 1
+    assert "nothing to recommend: " in done.stderr
+    assert not (tmp_path / "hacked").exists()

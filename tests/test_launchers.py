@@ -1,0 +1,296 @@
+"""Starting members: what the started process is, has and inherits; and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from processes import descriptors, private_folder, wait_ended, written
+from scaling_study import axes, launchers
+from scaling_study.axes_table import DEFAULTS
+from scaling_study.launchers import Exec, Host, Launch, LaunchError, Member
+from small_cohort import SmallCohort
+
+CPU = min(os.sched_getaffinity(0))
+
+# Stands for a build's interpreter: it tells how it was called instead of running a member.
+INTERPRETER = f"""#!{sys.executable}
+import json, os, sys, time
+from pathlib import Path
+worker = sys.argv[2] == "scaling_study.worker"
+told = {{
+    "argv": sys.argv[1:], "pid": os.getpid(), "session": os.getsid(0),
+    "env": dict(os.environ), "cpus": sorted(os.sched_getaffinity(0)),
+    "stdin": sys.stdin.read() if worker else None,
+    "descriptors": os.listdir("/proc/self/fd"),
+}}
+if worker:
+    print("output", flush=True)
+    print("error", file=sys.stderr, flush=True)
+Path(__file__).with_name("told").write_text(json.dumps(told) + "\\n")
+code = os.environ.get("CODE", "time.sleep(600)")
+exec(code)
+"""
+
+
+@pytest.fixture
+def launch(tmp_path):
+    interpreter = tmp_path / "bin ü" / "python"
+    interpreter.parent.mkdir()
+    interpreter.write_text(INTERPRETER)
+    interpreter.chmod(0o700)
+    folder = private_folder(tmp_path / "cohort")
+    env = {"PATH": os.environ["PATH"], "A": "b c"}
+    return Launch(folder, str(interpreter), env, by_mark=False, inter_op=None)
+
+
+def changed(launch, **values):
+    fields = {name: getattr(launch, name) for name in Launch.__slots__} | values
+    return Launch(**fields)
+
+
+def with_code(launch, code):
+    return changed(launch, env={**launch.env, "CODE": code})
+
+
+@pytest.fixture
+def started(launch):
+    """Start members by exec; end them all."""
+    everything = []
+
+    def start(one=launch, **member):
+        values = {"slot": 0, "cpus": None, "mempolicy": "default", "command": ("s.py",)} | member
+        everything.append(Exec(one))
+        return everything[-1], everything[-1].start(Member(**values))
+
+    yield start
+    for one in everything:
+        for process in one._processes:
+            process.kill()
+        one.close()
+
+
+def told(launch):
+    return json.loads(written(Path(launch.python).with_name("told")))
+
+
+# ---- exec
+
+
+def test_the_worker_is_called_with_the_members_slot_and_script(launch, started):
+    command = ("/größe/s p.py", "--rate", "-1", "--", "{x}", "")
+    _, pid = started(slot=3, command=command)
+    got = told(launch)
+    assert got["argv"] == ["-m", "scaling_study.worker", str(launch.folder), "3", "--", *command]
+    assert got["pid"] == got["session"] == pid
+
+
+def test_what_a_member_does_differently_is_an_option(launch, started):
+    started(changed(launch, by_mark=True, inter_op=2))
+    assert told(launch)["argv"][4:8] == ["--mark", "--inter-op", "2", "--"]
+
+
+def test_a_members_environment_is_the_launchs_and_nothing_else(launch, started, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    missing = str(launch.folder / "missing.so")
+    started(changed(launch, env={**launch.env, "LD_PRELOAD": missing}))
+    env = told(launch)["env"]
+    env.pop("LC_CTYPE", None)  # an interpreter's own (PEP 538)
+    assert env == {**launch.env, "LD_PRELOAD": missing}
+    # The preload was the member's alone, not that of the process that binds it.
+    assert launch.log(0).read_text().count("cannot be preloaded") == 1
+
+
+def test_a_member_is_bound_before_its_interpreter_starts(launch, started):
+    started(cpus=str(CPU))
+    assert told(launch)["cpus"] == [CPU]
+
+
+def test_a_member_has_its_log_and_nothing_of_the_coordinators(launch, started):
+    launch.log(5).write_text("of an earlier start\n")
+    started(slot=5)
+    got = told(launch)
+    assert launch.log(5).read_text() == "of an earlier start\noutput\nerror\n"
+    assert got["stdin"] == ""
+    assert sorted(got["descriptors"]) == ["0", "1", "2", "3"]  # 3 is the folder that it lists
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("sys.exit(3)", "ended with status 3"),
+        ("pass", "ended with status 0"),
+        (
+            "os.kill(os.getpid(), 9)",
+            "was killed by SIGKILL (the kernel does this when memory runs out)",
+        ),
+        ("os.abort()", "was killed by SIGABRT"),
+    ],
+)
+def test_how_a_member_ended(launch, started, code, reason):
+    one, pid = started(with_code(launch, code))
+    assert one.exit_reason(pid) == reason
+
+
+def test_how_one_of_several_members_ended(launch):
+    one = Exec(with_code(launch, "sys.exit(int(sys.argv[4]))"))
+    pids = [one.start(Member(slot, None, "default", ("s.py",))) for slot in (2, 1)]
+    assert [one.exit_reason(pid) for pid in pids] == ["ended with status 2", "ended with status 1"]
+    one.close()
+
+
+@pytest.mark.parametrize("code", [0, 1, 255])
+def test_a_status_is_named(code):
+    assert launchers.describe_exit(code) == f"ended with status {code}"
+
+
+def test_a_segmentation_fault_is_named():
+    assert launchers.describe_exit(-signal.SIGSEGV) == "was killed by SIGSEGV"
+
+
+COORDINATOR = """
+import sys, time
+from pathlib import Path
+from scaling_study.launchers import Exec, Launch, Member
+folder, python = sys.argv[1:]
+launch = Launch(Path(folder), python, {"PATH": "/usr/bin:/bin"}, False, None)
+print(Exec(launch).start(Member(0, None, "default", ("s.py",))), flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_member_ends_with_its_coordinator(launch):
+    """Whatever it does: it need not be at its gate."""
+    coordinator = subprocess.Popen(
+        [sys.executable, "-c", COORDINATOR, launch.folder, launch.python],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    pid = int(coordinator.stdout.readline())
+    told(launch)
+    coordinator.kill()
+    coordinator.communicate()
+    wait_ended(pid)
+
+
+# ---- hosts
+
+# What a host answers, by what it is asked.
+ANSWERS = """
+for line in sys.stdin:
+    request = json.loads(line)
+    Path(__file__).with_name(f"request-{request['slot']}").write_text(line)
+    print(4000 + request["slot"] if request["slot"] < 9 else "error: no such slot", flush=True)
+"""
+
+
+@pytest.fixture
+def host(launch):
+    hosts = []
+
+    def start(code, **values):
+        hosts.append(Host(changed(with_code(launch, code), **values), "a.module", 4))
+        return hosts[-1]
+
+    yield start
+    for one in hosts:
+        one.close()
+
+
+def test_a_host_is_asked_for_each_member(launch, host):
+    one = host(ANSWERS, by_mark=True, inter_op=3)
+    command = ("/größe/s p.py", "x")
+    assert one.start(Member(2, "0-3", "bind:0", command)) == 4002
+    assert one.start(Member(3, None, "default", ())) == 4003
+    assert told(launch)["argv"] == ["-m", "a.module", str(launch.folder), "4"]
+    request = json.loads(Path(launch.python).with_name("request-2").read_text())
+    assert request == {
+        "slot": 2, "cpus": "0-3", "mempolicy": "bind:0", "command": list(command),
+        "by_mark": True, "inter_op": 3,
+    }  # fmt: skip
+
+
+def test_a_host_that_cannot_start_a_member_says_why(host):
+    with pytest.raises(LaunchError, match=r"^error: no such slot$"):
+        host(ANSWERS).start(Member(9, None, "default", ()))
+
+
+@pytest.mark.parametrize("code", ["sys.exit('no dask here')", "sys.stdin.readline(); 1 / 0"])
+def test_a_host_that_ends_leaves_its_last_words(host, code):
+    one = host(code)
+    with pytest.raises(LaunchError, match=r"the launcher's host ended: (.|\n)*(dask here|Zero)"):
+        one.start(Member(0, None, "default", ()))
+    with pytest.raises(LaunchError, match="the launcher's host ended"):
+        one.start(Member(1, None, "default", ()))
+
+
+def test_a_host_leaves_no_process_and_no_descriptor(launch):
+    before = descriptors()
+    one = Host(with_code(launch, ANSWERS), "a.module", 1)
+    pid = one._process.pid
+    one.start(Member(0, None, "default", ()))
+    one.close()
+    wait_ended(pid)
+    assert descriptors() == before
+
+
+def test_each_value_of_the_axis_has_a_launcher(launch):
+    from scaling_study.axes_table import AXES
+
+    assert {*launchers.HOSTS, "exec"} == set(AXES["launcher"].words)
+    assert isinstance(launchers.launcher("exec", launch, 1), Exec)
+
+
+# ---- dask, which is too slow to be started twice
+
+
+@pytest.fixture(scope="module")
+def dask(tmp_path_factory):
+    cohort = SmallCohort(tmp_path_factory.mktemp("dask") / "cohort", 1)
+    values = {"launcher": "dask", "isa": "default", "wait_policy": "passive"}
+    effects = axes.prepare({**DEFAULTS, **values}, {})
+    script = Path(__file__).with_name("workloads") / "plain_loop.py"
+    try:
+        host = cohort.launcher("dask", env=effects.environment(), inter_op=2)
+        pid = cohort.start(host, 0, script, cpus=str(CPU))
+        cohort.wait_resting([0])
+        yield cohort, host, pid
+    finally:
+        cohort.close()
+
+
+def test_a_dask_member_is_a_bound_worker_with_dasks_environment(dask):
+    cohort, _, pid = dask
+    got = cohort.attest(0)
+    assert (got["pid"], got["launcher"], got["cpus"]) == (pid, "dask", [CPU])
+    assert (got["intra_op"], got["inter_op"]) == (1, 2)
+    wanted = {**axes.dask_environment(), "OMP_WAIT_POLICY": "PASSIVE"}
+    assert {name: got["env"].get(name) for name in wanted} == wanted
+    rows = axes.checks({**DEFAULTS, "launcher": "dask", "wait_policy": "passive"}, [got])
+    assert [row for row in rows if not row["ok"]] == []
+
+
+def test_every_thread_of_a_dask_worker_is_bound(dask):
+    _, _, pid = dask
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    assert {tuple(os.sched_getaffinity(int(task.name))) for task in tasks} == {(CPU,)}
+
+
+def test_a_dask_member_trains_and_rests(dask):
+    cohort, _, pid = dask
+    assert len(cohort.train(0, 5)) >= 5
+    assert (Path("/proc") / str(pid)).exists()
+
+
+def test_a_dask_worker_is_not_started_twice(dask):
+    _, host, _ = dask
+    with pytest.raises(LaunchError, match="not started twice"):
+        host.start(Member(0, None, "default", ("s.py",)))
+
+
+def test_dask_workers_end_with_their_host(dask):
+    _, host, pid = dask
+    host.close()
+    wait_ended(pid)

@@ -1,0 +1,349 @@
+"""Releasing members, putting them to rest, and seeing them die: real processes, without torch."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from itertools import pairwise
+
+import pytest
+from processes import descriptors, has_ended, private_folder, state, wait_ended, wait_until
+from scaling_study import channel, counters, private
+from scaling_study.members import Members
+from small_cohort import train, until
+
+# A member as far as the channel goes; what it does between steps is up to each test.
+MEMBER = """
+import os, sys, time
+from pathlib import Path
+from scaling_study.worker import Member
+member = Member(Path(sys.argv[1]), int(sys.argv[2]), "test")
+"""
+STEPPING = (
+    MEMBER
+    + """
+while True:
+    time.sleep(0.001)
+    member.step_end()
+"""
+)
+# It makes its steps as fast as it can, and counts them itself.
+RUSHING = (
+    MEMBER
+    + """
+while True:
+    member.step_end()
+"""
+)
+# Its first step leads it to the gate; it dies in the step after its release.
+DYING = (
+    MEMBER
+    + """
+member.step_end()
+sys.exit(3)
+"""
+)
+# After its release it is inside a long step until a file is there.
+LONG_STEP = (
+    MEMBER
+    + """
+member.step_end()
+while not Path(sys.argv[3]).exists():
+    time.sleep(0.005)
+member.step_end()
+"""
+)
+
+
+class Group:
+    """Members with their processes; ends them all."""
+
+    def __init__(self, folder, count):
+        self.folder = folder
+        self.members = Members(folder, count)
+        self.processes = []
+
+    def start(self, slot, code, *args):
+        process = subprocess.Popen([sys.executable, "-c", code, self.folder, str(slot), *args])
+        self.processes.append(process)
+        self.members.add(slot, process.pid)
+        return process
+
+    def start_resting(self, code, *slots):
+        processes = [self.start(slot, code) for slot in slots]
+        assert self.members.wait_resting(slots, until()) == set()
+        assert self.members.resting.issuperset(slots)
+        return processes
+
+    def close(self):
+        for slot in list(self.members.pids):
+            self.members.kill(slot)
+        self.members.close()
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def group(tmp_path):
+    groups = []
+
+    def make(count):
+        groups.append(Group(private_folder(tmp_path / "cohort"), count))
+        return groups[-1]
+
+    yield make
+    for one in groups:
+        one.close()
+
+
+def released(members, slot):
+    return members.words(slot)[channel.RELEASED_NS]
+
+
+def test_members_rest_at_their_first_step(group):
+    one = group(2)
+    one.start_resting(STEPPING, 0, 1)
+    for slot in (0, 1):
+        assert one.members.words(slot)[channel.STEPS] == 1
+        assert released(one.members, slot) == 0
+        tid = one.members.words(slot)[channel.TRAINER_TID]
+        assert tid == one.processes[slot].pid  # its only thread
+
+
+def test_a_resting_member_takes_no_cpu_time(group):
+    one = group(1)
+    (process,) = one.start_resting(STEPPING, 0)
+    wait_until(lambda: state(process.pid) == "S", "sleep at the gate")
+    before_s = counters.tree_cpu_s(process.pid)
+    time.sleep(0.1)
+    assert counters.tree_cpu_s(process.pid) == before_s
+
+
+def test_members_start_together_and_never_before_the_instant(group):
+    one = group(3)
+    one.start_resting(STEPPING, 0, 1, 2)
+    release_ns, closed_ns = train(one.members, [0, 1, 2])
+    for slot in range(3):
+        words = one.members.words(slot)
+        assert release_ns <= words[channel.RELEASED_NS] < closed_ns
+        assert words[channel.PARKED_NS] > closed_ns
+
+
+def test_only_the_ordered_members_run(group):
+    one = group(2)
+    one.start_resting(STEPPING, 0, 1)
+    train(one.members, [1])
+    assert one.members.words(1)[channel.STEPS] >= 5
+    assert one.members.words(0)[channel.STEPS] == 1
+    assert released(one.members, 0) == 0
+    assert one.members.resting == {0, 1}
+
+
+def test_steps_of_a_window_are_in_the_page_in_order(group):
+    one = group(1)
+    one.start_resting(STEPPING, 0)
+    for _ in range(2):  # a second window begins with an empty ring
+        release_ns, closed_ns = train(one.members, [0], steps=7)
+        words = one.members.words(0)
+        steps = one.members.steps(0)
+        ends = [step.end_ns for step in steps]
+        assert len(steps) == words[channel.STEPS] >= 7
+        assert ends == sorted(ends)
+        assert release_ns < ends[0]
+        assert ends[-2] < closed_ns < ends[-1] <= words[channel.PARKED_NS]
+        assert all(later - end > 1_000_000 for end, later in pairwise(ends))
+
+
+def test_only_the_first_step_of_a_start_is_fresh(group):
+    one = group(1)
+    one.start_resting(STEPPING, 0)
+    assert [step.fresh for step in one.members.steps(0)] == [1]
+    train(one.members, [0])
+    assert {step.fresh for step in one.members.steps(0)} == {0}
+
+
+def test_a_full_ring_keeps_its_steps_and_goes_on_counting(group):
+    one = group(2)
+    one.start_resting(RUSHING, 0)
+    train(one.members, [0], steps=channel.CAPACITY + 100)
+    steps = one.members.steps(0)
+    assert one.members.words(0)[channel.STEPS] > channel.CAPACITY == len(steps)
+    assert all(step.end_ns for step in steps)
+    assert not any(one.members.words(1)), "the neighbour's block was written"
+
+
+def test_a_death_ends_a_sleep_early(group):
+    one = group(2)
+    one.start_resting(STEPPING, 0)
+    one.start_resting(DYING, 1)
+    one.members.order([0, 1], channel.RUN)
+    assert one.members.sleep_until(until()) == {1}
+    one.members.kill(1)
+    assert one.members.pids.keys() == {0}
+    assert one.members.sleep_until(time.perf_counter_ns() + 50_000_000) == set()
+
+
+def test_a_killed_member_is_seen_at_once(group):
+    one = group(1)
+    (process,) = one.start_resting(STEPPING, 0)
+    one.members.order([0], channel.RUN)
+    timer = threading.Timer(0.1, process.kill)
+    timer.start()
+    assert one.members.sleep_until(until()) == {0}
+    timer.join()
+
+
+def test_a_death_ends_the_wait_for_rest(group):
+    one = group(2)
+    one.start_resting(STEPPING, 0)
+    one.start(1, MEMBER + "sys.exit(1)")
+    assert one.members.wait_resting([0, 1], until()) == {1}
+
+
+def test_a_sleep_ends_at_its_time(group):
+    one = group(1)
+    one.start_resting(STEPPING, 0)
+    wake_ns = time.perf_counter_ns() + 30_000_000
+    assert one.members.sleep_until(wake_ns) == set()
+    assert time.perf_counter_ns() >= wake_ns
+
+
+def test_the_wait_for_rest_ends_when_it_is_late(group, tmp_path):
+    one = group(2)
+    go_on = tmp_path / "go on"
+    one.start_resting(STEPPING, 1)
+    one.start(0, LONG_STEP, str(go_on))
+    one.members.wait_resting([0], until())
+    one.members.order([0], channel.RUN)
+    one.members.close_gates([0])
+    late_ns = time.perf_counter_ns() + 30_000_000
+    assert one.members.wait_resting([0, 1], late_ns) == set()
+    assert one.members.resting == {1}
+    go_on.touch()
+    assert one.members.wait_resting([0, 1], until()) == set()
+    assert one.members.resting == {0, 1}
+
+
+def test_a_new_process_of_a_slot_starts_from_nothing(group):
+    one = group(1)
+    one.start_resting(STEPPING, 0)
+    train(one.members, [0])
+    one.members.kill(0)
+    assert one.members.resting == set()
+    one.start_resting(STEPPING, 0)
+    words = one.members.words(0)
+    assert (words[channel.STEPS], words[channel.RELEASED_NS], words[channel.RELEASE_NS]) == (
+        1,
+        0,
+        0,
+    )
+
+
+def test_a_new_process_is_not_let_through_by_what_its_predecessor_left_at_the_gate(group):
+    one = group(1)
+    (first,) = one.start_resting(STEPPING, 0)
+    first.send_signal(signal.SIGSTOP)
+    wait_until(lambda: state(first.pid) == "T", "stop")
+    one.members.order([0], channel.RUN)  # it dies before it has read this
+    one.members.kill(0)
+    first.wait()
+    (second,) = one.start_resting(STEPPING, 0)
+    wait_until(lambda: state(second.pid) == "S", "sleep at the gate")
+    time.sleep(0.05)
+    assert released(one.members, 0) == 0
+    assert state(second.pid) == "S"
+
+
+def test_a_new_process_does_not_rest_because_its_predecessor_did(group):
+    one = group(1)
+    first = one.start(0, STEPPING)
+    wait_until(lambda: one.members.words(0)[channel.PARKED_NS], "rest")
+    wait_until(lambda: state(first.pid) == "S", "sleep at the gate")
+    one.members.kill(0)  # it rests, and nobody has read that yet
+    one.start(0, MEMBER + "time.sleep(60)")
+    one.members.wait_resting([0], time.perf_counter_ns() + 50_000_000)
+    assert one.members.resting == set()
+
+
+def test_killing_a_member_that_is_gone_is_no_error(group):
+    one = group(1)
+    process = one.start(0, MEMBER)
+    wait_ended(process.pid)
+    one.members.kill(0)
+    assert one.members.pids == {}
+
+
+def test_no_descriptor_is_left(tmp_path):
+    before = descriptors()
+    one = Group(private_folder(tmp_path), 5)
+    one.start_resting(STEPPING, 0, 1, 2)
+    one.members.kill(1)
+    # Two pipes' and a process's ends for each member at the most: 300 members fit the usual 1,024.
+    assert len(descriptors()) - len(before) <= 2 * 5 + 3
+    one.close()
+    del one
+    assert descriptors() == before
+
+
+COORDINATOR = """
+import json, subprocess, sys, time
+from pathlib import Path
+from scaling_study import channel
+from scaling_study.members import Members
+folder, codes = Path(sys.argv[1]), json.loads(sys.argv[2])
+members = Members(folder, len(codes))
+for slot, code in enumerate(codes):
+    log = (folder / f"log-{slot}").open("wb")
+    command = [sys.executable, "-c", code, folder, str(slot), str(folder / "go on")]
+    members.add(slot, subprocess.Popen(command, stdout=log, stderr=log).pid)
+members.wait_resting(members.pids, time.perf_counter_ns() + 60 * 10**9)
+members.order([1], channel.RUN)
+members.close_gates([1])
+print(*members.pids.values(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_members_end_when_their_coordinator_is_killed(tmp_path):
+    """One that sleeps at its gate ends at once, one inside a step at that step's end."""
+    folder = private_folder(tmp_path / "cohort")
+    coordinator = subprocess.Popen(
+        [sys.executable, "-c", COORDINATOR, folder, json.dumps([STEPPING, LONG_STEP])],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    pids = [int(pid) for pid in coordinator.stdout.readline().split()]
+    coordinator.kill()
+    coordinator.communicate()
+    try:
+        wait_ended(pids[0])
+        assert not has_ended(pids[1])
+        (folder / "go on").touch()
+        wait_ended(pids[1])
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    # Quietly: no traceback, and no clean-up of the script's.
+    assert [(folder / f"log-{slot}").read_text() for slot in (0, 1)] == ["", ""]
+
+
+def test_nothing_is_left_in_memory_or_on_the_disk(monkeypatch):
+    monkeypatch.delenv(private.VARIABLE, raising=False)
+    with private.folder() as whole:
+        with private.part(whole, "cohort-0") as folder:
+            one = Group(folder, 2)
+            page = (folder / channel.PAGE).resolve()
+            assert page.stat().st_size
+            if private.SHARED_MEMORY.is_dir():
+                assert page.is_relative_to(private.SHARED_MEMORY)
+            one.close()
+        assert not page.exists()
+        memory = (whole / "memory").resolve()
+        assert memory.is_dir()
+    assert not memory.exists()
+    assert not whole.exists()

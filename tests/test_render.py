@@ -1,0 +1,89 @@
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+import rendering
+import synthetic
+from scaling_study.storage import read_json, write_json
+
+ROOT = Path(__file__).parent.parent
+FIGURES = {
+    "throughput", "step_time", "efficiency", "fairness", "phases", "accounts", "cpu_time", "noise",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    folder = rendering.make_study(tmp_path_factory.mktemp("render") / "a study")
+    rendering.render(folder)
+    return folder
+
+
+def test_figures_are_files_of_their_own(study):
+    files = sorted((study / "figures").iterdir())
+    assert {path.name for path in files} == {f"{name}.svg" for name in FIGURES}
+    for path in files:
+        root = ET.fromstring(path.read_bytes())  # noqa: S314 (ours)
+        assert root.get("width")
+
+
+def test_the_launch_script_starts_what_is_recommended(study):
+    text = (study / "launch/recommended.sh").read_text()
+    entry = rendering.machine_entry(study, "recommendation")
+    assert f"#   launch    {entry['recommended']['label']}\n" in text
+    assert "OMP_NUM_THREADS=1" in text
+    assert sys.executable in text
+    assert "bind.py" in text
+    subprocess.run(["/bin/bash", "-n", study / "launch/recommended.sh"], check=True)
+
+
+def test_rendering_again_writes_the_same(study):
+    def content():
+        paths = [study / "report.html", *study.glob("figures/*"), *study.glob("launch/*")]
+        return {path: path.read_bytes() for path in paths}
+
+    before = content()
+    rendering.render(study)
+    assert content() == before
+
+
+def test_a_build_of_the_workflow_is_started_with_its_own_interpreter(study, tmp_path):
+    path = study / "analysis/recommendation.json"
+    found = read_json(path)
+    changed = read_json(path)
+    changed["machines"][0]["recommended"]["axes"]["build"] = "envs/old torch.txt"
+    try:
+        write_json(path, changed)
+        rendering.render(study)
+        text = (study / "launch/recommended.sh").read_text()
+        assert f"{study}/builds/old torch/bin/python" in text
+    finally:
+        write_json(path, found)
+
+
+def test_further_machines_have_their_own_files(tmp_path):
+    machines = [synthetic.machine(), synthetic.machine(name="other", cpus=4)]
+    folder = rendering.make_study(tmp_path, machines=machines, ns=(1, 2), replicates=2)
+    rendering.render(folder)
+    other = machines[1]["hash"]
+    assert {path.name for path in (folder / "launch").iterdir()} == {
+        "recommended.sh",
+        f"recommended-{other}.sh",
+    }
+    assert (folder / f"figures/throughput-{other}.svg").exists()
+
+
+def test_the_entry_parses_its_arguments(study, tmp_path):
+    report = tmp_path / "reports" / "r.html"
+    subprocess.run(
+        [
+            *(sys.executable, ROOT / "scripts/render.py"),
+            *("--study-folder", study, "--report", report),
+        ],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    assert report.read_text().startswith("<!doctype html>")

@@ -1,0 +1,333 @@
+"""The report as a browser shows it."""
+
+import dataclasses
+import itertools
+import re
+
+import browser
+import pytest
+import rendering
+import synthetic
+from scaling_study.storage import read_json, write_json
+from synthetic import LAUNCHES, Launch, hard_saturation, usl
+
+pytestmark = pytest.mark.skipif(
+    browser.executable() is None, reason="Chromium is not installed: apt install chromium"
+)
+
+HOSTILE = (
+    '<script>window.hacked = 1</script>"><img src=x onerror="window.hacked = 2">'
+    " </style></title>{{ 7 * 7 }} &amp; $x_1^2$ \u202eשלום\u202c 𝒳🚀 it's"  # noqa: RUF001 (letters of other scripts are the point)
+)
+PHONE = {"width": 390, "height": 844}
+
+MANY = (
+    Launch({}, "default", usl(40.0, 0.6, 0.02)),
+    Launch({"intra_op": 1}, "baseline", hard_saturation(50.0, 150.0)),
+    Launch({"intra_op": 1}, "repeat", hard_saturation(50.0, 150.0)),
+    *(
+        Launch(
+            {"intra_op": 1 + at, "allocator": "jemalloc", "placement": "compact"},
+            "grid",
+            hard_saturation(30.0 + at, 500.0 + 9 * at),
+        )
+        for at in range(20)
+    ),
+)
+FEW = LAUNCHES[:3]
+STUDIES = {
+    "whole": {},
+    "least": {"launches": FEW, "replicates": 1, "ns": (1,)},
+    "nothing": {"launches": [dataclasses.replace(each, ending="failed") for each in FEW]},
+    "partial": {
+        "launches": [
+            dataclasses.replace(FEW[0], ending="partial"),
+            *FEW[1:],
+            Launch({"intra_op": 2}, "grid", never_valid=(3, 8)),
+        ],
+        "steps_per_model": None,
+    },
+    "machines": {
+        "launches": FEW,
+        "machines": [synthetic.machine(), synthetic.machine(name="b")],
+        "ns": (1, 2),
+        "replicates": 2,
+    },
+    "many": {
+        "launches": MANY,
+        "ns": (1, 2, 4, 16, 17),
+        "machines": [synthetic.machine(cpus=16)],
+        "windows": 1,
+        "steps": 3,
+        "replicates": 2,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    """Reports of studies by name, each rendered when it is first asked for."""
+    rendered = {}
+
+    def report(name):
+        if name not in rendered:
+            folder = tmp_path_factory.mktemp("study")
+            rendered[name] = rendering.render(rendering.make_study(folder, **STUDIES[name]))
+        return rendered[name]
+
+    return report
+
+
+@pytest.fixture(scope="module")
+def shared_page():
+    with browser.browse() as page:
+        yield page
+
+
+@pytest.fixture
+def page(shared_page):
+    shared_page.problems.clear()
+    shared_page.requests.clear()
+    yield shared_page
+    assert shared_page.problems == []
+    assert [url for url in shared_page.requests if not url.startswith(("file:", "data:"))] == []
+
+
+OUTLINE = "[...document.querySelectorAll('h1,h2,h3,h4,h5')].map(e => Number(e.tagName[1]))"
+DOUBLE_IDS = """
+(() => { const ids = [...document.querySelectorAll('[id]')].map(e => e.id);
+         return ids.filter((id, at) => ids.indexOf(id) !== at); })()
+"""
+BROKEN_LINKS = """
+[...document.querySelectorAll('a[href^="#"],[aria-labelledby]')]
+  .map(e => e.getAttribute('href')?.slice(1) ?? e.getAttribute('aria-labelledby'))
+  .filter(id => !document.getElementById(id))
+"""
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_page_is_sound(page, reports, name):
+    page.open(reports(name), **PHONE)
+    assert page.run("document.documentElement.scrollWidth") <= PHONE["width"]
+    levels = page.run(OUTLINE)
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    assert page.run(DOUBLE_IDS) == []
+    assert page.run(BROKEN_LINKS) == []
+    assert page.run("[...document.querySelectorAll('svg')].every(e => e.ariaLabel.length > 20)")
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_file_is_small_and_names_no_address(reports, name):
+    text = reports(name).read_text(encoding="utf-8")
+    assert len(text.encode()) < 3e6
+    addresses = set(re.findall(r"\bhttps?://[^\s\"'<]+", text))
+    assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+
+
+def test_the_answer_comes_first(page, reports):
+    page.open(reports("whole"))
+    titles = page.run("[...document.querySelectorAll('h2')].map(e => e.innerText)")
+    assert titles[0].startswith("How many models per hour does this machine give?")
+    assert titles[1:] == [
+        "What to run", "Why it does not scale further", "Launches", "Figures",
+        "Skipped, failed and invalid", "Requested against effective", "The study",
+    ]  # fmt: skip
+    answer = page.run("document.querySelector('.answer').innerText")
+    assert "the models per hour of the default launch" in answer
+    assert "A/A check" in answer
+    assert page.run("document.querySelector('.command pre').innerText").startswith("bash ")
+
+
+def test_every_planned_launch_appears(page, reports):
+    page.open(reports("whole"))
+    text = page.run("document.body.innerText")
+    for launch in LAUNCHES:
+        assert launch.label in text
+    assert "pip install the-library" in text
+    assert "1 of 11 did not take effect" in text
+    assert "short overlap" in text or "overlap" in text
+
+
+def test_nothing_hostile_runs_and_all_of_it_is_shown(page, tmp_path):
+    @dataclasses.dataclass(frozen=True)
+    class Hostile(Launch):
+        label = HOSTILE
+
+    launches = (*LAUNCHES[:3], Hostile({"intra_op": 3}, "grid", hard_saturation(90.0, 400.0)))
+    where = {**synthetic.machine(), "cpu_model": HOSTILE, "hostname": HOSTILE, "commit": HOSTILE}
+    folder = rendering.make_study(
+        tmp_path, study=HOSTILE, launches=launches, machines=[where], ns=(1, 2), replicates=2
+    )
+    plan = read_json(folder / "plan.json")
+    plan["description"] = plan["workload"]["script"] = HOSTILE
+    plan["dropped"] = [{"label": HOSTILE, "axes": {}, "reason": HOSTILE}]
+    write_json(folder / "plan.json", plan)
+    failures = read_json(folder / "analysis/failures.json")
+    event = {"slot": 0, "what": HOSTILE, "log": HOSTILE}
+    story = {"launch": launches[3].id, "label": HOSTILE, "replicate": 0, "reason": HOSTILE}
+    failures["machines"][0]["launches"] = [
+        {**story, "status": "failed", "remedy": HOSTILE, "log": HOSTILE}
+    ]
+    failures["machines"][0]["members"] = [{**story, **event}]
+    failures["machines"][0]["points"] = [{**story, "n": 2}]
+    write_json(folder / "analysis/failures.json", failures)
+    page.open(rendering.render(folder))
+    page.run("document.querySelectorAll('details').forEach(e => e.open = true)")
+    assert page.run("window.hacked ?? null") is None
+    assert page.run("document.querySelectorAll('img').length") == 0
+    assert page.run("document.scripts.length") == 1
+    shown = page.run("document.body.textContent")
+    assert shown.count(HOSTILE) > 15
+    assert "&lt;" not in shown
+    titles = page.run("[...document.querySelectorAll('svg text')].map(e => e.textContent).join()")
+    assert "<script>window.hacked" in titles
+    assert page.run("document.title") == f"{HOSTILE}: scaling study"
+
+
+def test_the_page_follows_the_system_and_the_reader(page, reports):
+    def dark():
+        colour = page.run("getComputedStyle(document.body).backgroundColor")
+        return sum(map(int, re.findall(r"\d+", colour)[:3])) < 200
+
+    def figure():
+        return page.run("getComputedStyle(document.querySelector('svg text')).fill")
+
+    page.open(reports("whole"), dark=True)
+    assert dark()
+    ink = figure()
+    page.run("document.getElementById('theme').click()")
+    assert not dark()
+    assert figure() != ink
+    assert page.run("document.getElementById('theme').innerText") == "Dark theme"
+    page.open(reports("whole"), dark=True)
+    assert not dark()  # the choice was kept
+    page.run("localStorage.clear()")
+
+
+CONTRASTS = """
+(() => {
+  const parse = (text) => {
+    const parts = text.match(/[\\d.]+/g).map(Number);
+    if (text.startsWith('color(')) for (const at of [0, 1, 2]) parts[at] *= 255;
+    return [parts[0], parts[1], parts[2], parts[3] ?? 1];
+  };
+  const over = (top, under) =>
+    [0, 1, 2].map(at => top[3] * top[at] + (1 - top[3]) * under[at]).concat(1);
+  const background = (element) => {
+    const layers = [];
+    for (let at = element; at; at = at.parentElement)
+      layers.push(parse(getComputedStyle(at).backgroundColor));
+    return layers.reverse().reduce((under, top) => over(top, under), [255, 255, 255, 1]);
+  };
+  const light = (colour) => {
+    const [r, g, b] = colour.slice(0, 3).map(v => v / 255)
+      .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const low = [];
+  for (const element of document.querySelectorAll('body *')) {
+    const own = [...element.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !element.checkVisibility() || element.closest('.skip')) continue;
+    const style = getComputedStyle(element);
+    const under = background(element);
+    const text = over(parse(element.closest('svg') ? style.fill : style.color), under);
+    const [a, b] = [light(text), light(under)].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) low.push(element.textContent.trim().slice(0, 40));
+  }
+  return low;
+})()
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_all_text_has_contrast(page, reports, dark):
+    page.open(reports("whole"), dark=dark)
+    page.run("document.querySelectorAll('details').forEach(e => e.open = true)")
+    assert page.run(CONTRASTS) == []
+
+
+def test_a_column_sorts_by_its_numbers(page, reports):
+    page.open(reports("whole"))
+    column = "document.querySelectorAll('#m1-ranking thead th')[1]"
+    read = (
+        "[...document.querySelectorAll('#m1-ranking tbody tr')].map(r => +r.children[1].innerText)"
+    )
+    page.run(f"{column}.querySelector('button').click()")
+    first = page.run(read)
+    assert first == sorted(first, reverse=True)
+    assert page.run(f"{column}.ariaSort") == "descending"
+    page.run(f"{column}.querySelector('button').click()")
+    assert page.run(read) == sorted(first)
+    assert page.run(f"{column}.ariaSort") == "ascending"
+
+
+def test_a_long_table_begins_folded_and_keeps_its_fold_when_sorted(page, reports):
+    page.open(reports("many"))
+    visible = (
+        "[...document.querySelectorAll('#m1-ranking tbody tr')].filter(r => r.checkVisibility())"
+    )
+    assert page.run(f"{visible}.length") == 15
+    best = page.run(f"{visible}[0].innerText")
+    page.run("document.querySelectorAll('#m1-ranking thead button')[2].click()")
+    page.run("document.querySelectorAll('#m1-ranking thead button')[2].click()")
+    assert page.run(f"{visible}.length") == 15
+    assert page.run(f"{visible}[0].innerText") != best
+    page.run("document.querySelector('[data-unfold]').click()")
+    assert page.run(f"{visible}.length") == len(MANY) - 1  # the repeat is no candidate
+
+
+def test_with_many_launches_the_best_are_in_colour_and_the_page_says_so(page, reports):
+    page.open(reports("many"))
+    text = page.run("document.getElementById('m1-figures').parentNode.innerText")
+    assert f"{len(MANY) - 1} launches were measured" in text
+    labels = page.run("[...document.querySelectorAll('svg text')].map(e => e.textContent)")
+    assert f"{len(MANY) - 1 - 6} other launches" in labels
+
+
+def test_the_keyboard_reaches_everything(page, reports):
+    page.open(reports("whole"))
+    focused = "(e => e.ariaLabel || e.innerText || e.id)(document.activeElement)"
+    page.press("Tab", 9)
+    assert page.run(focused) == "Skip to the answer"
+    page.press("Enter", 13, "\r")
+    assert page.run("location.hash") == "#answer"
+    seen = []
+    for _ in range(60):
+        page.press("Tab", 9)
+        seen.append(page.run(focused))
+    assert any("Copy" in each for each in seen)
+    assert any("steps/s" in each for each in seen)
+    assert "Launches by throughput" in seen
+
+
+def test_the_command_can_be_copied(page, reports):
+    page.open(reports("whole"))
+    page.run("document.querySelector('[data-copy]').click()")
+    page.run("new Promise(done => setTimeout(done, 50))")
+    assert page.run("document.querySelector('[data-copy]').innerText") != "Copy"
+
+
+def test_machines_are_compared_and_each_has_its_answer(page, reports):
+    page.open(reports("machines"))
+    assert page.run("document.querySelectorAll('.verdict').length") == 2
+    links = page.run("[...document.querySelectorAll('.answer table a')].map(e => e.hash)")
+    assert links == ["#m1", "#m2"]
+    commands = page.run("[...document.querySelectorAll('.command pre')].map(e => e.innerText)")
+    assert len(set(commands)) == 2
+
+
+def test_without_a_valid_window_the_page_says_why(page, reports):
+    page.open(reports("nothing"))
+    text = page.run("document.body.innerText")
+    assert "Nothing to recommend" in text
+    assert "what was asked for did not take effect" in text
+    assert page.run("document.querySelectorAll('figure').length") == 0
+
+
+def test_a_lost_point_is_listed(page, reports):
+    page.open(reports("partial"))
+    text = page.run("document.getElementById('m1-lost').parentNode.innerText")
+    assert "n = 3, 8" in text
+    assert "killed by signal 9" in text

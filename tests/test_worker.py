@@ -1,0 +1,335 @@
+"""The harness inside a member: real scripts, run by the real worker, timed step by step."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import scaling_study
+from processes import wait_until
+from scaling_study import channel, worker
+from small_cohort import SmallCohort
+
+WORKLOADS = Path(__file__).with_name("workloads")
+FOREIGN_PATH = WORKLOADS / "pfad mit ünicode/plain loop.py"
+LIBRARY = str(Path(scaling_study.__file__).parents[1])
+CPU = min(os.sched_getaffinity(0))
+MS = 1_000_000
+
+# ---- the arithmetic of phases, with a clock that only moves when it is told to
+
+
+class Clock:
+    def __init__(self, monkeypatch):
+        self.now_ns = 0
+        monkeypatch.setattr(worker, "_now", lambda: self.now_ns)
+
+    def passes(self, milliseconds):
+        self.now_ns += milliseconds * MS
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
+
+
+@pytest.fixture
+def cohort(tmp_path):
+    """A cohort with this process as its member 0, released."""
+    one = SmallCohort(tmp_path / "cohort", 4)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def member(cohort, clock):
+    one = worker.Member(cohort.folder, 0, "test")
+    cohort.members.words(0)[channel.ORDER] = channel.RUN
+    one.step_end()  # the fresh one
+    return one
+
+
+def last_step(cohort):
+    step = cohort.members.steps(0)[-1]
+    return {name: getattr(step, f"{name}_ns") / MS for name in ("load", "backward", "optimizer")}
+
+
+def optimize(member, clock, *args, before=0, after=0, **kwargs):
+    """What torch does around an optimizer's step, which takes a closure or none."""
+    changed = member.before_optimizer(object(), ("self", *args), kwargs)
+    args, kwargs = changed if changed is not None else (("self", *args), kwargs)
+    closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+    clock.passes(before)
+    result = closure() if closure else None
+    clock.passes(after)
+    member.after_optimizer(object(), args, kwargs)
+    return result
+
+
+def test_a_bare_steps_time_goes_to_its_phases(cohort, clock, member):
+    member.wrap_loader(lambda _: clock.passes(5))(None)
+    clock.passes(7)  # forward
+    member.wrap_backward(lambda: clock.passes(11))()
+    clock.passes(1)  # Python
+    optimize(member, clock, before=3)
+    assert last_step(cohort) == {"load": 5, "backward": 11, "optimizer": 3}
+    assert cohort.members.steps(0)[-1].end_ns == 27 * MS
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_closures_time_is_not_the_optimizers(cohort, clock, member, by_name):
+    def closure():
+        clock.passes(7)
+        member.wrap_backward(lambda: clock.passes(11))()
+        return "loss"
+
+    given = {"closure": closure} if by_name else {}
+    args = () if by_name else (closure,)
+    assert optimize(member, clock, *args, before=2, after=1, **given) == "loss"
+    assert last_step(cohort) == {"load": 0, "backward": 11, "optimizer": 3}
+
+
+def test_a_closure_that_is_none_is_handed_on(cohort, clock, member):
+    assert member.before_optimizer(object(), ("self", None), {}) is None
+    assert member.before_optimizer(object(), ("self",), {"closure": None}) is None
+
+
+def test_several_evaluations_of_a_closure(cohort, clock, member):
+    changed, _ = member.before_optimizer(object(), ("self", lambda: clock.passes(4)), {})
+    for _ in range(3):
+        changed[1]()
+        clock.passes(1)
+    member.after_optimizer()
+    assert last_step(cohort)["optimizer"] == 3
+
+
+def test_an_optimizer_inside_an_optimizer_makes_no_step_of_its_own(cohort, clock, member):
+    def closure():
+        clock.passes(2)
+        optimize(member, clock, before=3)
+
+    before = cohort.members.words(0)[channel.STEPS]
+    optimize(member, clock, closure, before=5)
+    optimize(member, clock, before=1)
+    assert cohort.members.words(0)[channel.STEPS] == before + 2
+    first, second = cohort.members.steps(0)[-2:]
+    assert (first.optimizer_ns, second.optimizer_ns) == (5 * MS, 1 * MS)
+
+
+def test_an_optimizer_that_raises_makes_no_step_and_the_next_one_does(cohort, clock, member):
+    def closure():
+        raise FloatingPointError
+
+    before = cohort.members.words(0)[channel.STEPS]
+    with pytest.raises(FloatingPointError):
+        optimize(member, clock, closure)
+    assert cohort.members.words(0)[channel.STEPS] == before
+    optimize(member, clock, before=3)
+    assert cohort.members.words(0)[channel.STEPS] == before + 1
+    assert last_step(cohort)["optimizer"] == 3
+
+
+@pytest.mark.parametrize("phase", ["load", "backward"])
+def test_a_call_inside_a_call_of_the_same_kind_counts_once(cohort, clock, member, phase):
+    """A data set that reads another loader; a checkpoint that computes backward in backward."""
+    wrap = {"load": member.wrap_loader, "backward": member.wrap_backward}[phase]
+    inner = wrap(lambda _: clock.passes(4))
+
+    def outer(_):
+        clock.passes(1)
+        inner(None)
+        inner(None)
+
+    wrap(outer)(None)
+    inner(None)
+    optimize(member, clock)
+    assert last_step(cohort)[phase] == 9 + 4
+
+
+def test_a_step_begins_with_nothing_of_the_one_before(cohort, clock, member):
+    member.wrap_loader(lambda _: clock.passes(5))(None)
+    optimize(member, clock, lambda: clock.passes(9), before=3)
+    optimize(member, clock, before=1)
+    assert last_step(cohort) == {"load": 0, "backward": 0, "optimizer": 1}
+
+
+def test_what_a_wrapped_call_raises_passes_and_its_time_counts(cohort, clock, member):
+    def ends(_):
+        clock.passes(5)
+        raise StopIteration
+
+    with pytest.raises(StopIteration):
+        member.wrap_loader(ends)(None)
+    optimize(member, clock)
+    assert last_step(cohort)["load"] == 5
+
+
+def test_a_mark_outside_a_study_does_nothing():
+    assert scaling_study.mark() is None
+
+
+# ---- running a script, without torch: the script marks its steps
+
+RUNNER = """
+import sys
+from pathlib import Path
+import scaling_study
+from scaling_study import worker
+member = worker.Member(Path(sys.argv[1]), int(sys.argv[2]), "test")
+scaling_study.mark = member.step_end
+worker.run(member, sys.argv[3], sys.argv[4:])
+"""
+
+
+class Plain:
+    """Starts scripts that need no torch."""
+
+    def __init__(self, cohort, folder):
+        self.cohort = cohort
+        self.folder = folder
+        self.processes = []
+
+    def start(self, slot, code, *args):
+        script = self.folder / f"script {slot}.py"
+        script.write_text("from scaling_study import mark\n" + code)
+        with (self.cohort.folder / f"log-{slot}").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", RUNNER, self.cohort.folder, str(slot), script, *args],
+                stdout=log, stderr=log,
+            )  # fmt: skip
+        self.processes.append(process)
+        self.cohort.members.add(slot, process.pid)
+        return process
+
+
+@pytest.fixture
+def plain(cohort, tmp_path):
+    one = Plain(cohort, tmp_path)
+    yield one
+    for process in one.processes:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("end", ["", "import sys; sys.exit()", "raise SystemExit(0)"])
+def test_a_script_that_ends_well_is_started_again(cohort, plain, end):
+    plain.start(0, f"for _ in range(3):\n    mark()\n{end}")
+    cohort.wait_resting([0])
+    steps = [step for _, step in cohort.train(0, 10)]
+    # One step was made before the release. Then two more of the first run.
+    assert [step.fresh for step in steps[:9]] == [0, 0, 1, 0, 0, 1, 0, 0, 1]
+    # When it was closed it may just have ended once more.
+    restarts = cohort.members.words(0)[channel.RESTARTS]
+    assert restarts - sum(step.fresh for step in steps) in {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "said"),
+    [
+        ("import sys; sys.exit(3)", 3, ""),
+        ("import sys; sys.exit('no data')", 1, "no data\n"),
+        ("raise ValueError('a mistake')", 1, "ValueError: a mistake\n"),
+        ("import os; os._exit(5)", 5, ""),
+    ],
+)
+def test_a_script_that_ends_badly_ends_its_member(cohort, plain, end, status, said):
+    process = plain.start(0, f"for _ in range(3):\n    mark()\n{end}")
+    cohort.wait_resting([0])
+    cohort.members.order([0], channel.RUN)
+    assert cohort.wait_ended(0).endswith(said)
+    assert process.wait() == status
+
+
+@pytest.mark.parametrize("code", ["", "import sys; sys.exit(0)", "if 0: mark()"])
+def test_a_script_without_a_step_says_what_a_step_is(cohort, plain, code):
+    process = plain.start(0, code)
+    text = cohort.wait_ended(0)
+    assert process.wait() == 1
+    assert text.rstrip().endswith(
+        "script 0.py ended without a step: a step ends with optimizer.step(), or, with"
+        " 'step: mark' in the config, with scaling_study.mark()"
+    )
+
+
+def test_a_later_run_without_a_step_is_a_mistake_too(cohort, plain, tmp_path):
+    code = f"from pathlib import Path\nran = Path({str(tmp_path / 'ran')!r})\n"
+    plain.start(0, code + "if not ran.exists():\n    ran.touch()\n    mark()")
+    cohort.wait_resting([0])
+    cohort.members.order([0], channel.RUN)
+    assert "ended without a step" in cohort.wait_ended(0)
+
+
+def test_a_script_that_ends_outside_a_window_waits_for_the_next(cohort, plain, tmp_path):
+    """It was inside its last step when the window was closed, and never makes another one."""
+    code = f"""
+import time
+from pathlib import Path
+with open({str(tmp_path / "starts")!r}, "a") as file:
+    file.write("start\\n")
+mark()
+mark()
+while not Path({str(tmp_path / "go on")!r}).exists():
+    time.sleep(0.005)
+"""
+    plain.start(0, code)
+    cohort.wait_resting([0])
+    cohort.members.order([0], channel.RUN)
+    words = cohort.members.words(0)
+    wait_until(lambda: words[channel.RELEASED_NS] and words[channel.STEPS], "the second step")
+    cohort.members.close_gates([0])
+    (tmp_path / "go on").touch()
+    cohort.wait_resting([0])
+    assert (tmp_path / "starts").read_text() == "start\n"
+    assert cohort.members.words(0)[channel.RESTARTS] == 1
+    cohort.train(0)
+    assert (tmp_path / "starts").read_text().count("start") > 1
+
+
+def test_every_run_has_its_arguments_and_forgets_the_one_before(cohort, plain):
+    """Whatever a script does to its arguments and to its globals."""
+    code = """
+import gc, sys
+class Big:
+    pass
+others = sum(type(one).__name__ == "Big" for one in gc.get_objects())
+big = Big()
+def keeps():
+    return big
+print([__name__, sys.argv[1:], others, "seen" in globals()], flush=True)
+seen = sys.argv.pop()
+mark()
+"""
+    plain.start(0, code, "--rate", "0.1")
+    cohort.wait_resting([0])
+    cohort.train(0, 3)
+    lines = [ast.literal_eval(line) for line in cohort.log(0).splitlines()]
+    assert len(lines) >= 4
+    assert {json.dumps(line) for line in lines} == {
+        json.dumps(["__main__", ["--rate", "0.1"], 0, False])
+    }
+
+
+def test_a_member_that_waits_at_its_gate_answers_questions_only(cohort, plain, monkeypatch):
+    """An attestation neither starts a step nor counts as one."""
+    code = """
+import sys, types
+fake = types.ModuleType("scaling_study.attest")
+fake.report = lambda with_kernel: {"with_kernel": with_kernel}
+sys.modules["scaling_study.attest"] = fake
+import scaling_study
+scaling_study.attest = fake
+while True:
+    mark()
+"""
+    plain.start(0, code)
+    cohort.wait_resting([0])
+    words = cohort.members.words(0)
+    for order, with_kernel in [(channel.ATTEST_KERNEL, True), (channel.ATTEST, False)]:
+        assert cohort.attest(0, order) == {
+            "slot": 0, "launcher": "test", "with_kernel": with_kernel,
+        }  # fmt: skip
+    assert (words[channel.STEPS], words[channel.RELEASED_NS]) == (1, 0)
+    cohort.train(0)

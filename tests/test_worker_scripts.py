@@ -1,0 +1,300 @@
+"""Real training scripts under the real worker: their steps, phases, restarts and reports."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import scaling_study
+from processes import has_ended, wait_ended, wait_until
+from scaling_study import channel, counters
+from scaling_study.environment import member_environment
+from small_cohort import SmallCohort, until
+
+WORKLOADS = Path(__file__).with_name("workloads")
+LIBRARY = str(Path(scaling_study.__file__).parents[1])
+CPU = min(os.sched_getaffinity(0))
+MS = 1_000_000
+
+# What a script sees of itself and of its interpreter.
+TELLS = '''
+"""A script that tells what it sees, then makes steps."""
+import json, os, signal, sys
+from pathlib import Path
+
+told = {
+    "argv": sys.argv,
+    "file": __file__,
+    "name": __name__,
+    "doc": __doc__,
+    "main": sys.modules["__main__"].__dict__ is globals(),
+    "spec": __spec__ is None,
+    "path": sys.path,
+    "cwd": os.getcwd(),
+    "flags": str(sys.flags),
+    "sigint": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+    "stdin": sys.stdin.read(),
+}
+Path(sys.argv[1]).write_text(json.dumps(told))
+if "ONLY" in os.environ:
+    sys.exit()
+
+from scaling_study import mark
+import torch
+
+while True:
+    torch.ones(8).sum()
+    mark()
+    Path(sys.argv[1]).with_name("modules").write_text("\\n".join(sys.modules))
+'''
+
+# Every phase takes a time of its own: 5 ms to load, 3 in backward, 4 in the optimizer's own part,
+# and, if there is a closure, 6 of forward in it.
+PHASES = """
+import sys, time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self):
+        return 10**6
+    def __getitem__(self, index):
+        time.sleep(0.005)
+        return torch.ones(4)
+
+class SlowBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, values):
+        return values.clone()
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep(0.003)
+        return gradient
+
+class SlowOptimizer(torch.optim.SGD):
+    def step(self, closure=None):
+        time.sleep(0.004)
+        return closure() if closure else None
+
+weights = torch.ones(4, requires_grad=True)
+optimizer = SlowOptimizer([weights], lr=0.1)
+for batch in DataLoader(Slow(), batch_size=1):
+    def closure():
+        time.sleep(0.006)
+        loss = SlowBackward.apply(weights * batch).sum()
+        loss.backward()
+        return loss
+    if "closure" in sys.argv:
+        optimizer.step(closure)
+    else:
+        closure()
+        optimizer.step()
+"""
+
+# An optimizer that steps another one, and one that extends another's class: each makes one step
+# for two of torch's calls. It tells how many of its own steps it made.
+NESTED = """
+import sys, torch
+from pathlib import Path
+
+class Outer(torch.optim.Optimizer):
+    def __init__(self, params):
+        super().__init__(params, {})
+        self.inner = torch.optim.SGD(params, lr=0.1)
+    def step(self, closure=None):
+        self.inner.step()
+
+class Own(torch.optim.SGD):
+    def step(self, closure=None):
+        super().step(closure)
+
+weights = [torch.ones(4, requires_grad=True)]
+optimizers = [Outer(weights), Own(weights, lr=0.1)]
+for number in range(10**9):
+    optimizers[number % 2].step()
+    Path(sys.argv[1]).write_text(f"{number + 1}\\n")
+"""
+
+SCRIPTS = [
+    "plain_loop.py", "lightning_fit.py", "closure_optimizer.py", "loader_workers.py",
+    "short_script.py", "pfad mit ünicode/plain loop.py", "imports_neighbour.py",
+]  # fmt: skip
+TOLD, STEPS_IN_STEPS, BARE_PHASES, CLOSURE_PHASES = range(len(SCRIPTS), len(SCRIPTS) + 4)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """All scripts in one cohort: torch is imported by a fork server and by one fresh member."""
+    folder = tmp_path_factory.mktemp("skripte mit ü")
+    (folder / "TELLS.py").write_text(TELLS)
+    (folder / "PHASES.py").write_text(PHASES)
+    (folder / "NESTED.py").write_text(NESTED)
+    one = SmallCohort(folder / "cohort", CLOSURE_PHASES + 1)
+    try:
+        fresh = one.launcher(by_mark=True, inter_op=3)
+        one.start(fresh, TOLD, folder / "TELLS.py", folder / "told", "--x", "ü")
+        fork = one.launcher("fork")
+        for slot, name in enumerate(SCRIPTS):
+            one.start(fork, slot, WORKLOADS / name, cpus=str(CPU))
+        one.start(fork, STEPS_IN_STEPS, folder / "NESTED.py", folder / "number")
+        one.start(fork, BARE_PHASES, folder / "PHASES.py")
+        one.start(fork, CLOSURE_PHASES, folder / "PHASES.py", "closure")
+        one.wait_resting(range(CLOSURE_PHASES + 1))
+        one.server = fork
+        yield one
+    finally:
+        one.close()
+
+
+@pytest.mark.parametrize("slot", [*range(len(SCRIPTS)), TOLD], ids=[*SCRIPTS, "marked"])
+def test_a_script_trains_and_rests(trained, slot):
+    steps = trained.train(slot, 8)
+    assert len(steps) >= 8
+    for duration, step in steps:
+        assert duration > 0
+        assert step.load_ns + step.backward_ns + step.optimizer_ns <= duration
+    pid = trained.members.pids[slot]
+    assert not has_ended(pid)
+    assert trained.members.words(slot)[channel.TRAINER_TID] == pid
+
+
+def phases(steps):
+    return {
+        name: sum(getattr(step, f"{name}_ns") for _, step in steps)
+        for name in ("load", "backward", "optimizer")
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "present"),
+    [
+        ("plain_loop.py", {"backward", "optimizer"}),
+        ("lightning_fit.py", {"load", "backward", "optimizer"}),
+        ("closure_optimizer.py", {"backward", "optimizer"}),
+        ("loader_workers.py", {"load", "backward", "optimizer"}),
+    ],
+)
+def test_phases_of_real_scripts(trained, name, present):
+    found = phases(trained.train(SCRIPTS.index(name), 8))
+    assert {phase for phase, ns in found.items() if ns} == present
+
+
+def test_a_marked_script_has_steps_without_phases(trained):
+    assert set(phases(trained.train(TOLD, 8)).values()) == {0}
+
+
+@pytest.mark.parametrize("slot", [BARE_PHASES, CLOSURE_PHASES])
+def test_times_are_attributed_to_what_took_them(trained, slot):
+    """The least of many steps: what another program delays is not in it."""
+    steps = trained.train(slot, 12)[1:]
+    least = {
+        name: min(getattr(step, f"{name}_ns") for _, step in steps) / MS
+        for name in ("load", "backward", "optimizer")
+    }
+    assert 5 <= least["load"] < 8
+    assert 3 <= least["backward"] < 6
+    assert 4 <= least["optimizer"] < 6  # without the closure's 9
+    for duration, step in steps:
+        assert duration - step.load_ns - step.backward_ns - step.optimizer_ns >= 6 * MS
+
+
+def test_steps_of_optimizers_in_optimizers_count_once(trained):
+    steps = 1 + len(trained.train(STEPS_IN_STEPS, 20))  # it rested once before
+    # It rests inside its last step, before it has told of it.
+    assert int((trained.folder.parent / "number").read_text()) == steps - 1
+
+
+def test_a_script_that_ends_is_started_again_and_that_step_is_fresh(trained):
+    slot = SCRIPTS.index("short_script.py")
+    before = trained.members.words(slot)[channel.RESTARTS]
+    steps = [step for _, step in trained.train(slot, 50)]
+    fresh = [at for at, step in enumerate(steps) if step.fresh]
+    assert len(fresh) >= 3
+    assert {later - earlier for earlier, later in pairwise(fresh)} == {15}
+    restarts = trained.members.words(slot)[channel.RESTARTS] - before
+    assert restarts - len(fresh) in {-1, 0, 1}  # at either edge it may have been between two runs
+
+
+def test_a_loaders_processes_belong_to_their_member(trained):
+    slot = SCRIPTS.index("loader_workers.py")
+    before = counters.read_tree(trained.members.pids[slot])
+    trained.train(slot, 30)
+    after = counters.read_tree(trained.members.pids[slot])
+    used = counters.usage(before, after, trained.members.words(slot)[channel.TRAINER_TID])
+    assert used.processes == 3
+    assert used.cpu_s > used.trainer_user_s + used.trainer_system_s > 0
+
+
+def test_a_script_sees_what_it_sees_without_the_harness(trained, tmp_path):
+    folder = trained.folder.parent
+    member = json.loads((folder / "told").read_text())
+    bare = [sys.executable, folder / "TELLS.py", folder / "told", "--x", "ü"]
+    environment = member_environment(os.environ, {}, {"ONLY": "1"})
+    del environment["PYTHONPATH"]
+    subprocess.run(bare, env=environment, stdin=subprocess.DEVNULL, check=True)
+    alone = json.loads((folder / "told").read_text())
+    ours, theirs = member.pop("path"), alone.pop("path")
+    assert ours[0] == theirs[0] == str(folder)
+    given = [LIBRARY, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    assert ours[1 : 1 + len(given)] == given
+    assert [path for path in ours if path not in given] == [
+        path for path in theirs if path not in given
+    ]
+    assert member == alone
+    assert alone["name"] == "__main__"
+    assert alone["argv"][1:] == [str(folder / "told"), "--x", "ü"]
+
+
+def test_a_member_imports_nothing_of_the_study_around_it(trained):
+    trained.train(TOLD, 2)
+    modules = (trained.folder.parent / "modules").read_text().split()
+    assert "torch" in modules
+    tops = {name.partition(".")[0] for name in modules}
+    assert not tops & {"snakemake", "pandas", "pydantic", "pyarrow", "matplotlib", "seaborn"}
+    ours = {name for name in modules if name.startswith("scaling_study.")}
+    assert ours == {"scaling_study.bind", "scaling_study.channel"}
+
+
+def test_a_member_reports_itself(trained):
+    report = trained.attest(TOLD)
+    pid = trained.members.pids[TOLD]
+    assert (report["slot"], report["launcher"], report["pid"]) == (TOLD, "exec", pid)
+    assert (report["intra_op"], report["inter_op"]) == (1, 3)
+    assert report["os_threads"] == len(list(Path(f"/proc/{pid}/task").iterdir()))
+    assert report["sgemm_kernel"] is None  # it was not asked for
+    trained.train(TOLD)
+
+
+def test_a_forked_member_reports_itself(trained):
+    slot = SCRIPTS.index("plain_loop.py")
+    report = trained.attest(slot)
+    assert (report["launcher"], report["pid"]) == ("fork", trained.members.pids[slot])
+    assert report["cpus"] == [CPU]
+    assert report["env"]["OMP_NUM_THREADS"] == "1"
+    trained.train(slot)
+
+
+def test_all_members_train_at_once(trained):
+    slots = [*range(len(SCRIPTS)), TOLD]
+    trained.members.order(slots, channel.RUN)
+    wait_until(
+        lambda: all(trained.members.words(slot)[channel.STEPS] >= 5 for slot in slots), "steps"
+    )
+    trained.members.close_gates(slots)
+    assert trained.members.wait_resting(slots, until()) == set()
+
+
+def test_forked_members_end_with_their_server(trained):
+    """The last test here: the server is gone after it, and one member is killed before it."""
+    pids = [trained.members.pids[slot] for slot in range(len(SCRIPTS))]
+    os.kill(pids[0], signal.SIGKILL)
+    wait_ended(pids[0])
+    # Nobody waits for it: the server has the kernel do so.
+    wait_until(lambda: not Path(f"/proc/{pids[0]}").exists(), "no zombie")
+    trained.server.close()
+    for pid in pids:
+        wait_ended(pid)
