@@ -4,26 +4,28 @@ One process runs a script's training again and again; the harness's hooks and wr
 installed for every second run and taken out for the others. The figure is the ratio of the two
 median step times, with a bootstrap interval over the pairs of runs. Usage:
 
-    python benchmarks/attached.py [--pairs 40] [--script scripts/workloads/tsmixerx.py ...]
+    python benchmarks/attached.py [--pairs 40] [--case NCF]
 """
 
 import argparse
 import contextlib
+import functools
 import io
 import json
 import os
 import runpy
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from scaling_study import channel, private, worker
 from scipy import stats
 from torch.optim import optimizer
 from torch.utils.data import dataloader
-
-from scaling_study import channel, private, worker
 
 ROOT = Path(__file__).parent.parent
 CASES = {
@@ -44,7 +46,7 @@ def attached_member(folder: Path) -> worker.Member:
 
 
 @contextlib.contextmanager
-def attached(member: worker.Member):  # noqa: ANN201 (a context manager)
+def attached(member: worker.Member) -> Iterator[None]:
     """Attach for one run, then take everything out again."""
     iterator = dataloader._BaseDataLoaderIter  # noqa: SLF001 (what the harness wraps)
     inner, backward = iterator.__next__, torch.autograd.backward
@@ -61,26 +63,28 @@ class Clock:
     """Times the steps of both kinds of run in the same way: one time stamp after each."""
 
     def __init__(self) -> None:
-        self.stamps: list[int] = []
+        self._stamps: list[int] = []
 
     def install(self) -> None:
-        """Wrap the optimizers' step below the hooks of torch, where both runs pass."""
+        """Wrap the optimizers' step outside of torch's hooks, where both kinds of run pass."""
         for kind in (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD):
             kind.step = self._timed(kind.step)
 
-    def _timed(self, step):  # noqa: ANN001, ANN202 (torch's own signature)
-        def timed(*args, **kwargs):  # noqa: ANN002, ANN003, ANN202
+    def _timed(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        # torch wraps the step of a class once, unless it is marked as wrapped (hooked) already:
+        # functools.wraps copies that mark, which the first run has made.
+        @functools.wraps(step)
+        def timed(*args: Any, **kwargs: Any) -> Any:
             result = step(*args, **kwargs)
-            self.stamps.append(time.perf_counter_ns())
+            self._stamps.append(time.perf_counter_ns())
             return result
 
-        timed.hooked = True  # torch wraps a step once, when its class has none that is hooked
         return timed
 
     def median_s(self) -> float:
         """Return the median step time since the last call."""
-        median = float(np.median(np.diff(self.stamps))) / 1e9
-        self.stamps.clear()
+        median = float(np.median(np.diff(self._stamps))) / 1e9
+        self._stamps.clear()
         return median
 
 
@@ -94,7 +98,8 @@ def run(command: list[str]) -> None:
 def measure(command: list[str], pairs: int, folder: Path) -> dict[str, float]:
     """Return the ratio attached / bare with its 95% interval, and the bare step time."""
     member, clock = attached_member(folder), Clock()
-    run(command)
+    with attached(member):
+        run(command)
     clock.install()
     ratios, bare_s = [], []
     for pair in range(pairs):
@@ -115,9 +120,9 @@ def measure(command: list[str], pairs: int, folder: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure one case, or print all of them, each in a fresh process."""
+    """Measure one case and print its figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--case", choices=CASES, default="TSMixerx")
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -1,7 +1,4 @@
-"""Time of a dry run of 10,000 launches.
-
-    python benchmarks/dry_run.py
-"""
+"""Time of a dry run of 10,000 launches: ``python benchmarks/dry_run.py``."""
 
 import json
 import subprocess

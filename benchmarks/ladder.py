@@ -16,16 +16,16 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from scipy import stats
-
-from scaling_study import measure, private
+from scaling_study import measure
 from scaling_study.config import load_config
 from scaling_study.config_file import read_config
 from scaling_study.plan import make_plan
+from scipy import stats
 
 ROOT = Path(__file__).parent.parent
 CONFIG = ROOT / "config/tsmixerx.yaml"
@@ -113,11 +113,11 @@ def isolated_figures(folder: Path, replicates: int = 3) -> dict[str, Any]:
                     counts.setdefault(record["n"], []).append(step_ms(record))
             for n, values in counts.items():
                 found[isolated].setdefault(n, []).append(statistics.fmean(values))
-    rows = {}
+    rows: dict[str, Any] = {}
     for n in sorted(found[False]):
         ladder, alone = interval(found[False][n]), interval(found[True][n])
         agree = ladder[0] <= alone[1] and alone[0] <= ladder[1]
-        rows[n] = {"ladder_ms": ladder, "isolated_ms": alone, "agree": agree}
+        rows[str(n)] = {"ladder_ms": ladder, "isolated_ms": alone, "agree": agree}
     return rows
 
 
@@ -128,8 +128,8 @@ def main() -> None:
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     os.chdir(ROOT)
-    with private.folder() as folder:
-        os.environ[private.VARIABLE] = ""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         figures = isolated_figures(folder) if options.isolated else cohort_figures(folder)
     print(json.dumps(figures))
 

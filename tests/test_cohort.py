@@ -2,10 +2,10 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 from jobs import WORKLOADS
-
 from scaling_study import channel, cohort, counters, environment, launchers, private, windows
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ def test_a_member_that_stops_stepping_is_ended(make, monkeypatch):
     assert [event["what"] for event in one.events] == ["hung"]
     assert counters.descendants(pid) == [pid]
     one._launcher.close()
-    assert not os.path.exists(f"/proc/{pid}")
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_member_without_a_first_step_in_time_is_ended(make):

@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 from jobs import WORKLOADS, baseline_job, command, config, read, run
-
 from scaling_study import measure, private, record_schema, windows
 from scaling_study.journal import read_part
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 def left_behind():
     """Processes and shared memory of any study."""
-    names = [private.SHARED_MEMORY, Path(os.environ.get("TMPDIR", "/tmp"))]
+    names = [private.SHARED_MEMORY, Path(tempfile.gettempdir())]
     files = [str(path) for folder in names for path in folder.glob(f"{private.PREFIX}*")]
     processes = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -174,16 +174,19 @@ def test_a_rerun_with_all_windows_taken_goes_on(tmp_path):
     assert records["end"][-1]["status"] == "complete"
 
 
+CALLER = """
+import os, subprocess, sys
+sys.exit(subprocess.call([word.replace("PID", str(os.getpid())) for word in sys.argv[1:]]))
+"""
+
+
 def start_job(folder, script=WORKLOADS / "plain_loop.py", **measure_settings):
     """Start a job below a stand-in for Snakemake, and wait for its first window."""
     settings = {"windows": 50, **measure_settings}
     job = baseline_job(config(script, **settings))
     caller = subprocess.Popen(
-        [sys.executable, "-c", "import subprocess, sys, os;"
-         "sys.exit(subprocess.call([x.replace('PID', str(os.getpid())) for x in sys.argv[1:]]))",
-         *command(job, folder, "PID")],
-        start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-c", CALLER, *command(job, folder, "PID")], start_new_session=True
+    )
     part = folder / "0.jsonl.part"
     wait_for(lambda: any(r["kind"] == "window" for r in read_part(part)) or caller.poll())
     assert caller.poll() is None

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scaling_study import placement
 from scaling_study.placement import MemoryPolicy, Slot
-from scaling_study.unavailable import UnavailableError
 from scaling_study.topology import Cpu, Node, Topology
+from scaling_study.unavailable import UnavailableError
 
 NPS4 = "epyc-9654-2s-nps4"
 

@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -363,7 +363,7 @@ def prepare(axes: Mapping[str, Value], machine: Machine) -> Effects:
 
 
 def checks(
-    axes: Mapping[str, Value], attestations: list[Attestation]
+    axes: Mapping[str, Value], attestations: Sequence[Attestation]
 ) -> list[dict[str, str | bool]]:
     """Compare what was asked for with what the members got.
 
@@ -379,7 +379,7 @@ def checks(
     for name, axis in AXES.items():
         value = axes[name]
         wrong = [got for got in attestations if not axis.holds(value, got)]
-        effective = axis.effective((wrong or attestations)[0])
+        effective = axis.effective((wrong or list(attestations))[0])
         found.append(
             {"axis": name, "requested": str(value), "effective": effective, "ok": not wrong}
         )

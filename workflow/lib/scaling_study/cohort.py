@@ -126,7 +126,8 @@ class Cohort:
 
     def restartable(self, most: int) -> list[int]:
         """Return the slots whose members ended, but no more often than ``most`` times."""
-        return [slot for slot, ends in self._ended.items() if slot not in self.alive and ends <= most]
+        alive = self.alive
+        return [slot for slot, ends in self._ended.items() if slot not in alive and ends <= most]
 
     def start(self, slots: Sequence[int], timeout_s: float) -> None:
         """Start members and wait until each has finished its first step.

@@ -22,10 +22,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scaling_study import (
-    axes, cohort, environment, ladder, placeholders, placement, private, probe, windows,
+    axes,
+    cohort,
+    environment,
+    ladder,
+    placeholders,
+    placement,
+    private,
+    probe,
+    windows,
 )
 from scaling_study.journal import Journal
-from scaling_study.launchers import HOSTS, Launch, Member
+from scaling_study.launchers import Launch, Member
 from scaling_study.limits import read_hierarchy
 from scaling_study.topology import format_cpu_list, parse_cpu_list
 from scaling_study.unavailable import UnavailableError
@@ -145,7 +153,7 @@ def build_versions(python: str) -> str:
     Raises:
         UnavailableError: the interpreter does not run, or has no torch.
     """
-    code = "import sys; from importlib.metadata import version; print(sys.version, version('torch'))"
+    code = "import sys, importlib.metadata as m; print(sys.version, m.version('torch'))"
     try:
         done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     except OSError as error:
@@ -429,9 +437,7 @@ class Measurement:
                 self._write_events(one)
                 continue
             self._in_windows_s += record["window_s"]
-            self._journal.write(
-                {"kind": "window", "cohort": self._cohort, "take": take, **record}
-            )
+            self._journal.write({"kind": "window", "cohort": self._cohort, "take": take, **record})
             if record["valid"]:
                 return True
             log.info("n = %d: invalid (%s)", window.n, ", ".join(record["flags"]))

@@ -214,7 +214,8 @@ def memory_policy(membind: str, slot: Slot, topology: Topology) -> MemoryPolicy:
         The policy to set before exec.
 
     Raises:
-        UnavailableError: A node is not there, may not be used or has no memory, or the slot has no CPUs.
+        UnavailableError: A node is not there, not allowed or without memory, or the slot has no
+            CPUs.
         ValueError: The text is neither a name nor a node list.
     """
     if membind in MEMBINDS:

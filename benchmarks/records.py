@@ -8,6 +8,7 @@ before exec into its peak.
 import argparse
 import dataclasses
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -21,8 +22,6 @@ NS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 REPLICATES = 3
 WINDOWS = 3
 STEPS = 50  # a window of a second or more of 20 ms steps
-LONGEST_S = 60.0
-LARGEST_BYTES = 2 * 2**30
 STAGES = ("collect", "analyse", "render")
 KIB = 1024
 
@@ -73,14 +72,14 @@ def run(stage: str, command: list[str]) -> Cost:
     return Cost(stage, time.perf_counter() - started_s, usage.ru_maxrss * KIB)
 
 
-def main() -> int:
-    """Generate, run every stage, print a table; 1 if a figure to reach is missed."""
+def main() -> None:
+    """Generate, run every stage, print what each took and the sum as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--generate", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.generate:
         generate(arguments.generate)
-        return 0
+        return
     with tempfile.TemporaryDirectory() as folder:
         study = Path(folder) / "results" / "synthetic"
         run("generate", [sys.executable, __file__, "--generate", str(study)])
@@ -90,20 +89,16 @@ def main() -> int:
             command = [sys.executable, str(script), "--study-folder", str(study)]
             if stage == "render":
                 command += ["--report", str(Path(folder) / "report.html")]
-            if script.exists():
-                costs.append(run(stage, command))
+            costs.append(run(stage, command))
     for cost in costs:
-        print(f"{cost.stage:8} {cost.wall_s:6.1f} s {cost.peak_bytes / 2**20:7.0f} MiB")
+        print(
+            f"{cost.stage:8} {cost.wall_s:6.1f} s {cost.peak_bytes / 2**20:7.0f} MiB",
+            file=sys.stderr,
+        )
     wall_s = sum(cost.wall_s for cost in costs)
     peak_bytes = max(cost.peak_bytes for cost in costs)
-    reached = wall_s <= LONGEST_S and peak_bytes <= LARGEST_BYTES
-    print(
-        f"{MEMBER_WINDOWS} records: {wall_s:.1f} s (at most {LONGEST_S:.0f}), "
-        f"{peak_bytes / 2**20:.0f} MiB (at most {LARGEST_BYTES / 2**20:.0f}): "
-        f"{'reached' if reached else 'MISSED'}",
-    )
-    return 0 if reached else 1
+    print(json.dumps({"records": MEMBER_WINDOWS, "wall_s": wall_s, "peak_bytes": peak_bytes}))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,0 +1,119 @@
+"""Measure every figure that the project promises, on this machine, and print them in one table.
+
+    python benchmarks/run.py [--only attached ladder ...]
+
+Each figure is a ratio or a time of its own run; nothing else should run meanwhile. The quick study
+(`make report`) has to be there: the last figures are read from its results.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parent
+QUICK = ROOT / "results/quick"
+
+
+class Figure(NamedTuple):
+    """One promised figure: what it is, what it should be, what it is here."""
+
+    what: str
+    target: str
+    measured: str
+    met: bool
+
+
+def run(script: str, *arguments: str) -> Any:
+    """Run a benchmark, showing its progress, and return the JSON that it prints last."""
+    command = [sys.executable, str(FOLDER / script), *arguments]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def attached() -> Iterator[Figure]:
+    """Step time attached against bare."""
+    for case in ("TSMixerx", "NCF", "plain loop"):
+        found = run("attached.py", "--case", case)
+        text = f"{found['ratio']:.4f} ({found['low']:.4f} to {found['high']:.4f})"
+        yield Figure(f"attached / bare, {case}", "at most 1.005", text, found["ratio"] <= 1.005)
+
+
+def ladder() -> Iterator[Figure]:
+    """One full-size cohort, against a shell loop."""
+    found = run("ladder.py")
+    share, skew = found["inside_windows"], found["start_skew_p99_ms"]
+    yield Figure("full-size cohort inside windows", "at least 80%", f"{share:.1%}", share >= 0.8)
+    yield Figure("start skew, p99", "at most 2 ms", f"{skew:.3f} ms", skew <= 2)
+    overlap, times = found["overlap_least"], found["times_the_shell_loop"]
+    yield Figure("least overlap", "at least 99%", f"{overlap:.2%}", overlap >= 0.99)
+    rates = found["windows_per_minute"]
+    text = f"{times:.1f} times ({rates['cohort']:.1f} against {rates['loop']:.1f} a minute)"
+    yield Figure("windows/minute against a shell loop", "at least 4 times", text, times >= 4)
+
+
+def isolated() -> Iterator[Figure]:
+    """Ladder windows against fresh cohorts for each point."""
+    for n, row in run("ladder.py", "--isolated").items():
+        spans = [f"{low:.2f} to {high:.2f}" for low, high in (row["ladder_ms"], row["isolated_ms"])]
+        text = f"{spans[0]} and {spans[1]} ms"
+        yield Figure(f"ladder and isolated agree, n = {n}", "intervals overlap", text, row["agree"])
+
+
+def dry_run() -> Iterator[Figure]:
+    """Dry run of 10,000 launches."""
+    wall_s = run("dry_run.py")["wall_s"]
+    yield Figure("dry run of 10,000 launches", "at most 12 s", f"{wall_s:.1f} s", wall_s <= 12)
+
+
+def records() -> Iterator[Figure]:
+    """Collect, analyse and render 200,000 records."""
+    found = run("records.py")
+    wall_s, peak = found["wall_s"], found["peak_bytes"] / 2**30
+    text = f"{wall_s:.1f} s, {peak:.2f} GiB"
+    met = wall_s <= 60 and peak <= 2
+    yield Figure("collect, analyse, render 200,000 records", "at most 60 s, 2 GB", text, met)
+
+
+def quick() -> Iterator[Figure]:
+    """What the quick study on the disk says of itself."""
+    ends = [
+        json.loads(path.read_text().splitlines()[-1])
+        for path in sorted((QUICK / "measure").glob("*/*.jsonl"))
+    ]
+    measured = [end for end in ends if end["start_s"] is not None]
+    share = sum(end["in_windows_s"] for end in measured) / sum(end["wall_s"] for end in measured)
+    yield Figure("quick study inside windows", "at least 60%", f"{share:.1%}", share >= 0.6)
+    (found,) = json.loads((QUICK / "analysis/recommendation.json").read_text())["machines"]
+    ratio = found["ratio_same_n"] or {"value": 0.0, "low": None, "high": None}
+    text = f"{ratio['value']:.1f} times at n = {found['recommended']['n']}"
+    what = "recommended / default, same n"
+    yield Figure(what, "at least 15 times", text, ratio["value"] >= 15)
+
+
+BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
+    "quick": quick,
+    "dry-run": dry_run,
+    "records": records,
+    "attached": attached,
+    "ladder": ladder,
+    "isolated": isolated,
+}
+
+
+def main() -> None:
+    """Run the benchmarks and print each figure when it is known."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS))
+    for name in parser.parse_args().only:
+        for figure in BENCHMARKS[name]():
+            mark = "ok  " if figure.met else "MISS"
+            print(f"{mark} {figure.what:44} {figure.target:22} {figure.measured}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
