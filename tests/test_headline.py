@@ -8,7 +8,8 @@ NOISE = {"spread": 0.02, "points": []}
 
 def point(launch, label, n, rate, **more):
     return {
-        "launch": launch, "label": label, "arm": "grid", "n": n, "steps_per_s": rate,
+        "launch": launch, "label": label, "arm": "grid", "n": n, "replicates": 3,
+        "steps_per_s": rate,
         "low": 0.98 * rate, "high": 1.02 * rate, "models_per_hour": 7.2 * rate, **more,
     }  # fmt: skip
 
@@ -100,13 +101,19 @@ def test_one_replicate_claims_no_interval():
     for entry in (found["recommended"], found["default"]):
         entry.update(low=None, high=None)
     headline = written(found, replicates=1)
-    assert "without an interval" in headline.verdict
+    assert "(no interval)" in headline.verdict
     assert headline.bars[0].interval.startswith("no interval")
     assert any(note.warning and "One replicate" in note.text for note in headline.notes)
 
 
 def test_two_replicates_are_warned_of():
-    assert "Two replicates give wide intervals" in notes(written(recommendation(), replicates=2))
+    assert "Two give wide intervals" in notes(written(recommendation(), replicates=2))
+
+
+def test_what_counts_is_the_replicates_that_were_valid():
+    found = recommendation()
+    found["default"]["replicates"] = 1
+    assert "asks for 3, and not all were valid" in notes(written(found))
 
 
 @pytest.mark.parametrize("noise", [None, {"spread": None}])

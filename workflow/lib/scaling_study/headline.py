@@ -124,18 +124,15 @@ def _verdict(recommendation: Mapping[str, Any], spread: float | None) -> str:
         return f"{format_number(value)} {noun}"
     if recommended["launch"] == default["launch"]:
         return "The default launch is the best one found"
-    if not known(ratio["low"]):
-        return (
-            f"{format_ratio(ratio['value'])} the {noun} of the default launch, without an interval"
-        )
-    if not differs(ratio, spread):
+    sure = known(ratio["low"])
+    if sure and not differs(ratio, spread):
         return "No launch is faster than the default by more than this study can tell"
     verdict = f"{format_ratio(ratio['value'])} the {noun} of the default launch"
     same = recommendation["ratio_same_n"]
     if same is not None and same["value"] > WORTH_SAYING * ratio["value"]:
         # The default launch is at its best with another number of processes.
         verdict += f", and {format_ratio(same['value'])} with {_processes(recommended)} each"
-    return verdict
+    return verdict if sure else f"{verdict} (no interval)"
 
 
 def _bars(recommendation: Mapping[str, Any]) -> tuple[Bar, ...]:
@@ -202,13 +199,14 @@ def _notes(recommendation: Mapping[str, Any], spread: float | None, replicates: 
                 "(A/A check): smaller differences mean nothing."
             )
         )
-    if replicates < ENOUGH_REPLICATES:
-        few = (
-            "One replicate gives no intervals"
-            if replicates == 1
-            else "Two replicates give wide intervals"
+    default = recommendation["default"] or recommended
+    valid = min(replicates, recommended["replicates"], default["replicates"])
+    if valid < ENOUGH_REPLICATES:
+        few = "One replicate gives no interval" if valid == 1 else "Two give wide intervals"
+        asked = f"{few}; measure.replicates asks for {replicates}"
+        notes.append(
+            Note(f"{asked}, and not all were valid." if valid < replicates else f"{asked}.", True)
         )
-        notes.append(Note(f"{few}; measure.replicates sets how many there are.", True))
     return [note for note in notes if note.text]
 
 

@@ -44,8 +44,6 @@ INVALID = frozenset(
         "sleeping_member_ran",
         "short_overlap",
         "few_steps",
-        "member_died",
-        "member_hung",
     }
 )
 

@@ -1,0 +1,259 @@
+"""The workflow as its users run it: real Snakemake, in a copy of the project."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from jobs import ROOT
+
+pytestmark = pytest.mark.slow
+
+PARTS = ("Snakefile", "config", "envs", "profiles", "scripts", "workflow", "tests/workloads")
+SNAKEMAKE = [sys.executable, "-m", "snakemake", "--cores", "192"]
+SCRIPT = 'tests/workloads/a lööp\'s "own".py'
+
+
+def study(script=SCRIPT, **launches):
+    return {
+        "study": "whole",
+        "workload": {
+            "script": script,
+            "args": ["--output", "reported {member}.json"],
+            "env": {"GREETING": 'it\'s $HOME; "here"'},
+            "steps_per_model": 300,
+        },
+        "processes": [1, 2],
+        "launches": {
+            "baseline": {
+                "intra_op": 1,
+                "wait_policy": "passive",
+                "placement": "compact",
+                "membind": "local",
+                "allocator": "glibc-large-thresholds",
+            },
+            **launches,
+        },
+        "measure": {
+            "replicates": 2,
+            "windows": 2,
+            "steps": 20,
+            "shortest_s": 0.5,
+            "longest_s": 3.0,
+            "settle_s": 0.1,
+            "warmup_steps": 5,
+            "retakes": 3,
+        },
+    }
+
+
+class Project:
+    """A copy of the project in which a study is run."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        for part in PARTS:
+            source, target = ROOT / part, folder / part
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
+        shutil.copy(folder / "tests/workloads/reporting.py", folder / SCRIPT)
+
+    def configure(self, config):
+        text = config if isinstance(config, str) else yaml.safe_dump(config)
+        (self.folder / "study.yaml").write_text(text)
+
+    def snakemake(self, *options):
+        # What Snakemake's caller exports must reach no member.
+        env = {**os.environ, "OMP_NUM_THREADS": "7", "MALLOC_ARENA_MAX": "1"}
+        return subprocess.run(
+            [*SNAKEMAKE, "--configfile", "study.yaml", *options],
+            cwd=self.folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def records(self):
+        files = (self.folder / "results/whole/measure").glob("*/*.jsonl")
+        return {str(path.relative_to(self.folder)): path.stat().st_mtime_ns for path in files}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    return Project(tmp_path_factory.mktemp('a project\'s "own" földer'))
+
+
+@pytest.fixture(scope="module")
+def whole(project):
+    project.configure(study())
+    done = project.snakemake()
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def test_it_says_what_it_will_do_and_what_came_out(project, whole):
+    assert "3 launches" in whole.stdout
+    assert "6 cohorts" in whole.stdout
+    assert "minutes" in whole.stdout
+    assert "Report: reports/whole.html" in whole.stdout
+    assert (project.folder / "reports/whole.html").stat().st_size > 20_000
+    assert len(project.records()) == 6
+
+
+def test_members_inherit_nothing_of_the_callers_tuning(project, whole):
+    for path in project.records():
+        text = (project.folder / path).read_text()
+        (attestation,) = [
+            record for record in map(json.loads, text.splitlines())
+            if record["kind"] == "attestation"
+        ]  # fmt: skip
+        for member in attestation["members"]:
+            assert member["env"].get("OMP_NUM_THREADS") != "7"
+            assert "MALLOC_ARENA_MAX" not in member["env"]
+            assert member["env"]["GREETING"] == 'it\'s $HOME; "here"'
+
+
+def test_again_measures_nothing_and_one_value_more_that_launch_only(project, whole):
+    before = project.records()
+    done = project.snakemake()
+    assert done.returncode == 0
+    assert "6 of 6 cohorts are measured already" in done.stdout
+    assert project.records() == before
+    project.configure(study(one_change={"placement": ["none"]}))
+    done = project.snakemake()
+    project.configure(study())
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = project.records()
+    assert {path: after[path] for path in before} == before
+    assert len(after) == len(before) + 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda config: config["workload"]["args"].append("--steps=400"),
+        lambda config: config["measure"].update(steps=21),
+        lambda config: config["workload"]["env"].update(NEW="1"),
+    ],
+)
+def test_a_changed_config_measures_anew(project, whole, change):
+    config = study()
+    change(config)
+    project.configure(config)
+    done = project.snakemake("--dry-run")
+    project.configure(study())
+    assert "measure" in done.stdout.split("Rules with provenance triggered jobs:")[1]
+
+
+def test_a_changed_script_measures_anew_and_a_touched_one_does_not(project, whole):
+    script = project.folder / SCRIPT
+    text = script.read_text()
+    script.write_text(text + "# changed\n")
+    changed = project.snakemake("--dry-run").stdout
+    script.write_text(text)
+    touched = project.snakemake("--dry-run").stdout
+    assert "measure" in changed.split("Rules with provenance triggered jobs:")[1]
+    assert "Nothing to be done" in touched
+
+
+def test_the_recommended_launch_gives_what_it_says(project, whole):
+    results = project.folder / "results/whole"
+    (machine,) = json.loads((results / "analysis/recommendation.json").read_text())["machines"]
+    assert machine["status"] == "ok", machine["reason"]
+    recommended = machine["recommended"]
+    for path in project.folder.glob("reported *.json"):
+        path.unlink()
+    script = results / "launch/recommended.sh"
+    done = subprocess.run(
+        ["bash", str(script), str(project.folder / "logs")],
+        cwd=project.folder.parent,
+        env={**os.environ, "OMP_NUM_THREADS": "7"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    first = json.loads(
+        (results / f"measure/{recommended['launch']}/0.jsonl").read_text().splitlines()[1]
+    )
+    assert first["kind"] == "attestation"
+    measured = {member["slot"]: member for member in first["members"]}
+    reported = sorted(project.folder.glob("reported *.json"))
+    assert len(reported) == recommended["n"]
+    for slot, path in enumerate(reported):
+        got = json.loads(path.read_text())
+        for key in ("cpus", "policy", "intra_op", "sgemm", "allocator", "isa", "torch", "python"):
+            assert got[key] == measured[slot][key], key
+        # The harness's own way to be found is no part of the launch.
+        ours = {name: text for name, text in measured[slot]["env"].items() if name != "PYTHONPATH"}
+        theirs = {name: text for name, text in got["env"].items() if name != "PYTHONPATH"}
+        assert theirs == ours
+
+
+def test_snakemakes_own_report_works(project, whole):
+    done = project.snakemake("--report", "snakemake.html")
+    assert done.returncode == 0, done.stderr
+    assert (project.folder / "snakemake.html").stat().st_size > 100_000
+
+
+def test_two_runs_in_one_folder_are_refused(project, whole):
+    holder = subprocess.Popen(
+        [sys.executable, "-c", "from scaling_study.study import StudyLock; from pathlib import Path;"
+         "lock = StudyLock(Path('results/whole')); print('held', flush=True); input()"],
+        cwd=project.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    holder.stdout.readline()
+    done = project.snakemake("--forcerun", "probe")
+    holder.communicate("\n")
+    assert done.returncode != 0
+    assert f"process {holder.pid}" in done.stdout + done.stderr
+
+
+BAD = """
+study: a/b
+workload: {script: missing.py, arg: [1]}
+launches: {baseline: {blas: openblass}, grid: {intra_op: [0]}}
+processes: []
+"""
+
+
+def test_a_bad_config_is_told_at_once_and_completely(project):
+    project.configure(BAD)
+    before = sorted(project.folder.rglob("*"))
+    done = project.snakemake()
+    project.configure(study())
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "Traceback" not in said
+    for word in ("study", "workload.script", "workload.arg", "launches.baseline.blas", "openblas",
+                 "launches.grid.intra_op[0]", "processes"):  # fmt: skip
+        assert word in said, word
+    new = set(project.folder.rglob("*")) - set(before)
+    assert not [path for path in new if ".snakemake" not in str(path)]
+
+
+def test_a_broken_yaml_file_is_told_without_a_traceback(project):
+    project.configure("study: [unclosed\n")
+    done = project.snakemake()
+    project.configure(study())
+    assert done.returncode != 0
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_without_a_config_the_full_study_is_planned(project):
+    done = subprocess.run(
+        [*SNAKEMAKE, "--dry-run"], cwd=project.folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "results/tsmixerx/" in done.stdout
+
+
+def test_the_plan_of_the_folder_is_the_configs(project, whole):
+    plan = json.loads((project.folder / "results/whole/plan.json").read_text())
+    assert plan["workload"]["script"] == SCRIPT
+    assert Path(project.folder / "results/whole/machine.json").exists()
