@@ -51,12 +51,36 @@ def command(job, folder, watched=None):
     ]
 
 
+def environment(folder):
+    """Mark everything that a job starts as this test's: members inherit TMPDIR too."""
+    return {**os.environ, "TMPDIR": str(folder)}
+
+
+def processes(folder, text=""):
+    """The processes of a job that run in this folder and have a text in their command line."""
+    mark = f"TMPDIR={folder}".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            environ = (process / "environ").read_bytes().split(b"\0")
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if mark in environ and text in b" ".join(words[:4]).decode(errors="replace"):
+            found.append(int(process.name))
+    return found
+
+
 def run(mapping, folder):
     """Run the baseline's first replicate; return its records by kind."""
     done = subprocess.run(
-        command(baseline_job(mapping), folder), capture_output=True, text=True, check=False
+        command(baseline_job(mapping), folder),
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
     return read(folder / "0.jsonl")
 
 

@@ -32,9 +32,15 @@ if sys.argv[1] != "default":
 state = torch.random.get_rng_state()
 first = attest.report(with_kernel=True)
 torch.set_default_dtype(torch.float64)
+multiply, types = torch.mm, set()
+def spy(left, right, out):
+    types.update(str(matrix.dtype) for matrix in (left, right, out))
+    return multiply(left, right, out=out)
+torch.mm = spy
 second = attest.report(with_kernel=False)
 same = torch.equal(state, torch.random.get_rng_state())
 found = {"first": first, "second": second, "same": same, "pid": os.getpid()}
+found["types"] = list(types)
 found["nobody"] = [attest.owner("no_such_symbol_anywhere"), attest.sgemm_kernel(None)]
 Path.read_text = lambda _: sys.argv[2]
 found["literal"] = [attest.memory_policy()]
@@ -150,11 +156,8 @@ def test_a_report_changes_nothing_for_the_script(case):
 
 @of(*CASES)
 def test_a_default_of_the_scripts_does_not_change_the_probe(case):
-    """With 64-bit floats by default, the SGEMM probe would time another routine, half as fast."""
-    first, second = (case[name]["sgemm_gflops"] for name in ("first", "second"))
-    assert second > 0
-    assert case["second"]["sgemm"] == case["first"]["sgemm"]
-    assert first > 0
+    """With 64-bit floats by default it would time another routine, half as fast."""
+    assert case["types"] == ["torch.float32"]
 
 
 @of("bundled")

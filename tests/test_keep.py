@@ -65,6 +65,18 @@ while not (folder / "orphan").exists():
 """
 
 
+@pytest.fixture(autouse=True)
+def temporary(tmp_path_factory, monkeypatch):
+    """Where keepers make their private folders; after each test there is none."""
+    folder = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setenv("TMPDIR", str(folder))
+    yield folder
+    left = list(folder.iterdir())
+    for one in left:
+        private.remove(one)
+    assert left == []
+
+
 @contextlib.contextmanager
 def keeper(*command, watched=None, code=QUICK, **kwargs):
     """A keeper that watches this process, or another, and runs a command."""
@@ -135,6 +147,8 @@ def test_a_keeper_takes_no_cpu_time_while_it_waits(tmp_path):
         before_s = counters._process_clock_s(process.pid)
         time.sleep(0.2)
         assert counters._process_clock_s(process.pid) == before_s
+        process.terminate()
+        process.wait(PATIENCE_S)
 
 
 def test_orphans_are_killed_when_the_command_ends(tmp_path):
@@ -196,6 +210,8 @@ def test_when_the_keeper_is_killed_its_command_is_asked_to_stop(tmp_path):
         process.wait()
         wait_ended(command)
     assert caught(tmp_path) == ["SIGTERM"]
+    # Its private folder is now the command's to remove (`private.folder`); this one does not.
+    private.remove(Path(written(tmp_path / "private")))
 
 
 def test_control_c_in_a_terminal_asks_the_command_once(tmp_path):

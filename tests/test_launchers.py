@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import descriptors, private_folder, wait_ended, written
+from processes import descriptors, killed_at_the_end, private_folder, wait_ended, written
 from scaling_study import axes, launchers
 from scaling_study.axes_table import DEFAULTS
 from scaling_study.launchers import Exec, Host, Launch, LaunchError, Member
@@ -166,13 +166,14 @@ def test_a_member_ends_with_its_coordinator(launch):
     """Whatever it does: it need not be at its gate."""
     coordinator = subprocess.Popen(
         [sys.executable, "-c", COORDINATOR, launch.folder, launch.python],
-        stdout=subprocess.PIPE, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    pid = int(coordinator.stdout.readline())
-    told(launch)
-    coordinator.kill()
+    with killed_at_the_end(coordinator):
+        pid = int(coordinator.stdout.readline())
+        assert told(launch)["stdin"] == ""  # not the coordinator's, which stays open
+        coordinator.kill()
+        wait_ended(pid)
     coordinator.communicate()
-    wait_ended(pid)
 
 
 # ---- hosts

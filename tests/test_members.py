@@ -220,6 +220,9 @@ def test_the_wait_for_rest_ends_when_it_is_late(group, tmp_path):
     one.start(0, LONG_STEP, str(go_on))
     one.members.wait_resting([0], until())
     one.members.order([0], channel.RUN)
+    words = one.members.words(0)
+    wait_until(lambda: words[channel.RELEASED_NS], "the release")
+    assert words[channel.STEPS] == 0  # of this window, though it made one before
     one.members.close_gates([0])
     late_ns = time.perf_counter_ns() + 30_000_000
     assert one.members.wait_resting([0, 1], late_ns) == set()

@@ -170,7 +170,7 @@ def test_the_recommended_launch_gives_what_it_says(project, whole):
         path.unlink()
     script = results / "launch/recommended.sh"
     done = subprocess.run(
-        ["bash", str(script), str(project.folder / "logs")],
+        ["/bin/bash", str(script), str(project.folder / "logs")],
         cwd=project.folder.parent,
         env={**os.environ, "OMP_NUM_THREADS": "7"},
         capture_output=True,
@@ -201,12 +201,23 @@ def test_snakemakes_own_report_works(project, whole):
     assert (project.folder / "snakemake.html").stat().st_size > 100_000
 
 
+HOLDER = """
+from pathlib import Path
+from scaling_study.study import StudyLock
+lock = StudyLock(Path("results/whole"))
+print("held", flush=True)
+input()
+"""
+
+
 def test_two_runs_in_one_folder_are_refused(project, whole):
     holder = subprocess.Popen(
-        [sys.executable, "-c", "from scaling_study.study import StudyLock; from pathlib import Path;"
-         "lock = StudyLock(Path('results/whole')); print('held', flush=True); input()"],
-        cwd=project.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", HOLDER],
+        cwd=project.folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     holder.stdout.readline()
     done = project.snakemake("--forcerun", "probe")
     holder.communicate("\n")

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import torch
-
 from scaling_study import attest
 
 parser = argparse.ArgumentParser()

@@ -24,7 +24,9 @@ def make() -> Path:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     memory = folder / "memory"
     if SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK):
-        memory.symlink_to(tempfile.mkdtemp(prefix=PREFIX, dir=SHARED_MEMORY))
+        shared = SHARED_MEMORY / folder.name  # as private and new as the folder: mkdir says so
+        shared.mkdir(0o700)
+        memory.symlink_to(shared)
     else:
         memory.mkdir()
     return folder
