@@ -1,7 +1,9 @@
 """Measure one launch and replicate of a study; the rule ``measure`` runs this."""
 
 import argparse
+import json
 import logging
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -15,6 +17,16 @@ def stop(signum: int, _frame: FrameType | None) -> None:
     sys.exit(128 + signum)
 
 
+def place(output: Path) -> str:
+    """Say which of the study's cohorts this is, as far as its folder tells."""
+    done = len(list(output.parent.parent.glob("*/*.jsonl")))
+    plan = output.parents[2] / "plan.json"
+    if not plan.exists():
+        return f"cohort {done + 1}"
+    planned = json.loads(plan.read_text())
+    return f"cohort {done + 1} of {len(planned['launches']) * planned['replicates']}"
+
+
 def main() -> None:
     """Parse the command line and measure."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -25,10 +37,13 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, stop)
+    # A member takes two descriptors of its coordinator; the usual soft limit is 1,024.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     job = measure.read_job(options.job, options.replicate)
     logging.basicConfig(
         level=logging.INFO,
-        format=f"measure {job.launch['label']}, replicate {job.replicate}: %(message)s",
+        format=f"{place(options.output)} ({job.launch['label']}): %(message)s",
         handlers=[logging.FileHandler(options.log, mode="w"), logging.StreamHandler()],
     )
     measure.Measurement(job, options.output, options.builds).run()

@@ -62,7 +62,7 @@ def test_the_three_points_of_the_reference_are_refused():
     n = np.array([4, 32, 64])
     found = laws.choose(n, n / np.array([0.0288, 0.0504, 0.1045]))
     assert found["status"] == "refused"
-    assert found["reason"] == "3 process counts were measured; a choice needs 5"
+    assert found["reason"] == "process counts measured: 3; a choice needs 5"
     assert found["best"] is None
     assert found["candidates"] == found["curve"] == []
     assert {each["law"] for each in found["not_fitted"]} == {each.name for each in laws.LAWS}

@@ -109,6 +109,15 @@ def test_a_script_that_sets_its_own_threads_is_no_launch_of_one_thread(tmp_path)
     assert records["window"] == []
 
 
+def test_a_script_may_set_its_environment_before_it_imports_torch(tmp_path):
+    script = tmp_path / "early.py"
+    text = (WORKLOADS / "plain_loop.py").read_text()
+    early = "os.environ |= {'OMP_NUM_THREADS': '2', 'MKL_NUM_THREADS': '2'}"
+    script.write_text(f"import os\n\n{early}\n{text}")
+    records = run(config(script, windows=1, processes=[1]), tmp_path)
+    assert "intra_op 1 did not take effect: 2" in records["end"][0]["reason"]
+
+
 def test_what_the_machine_lacks_is_a_skip_with_a_remedy(tmp_path):
     launch = {"placement": ["4000"]}
     records = run(config(WORKLOADS / "plain_loop.py", launch=launch), tmp_path)

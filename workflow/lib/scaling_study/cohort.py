@@ -139,6 +139,7 @@ class Cohort:
             try:
                 self.members.add(slot, self._launcher.start(self._specs[slot]))
             except LaunchError as error:
+                self._ended[slot] += 1
                 self._event(slot, "not_started", str(error))
         deadline_ns = time.perf_counter_ns() + round(timeout_s * 1e9)
         waiting = set(slots) & set(self.alive)
@@ -199,7 +200,7 @@ class Cohort:
             return self._take(window, settings)
         except (FileNotFoundError, ProcessLookupError) as error:
             # A member's /proc folder is gone: it ended outside the watched part of the window.
-            ended = self.members.wait_resting(self.alive, time.perf_counter_ns() + _MOMENT_NS)
+            ended = self.members.sleep_until(time.perf_counter_ns() + _MOMENT_NS)
             self._bury(ended)
             raise MemberEndedError(sorted(ended)) from error
 
@@ -266,8 +267,8 @@ class Cohort:
 
     def _done(self, slot: int, opened_ns: int) -> int:
         """Count a member's steps that began after ``opened_ns``: all but the first that ended."""
-        ends = [step.end_ns for step in self.members.steps(slot)]
-        return max(0, sum(end >= opened_ns for end in ends) - 1)
+        steps = [step for step in self.members.steps(slot) if step.end_ns >= opened_ns]
+        return sum(not step.fresh for step in steps[1:])
 
     def _rest(self, slots: Sequence[int]) -> set[int]:
         """Wait until members rest; end those that do not in time; return who ended."""

@@ -203,9 +203,7 @@ def usage(before: dict[int, Process], after: dict[int, Process], trainer_tid: in
     ended = [process for pid, process in before.items() if pid not in after]
 
     def total(name: str) -> float:
-        changes = (
-            getattr(now, name) - (getattr(then, name) if then else 0) for then, now in pairs
-        )
+        changes = (getattr(now, name) - (getattr(then, name) if then else 0) for then, now in pairs)
         return float(sum(changes))
 
     def threads_total(name: str) -> float:

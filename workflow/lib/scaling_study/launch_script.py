@@ -186,7 +186,7 @@ def _command(python: str, script: str, inter_op: int | str) -> list[str]:
 
 def _argument(text: str) -> str:
     """One argument as a word of bash, in which the member's number is a variable."""
-    marked = placeholders.fill(text, MARK)  # type: ignore[arg-type]
+    marked = placeholders.fill(text, MARK)
     pieces = [shlex.quote(piece) if piece else "" for piece in marked.split(MARK)]
     return '"$slot"'.join(pieces) or "''"
 

@@ -209,7 +209,7 @@ def choose(n: Integers, throughput: Floats, further: Sequence[Law] = ()) -> dict
         needed = max(FEWEST_COUNTS, sorted(map(fewest_counts, laws))[1])
         return {
             "status": "refused",
-            "reason": f"{len(n)} process counts were measured; a choice needs {needed}",
+            "reason": f"process counts measured: {len(n)}; a choice needs {needed}",
             "best": None,
             "text": None,
             "candidates": [],

@@ -46,8 +46,11 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 # What decides what is measured and how: a change of any of them makes old windows another thing.
-HARNESS = ("attest", "axes", "bind", "channel", "cohort", "counters", "dask_host", "environment",
-           "fork_server", "launchers", "measure", "members", "windows", "worker")  # fmt: skip
+HARNESS = (
+    *("attest", "axes", "bind", "channel", "cohort", "counters", "dask_host", "environment"),
+    *("fork_server", "ladder", "launchers", "libraries", "limits", "measure", "members"),
+    *("placement", "private", "topology", "windows", "worker"),
+)
 
 # A member that ended is started again this often in a cohort; then its points are given up.
 MEMBER_RESTARTS = 2

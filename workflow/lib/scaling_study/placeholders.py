@@ -11,8 +11,8 @@ MEMBER = "member"
 _PLACEHOLDER = re.compile(r"\{\{(?P<literal>\w+)\}\}|\{(?P<name>\w+)\}")
 
 
-def fill(text: str, member: int) -> str:
-    """Put the slot number into an argument."""
+def fill(text: str, member: int | str) -> str:
+    """Put the slot number, or what stands for it in a script, into an argument."""
     return _PLACEHOLDER.sub(
         lambda match: f"{{{match['literal']}}}" if match["literal"] else str(member), text
     )

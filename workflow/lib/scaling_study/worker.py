@@ -20,6 +20,8 @@ import runpy
 import sys
 import threading
 import time
+from importlib.abc import MetaPathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +30,8 @@ from scaling_study import bind, channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
+    from importlib.machinery import ModuleSpec
+    from types import FrameType, ModuleType
 
 _now = time.perf_counter_ns
 
@@ -176,19 +179,51 @@ def _runs(frame: FrameType) -> bool:
 
 def attach(member: Member, *, by_mark: bool) -> None:
     """Install the member's hooks and wrappers in this process's torch."""
-    # torch is imported here, after the launch's environment is final.
-    import torch  # noqa: PLC0415
+    import torch  # noqa: PLC0415 (see attach_when_imported)
     from torch.optim import optimizer  # noqa: PLC0415
     from torch.utils.data import dataloader  # noqa: PLC0415
 
     iterator = dataloader._BaseDataLoaderIter  # noqa: SLF001 (every DataLoader's __next__ is here)
     iterator.__next__ = member.wrap_loader(iterator.__next__)
     torch.autograd.backward = member.wrap_backward(torch.autograd.backward)
-    if by_mark:
-        scaling_study.mark = member.step_end
-    else:
+    if not by_mark:
         optimizer.register_optimizer_step_pre_hook(member.before_optimizer)
         optimizer.register_optimizer_step_post_hook(member.after_optimizer)
+
+
+class _AfterTorch(MetaPathFinder):
+    """Calls a function when torch has been imported; finds nothing itself."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
+        """Let the other finders find torch, and have its loader call back."""
+        if fullname != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_call(module: ModuleType) -> None:
+                load(module)
+                self._call()
+
+            spec.loader.exec_module = load_and_call  # type: ignore[method-assign]
+        return spec
+
+
+def attach_when_imported(call: Callable[[], None]) -> None:
+    """Call ``call`` as soon as torch is there.
+
+    The script imports torch, not the harness: what it puts into ``os.environ`` before, such as
+    thread counts, has its effect.
+    """
+    if "torch" in sys.modules:
+        call()
+    else:
+        sys.meta_path.insert(0, _AfterTorch(call))
 
 
 def run(member: Member, script: str, args: list[str]) -> None:
@@ -235,11 +270,17 @@ def serve(
         launcher: how this process was started, for the attestation.
     """
     member = Member(folder, slot, launcher)
-    attach(member, by_mark=by_mark)
-    if inter_op is not None:
-        import torch  # noqa: PLC0415
+    if by_mark:
+        scaling_study.mark = member.step_end
 
-        torch.set_num_interop_threads(inter_op)
+    def prepare() -> None:
+        attach(member, by_mark=by_mark)
+        if inter_op is not None:
+            import torch  # noqa: PLC0415
+
+            torch.set_num_interop_threads(inter_op)
+
+    attach_when_imported(prepare)
     run(member, command[0], command[1:])
 
 
