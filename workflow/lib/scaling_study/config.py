@@ -181,7 +181,7 @@ class Workload(Section):
     """Steps that train one model; models/hour needs it."""
 
     inputs: Annotated[Sequence[str], PlainValidator(_read_inputs), Allowed(INPUTS)] = ()
-    """Further files and folders whose change means measuring anew."""
+    """Further files and folders whose change, in size or time, means measuring anew."""
 
 
 class Measure(Section):
