@@ -14,7 +14,9 @@ def main() -> None:
     parser.add_argument("--report", type=Path, required=True, help="the HTML file to write")
     parser.add_argument("--plan", type=Path, help="default: plan.json in the study's folder")
     parser.add_argument(
-        "--builds", type=Path, help="folder of built environments; default: builds beside the study"
+        "--builds",
+        type=Path,
+        help="folder of built environments; default: .builds beside the study",
     )
     arguments = parser.parse_args()
     folder = arguments.study_folder
@@ -22,7 +24,7 @@ def main() -> None:
         folder,
         arguments.report,
         plan=arguments.plan or folder / "plan.json",
-        builds=arguments.builds or folder.parent / "builds",
+        builds=arguments.builds or folder.parent / ".builds",
     )
     print(f"wrote {len(written)} files: {arguments.report} and what it is made of", file=sys.stderr)
 

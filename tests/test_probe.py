@@ -181,3 +181,12 @@ def test_a_machine_without_most_files_can_be_probed(tmp_path):
     assert stored["cgroup_version"] is None
     assert probe.usable_topology(stored).cpu_ids == (0, 1)
     assert system.read_memory_bytes(tmp_path) == stored["memory_bytes"] == 0
+
+
+def test_a_node_that_grows_is_no_other_machine():
+    here = probe.read_machine().to_dict()
+    grown = json.loads(json.dumps(here))
+    grown["topology"]["nodes"][0]["memory_bytes"] += 2**30
+    assert probe.differences(here, grown) == ()
+    grown["topology"]["nodes"][0]["memory_bytes"] = 0
+    assert probe.differences(here, grown) != ()

@@ -1,5 +1,5 @@
 # reads:  envs/<build>.txt
-# writes: results/builds/<build>.txt, and the environment beside it
+# writes: results/.builds/<build>.txt, and the environment beside it
 
 
 rule build:

@@ -32,7 +32,7 @@ shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH
 
 RESULTS = f"results/{PLAN.study}"
 REPORT = f"reports/{PLAN.study}.html"
-BUILDS = "results/builds"
+BUILDS = "results/.builds"  # no study can have this name
 PLAN_JSON = PLAN.to_dict()
 LAUNCHES = {launch.id: launch for launch in PLAN.launches}
 JOBS = {launch["id"]: launch for launch in PLAN_JSON["launches"]}

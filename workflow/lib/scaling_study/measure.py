@@ -174,7 +174,7 @@ def build_python(build: str, folder: Path) -> str:
     if build == "default":
         return sys.executable
     if build.endswith(".txt"):
-        return str(folder / Path(build).stem / "bin" / "python")
+        return str((folder / Path(build).stem / "bin" / "python").absolute())
     return build
 
 

@@ -169,7 +169,8 @@ def speed_facts(machine: Mapping[str, Any]) -> dict[str, Any]:
     topology = Topology.from_dict(machine["topology"])
     layout = [
         [asdict(cpu) for cpu in topology.cpus],
-        [[node.node, _gib(node.memory_bytes), *node.distances.items()] for node in topology.nodes],
+        # A node's size moves while a virtual machine runs (memory is plugged as it is needed).
+        [[node.node, node.memory_bytes > 0, *node.distances.items()] for node in topology.nodes],
     ]
     copied = ("cpu_model", "isa", "l2_bytes", "l3_bytes", "allowed_cpus", "allowed_nodes")
     settings = ("quota_cpus", "kernel", "governor", "thp", "numa_balancing", "virtual")

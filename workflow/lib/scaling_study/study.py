@@ -64,6 +64,8 @@ def conclusion(results: Path, report: Path) -> str:
     for entry in recommendations:
         found = write_headline(entry, noise.get(entry["machine"]), replicates=replicates)
         lines += [found.verdict, *(f"  {bar.text}: {bar.value} {bar.unit}" for bar in found.bars)]
-    return "\n".join(
-        [*lines, f"  launch it: bash {results / 'launch/recommended.sh'}", f"Report: {report}"]
-    )
+        if entry["status"] == "ok":
+            lines.append(f"  launch it: bash {results / 'launch/recommended.sh'}")
+        else:
+            lines.append(f"  {entry['reason']}")
+    return "\n".join([*lines, f"Report: {report}"])
