@@ -22,10 +22,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from scaling_study import channel, private, worker
 from scipy import stats
 from torch.optim import optimizer
 from torch.utils.data import dataloader
+
+from scaling_study import channel, private, worker
 
 ROOT = Path(__file__).parent.parent
 CASES = {

@@ -21,11 +21,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from scipy import stats
+
 from scaling_study import measure
 from scaling_study.config import load_config
 from scaling_study.config_file import read_config
 from scaling_study.plan import make_plan
-from scipy import stats
 
 ROOT = Path(__file__).parent.parent
 CONFIG = ROOT / "config/tsmixerx.yaml"

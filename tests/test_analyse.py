@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 import synthetic
 from scaling_study.analyse import FILES, analyse, domain_laws
 from scaling_study.collect import collect

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from scaling_study import axes, probe
 from scaling_study.axes_table import DEFAULTS
 from scaling_study.environment import member_environment

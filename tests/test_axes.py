@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+
 from scaling_study import axes, axes_table
 from scaling_study.axes_table import DEFAULTS
 from scaling_study.unavailable import UnavailableError

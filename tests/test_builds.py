@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from jobs import WORKLOADS, config, run
 from scaling_study import measure
 from scaling_study.unavailable import UnavailableError

@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+
 from processes import private_folder
 from scaling_study import channel
 from scaling_study.channel import BLOCK, CAPACITY, HEADER, STEP_FIELDS, STEPS, Page, Step

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from jobs import WORKLOADS
 from scaling_study import channel, cohort, counters, environment, launchers, private, windows
 

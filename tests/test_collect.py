@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+
 import synthetic
 from scaling_study.collect import collect, oversubscribed, usable_cpus
 from scaling_study.columns import TABLES

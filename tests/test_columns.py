@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+
 from scaling_study import columns
 
 DOCUMENTATION = Path(__file__).parent.parent / "docs" / "columns.md"

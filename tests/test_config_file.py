@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from configs import FULL, SHIPPED, config
 from scaling_study.config_file import read_config
 from scaling_study.problems import ConfigError

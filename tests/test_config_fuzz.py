@@ -9,9 +9,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from configs import FULL, SHIPPED, config, make_files
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from configs import FULL, SHIPPED, config, make_files
 from scaling_study.config import load_config
 from scaling_study.config_file import read_config
 from scaling_study.plan import Plan, make_plan

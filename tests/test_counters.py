@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from processes import gone, killed_at_the_end, wait_ended, wait_until, written
 from scaling_study import counters
 from scaling_study.counters import Process, Thread

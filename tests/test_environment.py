@@ -7,6 +7,7 @@ import sys
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from scaling_study.axes_table import AXES
 from scaling_study.environment import INHERITED, LIBRARY_FOLDER, member_environment
 

@@ -1,5 +1,6 @@
 import pandas as pd
 import pytest
+
 from scaling_study.explanation import ACCOUNTS, LAWS, explain
 from scaling_study.laws import DOMAIN_SATURATION
 from scaling_study.laws import LAWS as FITTED

@@ -2,8 +2,9 @@ import math
 
 import pandas as pd
 import pytest
-import synthetic
 from matplotlib.figure import Figure
+
+import synthetic
 from scaling_study import figure_axes
 from scaling_study.figure_axes import Boundary
 

@@ -3,6 +3,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+
 import synthetic
 from scaling_study import figures, report_figures, svg
 from scaling_study.columns import POINTS, WINDOWS

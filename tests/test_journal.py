@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+
 from processes import killed_at_the_end, wait_until
 from scaling_study.journal import SAME, Journal, read_part
 

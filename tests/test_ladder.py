@@ -1,7 +1,8 @@
-import machines
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import machines
 from scaling_study import ladder
 
 

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from scaling_study import bind
 from scaling_study.launch_script import render_launch_script
 

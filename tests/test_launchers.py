@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from processes import descriptors, killed_at_the_end, private_folder, wait_ended, written
 from scaling_study import axes, launchers
 from scaling_study.axes_table import DEFAULTS

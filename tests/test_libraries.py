@@ -3,6 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from scaling_study import libraries
 
 ELF = Path(sys.executable).read_bytes()[:20]

@@ -1,5 +1,6 @@
-import machines
 import pytest
+
+import machines
 from scaling_study import limits
 
 MOUNTS = "proc/self/mountinfo"

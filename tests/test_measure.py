@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+
 from jobs import WORKLOADS, baseline_job, command, config, environment, processes, read, run
 from scaling_study import measure, private, record_schema, windows
 from scaling_study.journal import read_part

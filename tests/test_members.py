@@ -11,6 +11,7 @@ import time
 from itertools import pairwise
 
 import pytest
+
 from processes import descriptors, has_ended, private_folder, state, wait_ended, wait_until
 from scaling_study import channel, counters, private
 from scaling_study.members import Members

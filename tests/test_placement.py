@@ -1,9 +1,10 @@
 from itertools import islice
 
-import machines
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import machines
 from scaling_study import placement
 from scaling_study.placement import MemoryPolicy, Slot
 from scaling_study.topology import Cpu, Node, Topology

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
 from configs import FULL, ROOT, SHIPPED, config, make_files, minimal
 from scaling_study import launches
 from scaling_study.axes_table import AXES, DEFAULTS

@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+
 import synthetic
 from scaling_study.collect import collect
 

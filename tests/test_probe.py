@@ -3,8 +3,9 @@ import json
 import re
 import subprocess
 
-import machines
 import pytest
+
+import machines
 from scaling_study import probe, system
 from scaling_study.libraries import LIBRARIES
 from scaling_study.topology import Topology

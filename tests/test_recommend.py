@@ -1,6 +1,7 @@
 import math
 
 import pytest
+
 import synthetic
 from scaling_study.collect import collect
 from scaling_study.recommend import enough, or_null, recommend

@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+
 import synthetic
 from scaling_study.record_rows import NOT_PROVEN, read_rows
 from scaling_study.record_schema import RecordError

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 import synthetic
 from scaling_study import record_schema
 from scaling_study.record_schema import RecordError

@@ -4,6 +4,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+
 import rendering
 import synthetic
 from scaling_study.storage import read_json, write_json

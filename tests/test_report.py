@@ -4,8 +4,9 @@ import dataclasses
 import itertools
 import re
 
-import browser
 import pytest
+
+import browser
 import rendering
 import synthetic
 from scaling_study.storage import read_json, write_json

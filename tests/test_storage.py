@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from pyarrow import parquet
+
 from scaling_study import storage
 from scaling_study.columns import REPLICATES
 

@@ -3,6 +3,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from matplotlib.figure import Figure
+
 from scaling_study import svg
 from scaling_study.figure_style import drawing
 

@@ -1,8 +1,9 @@
 import os
 from pathlib import Path
 
-import machines
 import pytest
+
+import machines
 from scaling_study import limits, system
 from scaling_study.topology import Cpu, Node
 

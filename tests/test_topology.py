@@ -1,10 +1,11 @@
 import json
 from collections import Counter
 
-import machines
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import machines
 from scaling_study.topology import (
     NO_NODE,
     Cpu,

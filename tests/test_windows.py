@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from scaling_study import windows
 from scaling_study.channel import CAPACITY, Step
 from scaling_study.windows import Activity

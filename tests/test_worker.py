@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 import scaling_study
 from processes import wait_until
 from scaling_study import channel, worker

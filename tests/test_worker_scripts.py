@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+
 import scaling_study
 from processes import has_ended, wait_ended, wait_until
 from scaling_study import channel, counters

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from jobs import ROOT
 
 pytestmark = pytest.mark.slow

@@ -3,6 +3,7 @@
 import argparse
 
 import torch
+
 from scaling_study import mark
 
 parser = argparse.ArgumentParser()

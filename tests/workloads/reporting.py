@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import torch
+
 from scaling_study import attest
 
 parser = argparse.ArgumentParser()
