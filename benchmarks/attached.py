@@ -1,10 +1,11 @@
 """Cost of being measured: step time of an attached script against the same script bare.
 
-One process runs a script's training again and again; the harness's hooks and wrappers are
-installed for every second run and taken out for the others. The figure is the ratio of the two
-median step times, with a bootstrap interval over the pairs of runs. Usage:
+One process trains; the harness's hooks and wrappers are put in and taken out after every 16 steps,
+in the order attached, bare, bare, attached. The figure is the median, over such groups of four
+neighbouring blocks, of the attached blocks' step time by the bare ones', with a bootstrap interval:
+whatever else the machine does meets both alike. Usage:
 
-    python benchmarks/attached.py [--pairs 40] [--case NCF]
+    python benchmarks/attached.py [--runs 15] [--case NCF]
 """
 
 import argparse
@@ -16,7 +17,7 @@ import os
 import runpy
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,13 @@ from torch.utils.data import dataloader
 from scaling_study import channel, private, worker
 
 ROOT = Path(__file__).parent.parent
+ITERATOR = dataloader._BaseDataLoaderIter  # noqa: SLF001 (what the harness wraps)
+BLOCK = 16
+COLD = 2
 CASES = {
-    "TSMixerx": ["scripts/workloads/tsmixerx.py", "--steps", "60"],
-    "NCF": ["scripts/workloads/ncf.py", "--rows", "8192", "--epochs", "1"],
-    "plain loop": ["tests/workloads/plain_loop.py", "--steps", "400"],
+    "TSMixerx": ["scripts/workloads/tsmixerx.py", "--steps", "260"],
+    "NCF": ["scripts/workloads/ncf.py", "--rows", "33792", "--epochs", "1"],
+    "plain loop": ["tests/workloads/plain_loop.py", "--steps", "2000"],
 }
 
 
@@ -46,28 +50,37 @@ def attached_member(folder: Path) -> worker.Member:
     return member
 
 
-@contextlib.contextmanager
-def attached(member: worker.Member) -> Iterator[None]:
-    """Attach for one run, then take everything out again."""
-    iterator = dataloader._BaseDataLoaderIter  # noqa: SLF001 (what the harness wraps)
-    inner, backward = iterator.__next__, torch.autograd.backward
-    worker.attach(member, by_mark=False)
-    try:
-        yield
-    finally:
-        iterator.__next__, torch.autograd.backward = inner, backward
+class Switch:
+    """Puts the harness into torch and takes it out."""
+
+    def __init__(self, member: worker.Member) -> None:
+        self._member = member
+        self._inner = ITERATOR.__next__, torch.autograd.backward
+        self._loader = member.wrap_loader(self._inner[0])
+        self._backward = member.wrap_backward(self._inner[1])
+
+    def attach(self, *, attached: bool) -> None:
+        """Make the next step an attached or a bare one."""
         optimizer._global_optimizer_pre_hooks.clear()  # noqa: SLF001
         optimizer._global_optimizer_post_hooks.clear()  # noqa: SLF001
+        if attached:
+            ITERATOR.__next__, torch.autograd.backward = self._loader, self._backward
+            optimizer.register_optimizer_step_pre_hook(self._member.before_optimizer)
+            optimizer.register_optimizer_step_post_hook(self._member.after_optimizer)
+        else:
+            ITERATOR.__next__, torch.autograd.backward = self._inner
 
 
 class Clock:
-    """Times the steps of both kinds of run in the same way: one time stamp after each."""
+    """Times every step in the same way, and switches between them, outside of what it times."""
 
-    def __init__(self) -> None:
-        self._stamps: list[int] = []
+    def __init__(self, switch: Switch) -> None:
+        self._switch = switch
+        self.durations: list[int] = []
+        self._began = 0
 
     def install(self) -> None:
-        """Wrap the optimizers' step outside of torch's hooks, where both kinds of run pass."""
+        """Wrap the optimizers' step outside of torch's hooks, where both kinds of step pass."""
         for kind in (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD):
             kind.step = self._timed(kind.step)
 
@@ -77,16 +90,23 @@ class Clock:
         @functools.wraps(step)
         def timed(*args: Any, **kwargs: Any) -> Any:
             result = step(*args, **kwargs)
-            self._stamps.append(time.perf_counter_ns())
+            self.durations.append(time.perf_counter_ns() - self._began)
+            if len(self.durations) % BLOCK == 0:
+                self._switch.attach(attached=len(self.durations) // BLOCK % 4 in {0, 3})
+            self._began = time.perf_counter_ns()
             return result
 
         return timed
 
-    def median_s(self) -> float:
-        """Return the median step time since the last call."""
-        median = float(np.median(np.diff(self._stamps))) / 1e9
-        self._stamps.clear()
-        return median
+    def groups(self) -> tuple[list[float], list[float]]:
+        """Return the ratio of each group of blocks since the last call, and the bare times (s)."""
+        whole = len(self.durations) // (4 * BLOCK)
+        # The first steps after a switch meet cold code; of the others the median counts.
+        blocks = np.array(self.durations[: whole * 4 * BLOCK]).reshape(whole, 4, BLOCK)
+        step = np.median(blocks[:, :, COLD:], axis=2) / 1e9
+        self.durations.clear()
+        bare_s = (step[:, 1] + step[:, 2]) / 2
+        return list((step[:, 0] + step[:, 3]) / 2 / bare_s), list(bare_s)
 
 
 def run(command: list[str]) -> None:
@@ -96,24 +116,24 @@ def run(command: list[str]) -> None:
         runpy.run_path(str(ROOT / command[0]), run_name="__main__")
 
 
-def measure(command: list[str], pairs: int, folder: Path) -> dict[str, float]:
+def measure(command: list[str], runs: int, folder: Path) -> dict[str, float]:
     """Return the ratio attached / bare with its 95% interval, and the bare step time."""
-    member, clock = attached_member(folder), Clock()
-    with attached(member):
-        run(command)
+    run(command)
+    switch = Switch(attached_member(folder))
+    clock = Clock(switch)
     clock.install()
-    ratios, bare_s = [], []
-    for pair in range(pairs):
-        times = {}
-        for attach in (False, True) if pair % 2 else (True, False):
-            with attached(member) if attach else contextlib.nullcontext():
-                run(command)
-            times[attach] = clock.median_s()
-        ratios.append(times[True] / times[False])
-        bare_s.append(times[False])
-    found = stats.bootstrap((ratios,), np.median, rng=np.random.default_rng(1))
+    ratios: list[float] = []
+    bare_s: list[float] = []
+    for _ in range(runs):
+        switch.attach(attached=True)
+        run(command)
+        more, times = clock.groups()
+        ratios += more
+        bare_s += times
+    found = stats.bootstrap((ratios,), np.median, n_resamples=2000, rng=np.random.default_rng(1))
     return {
         "step_ms": float(np.median(bare_s)) * 1e3,
+        "groups": len(ratios),
         "ratio": float(np.median(ratios)),
         "low": float(found.confidence_interval.low),
         "high": float(found.confidence_interval.high),
@@ -123,13 +143,13 @@ def measure(command: list[str], pairs: int, folder: Path) -> dict[str, float]:
 def main() -> None:
     """Measure one case and print its figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--case", choices=CASES, default="TSMixerx")
     options = parser.parse_args()
     torch.set_num_threads(1)
     sys.path.insert(0, str(ROOT / "scripts/workloads"))
     with private.folder() as folder:
-        print(json.dumps(measure(CASES[options.case], options.pairs, folder)))
+        print(json.dumps(measure(CASES[options.case], options.runs, folder)))
 
 
 if __name__ == "__main__":

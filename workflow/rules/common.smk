@@ -53,6 +53,7 @@ wildcard_constraints:
 # By content, in params: a change of either means new measurements, a new time stamp does not.
 HARNESS = measure.harness_digest()
 WORKLOAD = measure.workload_digest(PLAN_JSON["workload"])
+BUILT = any(launch.axes["build"].endswith(".txt") for launch in PLAN.launches)
 
 
 def build_of(wildcards):

@@ -5,7 +5,8 @@
 rule measure:
     """Measure one launch and replicate, alone on the machine (resource quiet)."""
     input:
-        build=build_of,
+        # Most studies build nothing, and Snakemake asks a function once for every launch.
+        build=build_of if BUILT else [],
     output:
         f"{RESULTS}/measure/{{launch}}/{{replicate}}.jsonl",
     log:
