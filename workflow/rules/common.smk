@@ -7,7 +7,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from scaling_study import measure, plan, storage
+from scaling_study import measure, plan
 from scaling_study.config_file import read_config
 from scaling_study.config import load_config
 from scaling_study.problems import ConfigError

@@ -67,6 +67,9 @@ class Launcher(Protocol):
     def close(self) -> None:
         """End what the launcher itself started."""
 
+    def exit_reason(self, pid: int) -> str:
+        """Say how a member ended."""
+
 
 class LaunchError(Exception):
     """A member could not be started; the text says why."""
@@ -192,7 +195,7 @@ class Host:
         return f"process {pid} ended"
 
 
-def launcher(name: str, launch: Launch, members: int) -> Exec | Host:
+def launcher(name: str, launch: Launch, members: int) -> Launcher:
     """Return the launcher of this name, ready to start members."""
     if name == "exec":
         return Exec(launch)

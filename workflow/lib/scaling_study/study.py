@@ -26,7 +26,6 @@ class StudyLock:
         folder.mkdir(parents=True, exist_ok=True)
         # Kept open: the lock is the open file's, and the kernel lets go of it with the process.
         self._file = (folder / ".lock").open("a+")
-        os.set_inheritable(self._file.fileno(), False)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
