@@ -142,7 +142,7 @@ def test_only_the_points_of_a_crashing_member_are_lost(tmp_path):
     text = (WORKLOADS / "plain_loop.py").read_text()
     step = "    optimizer.step()\n"
     script.write_text(
-        text.replace(step, step + "    if args.seed == 1 and _ == 6:\n        exit('bad luck')\n")
+        text.replace(step, step + "    if args.seed == 1 and _ == 3:\n        exit('bad luck')\n")
     )
     records = run(config(script, args=["--seed", "{member}"]), tmp_path)
     end = records["end"][0]

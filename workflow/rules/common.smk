@@ -1,5 +1,6 @@
 """The config, the plan made of it, and the few names that all rules share."""
 
+import gc
 import json
 import shlex
 import sys
@@ -12,6 +13,10 @@ from scaling_study.config_file import read_config
 from scaling_study.config import load_config
 from scaling_study.problems import ConfigError
 from scaling_study.study import StudyInUseError, StudyLock, conclusion, outline
+
+# Snakemake keeps what it makes for each job: collecting garbage among 10,000 of them again and again
+# takes a quarter of a dry run and finds none.
+gc.set_threshold(100_000, 50, 50)
 
 # Without --configfile the full-size study is run. Snakemake would merge the two.
 if not workflow.overwrite_configfiles:
@@ -50,9 +55,10 @@ wildcard_constraints:
     replicate=r"\d+",
 
 
-# By content, in params: a change of either means new measurements, a new time stamp does not.
-HARNESS = measure.harness_digest()
-WORKLOAD = measure.workload_digest(PLAN_JSON["workload"])
+# By content, in params: a changed file means new measurements, a new time stamp does not.
+FILES = measure.digest(
+    measure.harness_digest(), measure.workload_digest(PLAN_JSON["workload"])
+)
 BUILT = any(launch.axes["build"].endswith(".txt") for launch in PLAN.launches)
 
 

@@ -17,11 +17,10 @@ rule measure:
     resources:
         quiet=100,
     params:
-        job=lambda wildcards: measure.job_text(PLAN_JSON, JOBS[wildcards.launch]),
-        harness=HARNESS,
-        workload=WORKLOAD,
-        builds=BUILDS,
+        # Snakemake works through every parameter of every job: one holds all that counts.
+        job=lambda wildcards: measure.job_text(PLAN_JSON, JOBS[wildcards.launch], FILES),
     shell:
         "python -m scaling_study.keep --watch $PPID --"
         " python scripts/measure.py --job {params.job:q} --replicate {wildcards.replicate}"
-        " --builds {params.builds:q} --log {log:q} --output {output:q}"
+        f" --builds {BUILDS}"
+        " --log {log:q} --output {output:q}"

@@ -82,14 +82,15 @@ class Job:
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
 
 
-def job_text(plan: Mapping[str, Any], launch: Mapping[str, Any]) -> str:
-    """Return, as JSON, all of a plan that measuring a launch depends on, apart from files.
+def job_text(plan: Mapping[str, Any], launch: Mapping[str, Any], files: str = "") -> str:
+    """Return, as JSON, all that measuring a launch depends on.
 
     What only names or counts afterwards is left out: changing it measures nothing anew.
 
     Args:
         plan: the content of plan.json.
         launch: one of its launches.
+        files: a digest of all files that count; with other files it is another measurement.
     """
     return json.dumps(
         {
@@ -97,6 +98,7 @@ def job_text(plan: Mapping[str, Any], launch: Mapping[str, Any]) -> str:
             "measure": _without(plan["measure"], "replicates"),
             "workload": _without(plan["workload"], "steps_per_model"),
             "launch": launch,
+            "files": files,
         },
         sort_keys=True,
     )
