@@ -7,13 +7,23 @@ report: "workflow/report/workflow.rst"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/plan.smk"
-include: "workflow/rules/probe.smk"
-include: "workflow/rules/build.smk"
-include: "workflow/rules/measure.smk"
-include: "workflow/rules/collect.smk"
-include: "workflow/rules/analyse.smk"
-include: "workflow/rules/render.smk"
+
+
+if IMPORTED:
+
+    include: "workflow/rules/import.smk"
+
+else:
+
+    include: "workflow/rules/plan.smk"
+    include: "workflow/rules/probe.smk"
+    include: "workflow/rules/build.smk"
+    include: "workflow/rules/measure.smk"
+    include: "workflow/rules/profile.smk"
+    include: "workflow/rules/collect.smk"
+    include: "workflow/rules/analyse.smk"
+    include: "workflow/rules/inflation.smk"
+    include: "workflow/rules/render.smk"
 
 
 rule all:
@@ -21,7 +31,7 @@ rule all:
     default_target: True
     input:
         report=REPORT,
-        launch=f"{RESULTS}/launch/recommended.sh",
+        launch=[] if IMPORTED else f"{RESULTS}/launch/recommended.sh",
 
 
 onstart:

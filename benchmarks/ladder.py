@@ -117,7 +117,7 @@ def isolated_figures(folder: Path, replicates: int = 3) -> dict[str, Any]:
     rows: dict[str, Any] = {}
     for n in sorted(found[False]):
         ladder, alone = interval(found[False][n]), interval(found[True][n])
-        agree = ladder[0] <= alone[1] and alone[0] <= ladder[1]
+        agree = bool(ladder[0] <= alone[1] and alone[0] <= ladder[1])
         rows[str(n)] = {"ladder_ms": ladder, "isolated_ms": alone, "agree": agree}
     return rows
 

@@ -64,6 +64,30 @@ def isolated() -> Iterator[Figure]:
         yield Figure(f"ladder and isolated agree, n = {n}", "intervals overlap", text, row["agree"])
 
 
+def profiles() -> Iterator[Figure]:
+    """What profiling costs."""
+    found = run("profiles.py")
+    spied, beside, spread = (
+        found[key] for key in ("py_spy_tax", "others_tax", "unprofiled_spread")
+    )
+    text = f"{spied:.1%} ({', '.join(f'{tax:.1%}' for tax in found['py_spy_taxes'])})"
+    yield Figure("tax of py-spy on the profiled member", "at most 5%", text, spied <= 0.05)
+    text = f"{beside:.1%}, unprofiled windows differ by {spread:.1%}"
+    met = beside <= max(spread, 0.0)
+    yield Figure("tax of torch's profiler on the others", "within the A/A spread", text, met)
+    point_s = found["point_s"]
+    yield Figure("profiling a point", "at most 30 s", f"{point_s:.1f} s", point_s <= 30)
+
+
+def flamegraph() -> Iterator[Figure]:
+    """A differential flamegraph of 100,000 stacks in Chromium."""
+    found = run("flamegraph.py")
+    seconds, megabytes = found["drawn_s"], found["report_bytes"] / 1e6
+    text = f"{seconds:.2f} s, {megabytes:.2f} MB"
+    met = seconds <= 2 and megabytes <= 5
+    yield Figure("flamegraph of 100,000 stacks", "at most 2 s, 5 MB", text, met)
+
+
 def dry_run() -> Iterator[Figure]:
     """Dry run of 10,000 launches."""
     wall_s = run("dry_run.py")["wall_s"]
@@ -102,6 +126,8 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "attached": attached,
     "ladder": ladder,
     "isolated": isolated,
+    "profiles": profiles,
+    "flamegraph": flamegraph,
 }
 
 

@@ -42,6 +42,37 @@ def baseline_job(mapping):
     return job_text(data, next(one for one in data["launches"] if one["id"] == plan.baseline))
 
 
+def profile_text(mapping):
+    """The baseline as a profiling job gets it."""
+    plan = make_plan(load_config(mapping))
+    data = plan.to_dict()
+    launch = next(one for one in data["launches"] if one["id"] == plan.baseline)
+    return job_text(data, launch, "", "profile")
+
+
+def profile(mapping, folder):
+    """Profile the baseline as the workflow does; return its profile.json."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "scaling_study.keep", "--watch", str(os.getpid()), "--"),
+            *(
+                sys.executable,
+                str(ROOT / "scripts/profile_launch.py"),
+                "--job",
+                profile_text(mapping),
+            ),
+            *("--target", "it", "--builds", str(folder / "builds"), "--study-folder", str(folder)),
+            *("--log", str(folder / "log"), "--output", str(folder / "out")),
+        ],
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "out/profile.json").read_text())
+
+
 def command(job, folder, watched=None):
     return [
         *(sys.executable, "-m", "scaling_study.keep", "--watch", str(watched or os.getpid()), "--"),

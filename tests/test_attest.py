@@ -12,7 +12,7 @@ import pytest
 from scaling_study import axes, probe
 from scaling_study.axes_table import DEFAULTS
 from scaling_study.environment import member_environment
-from scaling_study.measure import intel_path_library
+from scaling_study.resolve import intel_path_library
 from scaling_study.unavailable import UnavailableError
 
 NUMA_MAPS = """\

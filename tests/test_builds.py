@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from jobs import WORKLOADS, config, run
-from scaling_study import measure
+from scaling_study import resolve
 from scaling_study.unavailable import UnavailableError
 
 pytestmark = pytest.mark.slow
@@ -38,6 +38,6 @@ def test_an_interpreter_without_torch_is_a_skip(tmp_path):
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
     with pytest.raises(UnavailableError) as caught:
-        measure.build_versions(str(bare / "bin/python"))
+        resolve.build_versions(str(bare / "bin/python"))
     assert "no torch" in caught.value.reason
     assert "pip install torch" in caught.value.remedy

@@ -15,9 +15,10 @@ from configs import FULL, ROOT, SHIPPED, config, make_files, minimal
 from scaling_study import launches
 from scaling_study.axes_table import AXES, DEFAULTS
 from scaling_study.config import load_config
-from scaling_study.estimate import describe, estimate
+from scaling_study.estimate import PROFILE_S, chosen_counts, describe, estimate
 from scaling_study.launches import launch_id
 from scaling_study.plan import Plan, make_plan, measuring_order, priority
+from scaling_study.problems import ConfigError
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -184,6 +185,7 @@ def test_plan_json_holds_what_measuring_needs():
     assert set(stored) == {
         *("schema_version", "study", "description", "seed", "default", "baseline", "repeat"),
         *("launches", "dropped", "processes", "replicates", "measure", "workload"),
+        *("profile", "profiled"),
     }
     assert stored["processes"] == [1, 2, 4]
     assert stored["replicates"] == stored["measure"]["replicates"] == 3
@@ -238,13 +240,30 @@ def test_priorities_are_small_whole_numbers():
 
 def test_estimate_counts_cohorts_windows_and_minutes():
     measure = {"replicates": 2, "windows": 3, "shortest_s": 2.0, "longest_s": 4.0}
-    made = plan(launches={"baseline": {"intra_op": 1}}, measure=measure)
+    made = plan(launches={"baseline": {"intra_op": 1}}, measure=measure, profile={"launches": []})
     forecast = estimate(made, (1, 2), start_s=10.0)
     assert (forecast.launches, forecast.cohorts, forecast.windows) == (3, 6, 36)
     assert forecast.minutes == pytest.approx((60 / 60 + 72 / 60, 60 / 60 + 144 / 60))
+    assert forecast.profiles == 0
     alone = plan(launches={"baseline": {"intra_op": 1}}, measure={**measure, "isolated": True})
     assert estimate(alone, (1, 2), start_s=10.0).cohorts == 12
     assert estimate(alone, (1, 2), start_s=10.0).windows == 36
+
+
+@pytest.mark.parametrize(
+    ("asked", "chosen"), [("ends", [1, 8]), ([2, 8, 8], [2, 8]), ([3], []), ([], [])]
+)
+def test_profiled_counts_are_the_ends_or_those_asked_for_that_the_ladder_has(asked, chosen):
+    assert chosen_counts(asked, [1, 2, 4, 8]) == chosen
+
+
+def test_estimate_counts_profiles():
+    none = {"launches": []}
+    two = {"launches": ["default", "recommended"], "stacks_s": 10.0, "unprofiled_s": 2.0}
+    without, with_two = (estimate(plan(profile=one), (1, 4, 8), start_s=9.0) for one in (none, two))
+    assert (without.profiles, with_two.profiles) == (0, 4)
+    added_s = 60 * (with_two.minutes[0] - without.minutes[0])
+    assert added_s == pytest.approx(2 * 9 + 4 * (3 * 2 + 10 + 2 * PROFILE_S))
 
 
 def test_description_says_what_will_be_done():
@@ -255,8 +274,8 @@ def test_description_says_what_will_be_done():
         "Study full.study_1-a: my scripts/train é 'x'.py",
         "  4 launches: 1 default, 1 baseline, 1 repeat, 1 one_change; 2 excluded",
         "  processes: 1, 2, 4",
-        "  36 cohorts (3 replicates of each launch), 108 windows",
-        "  6.6 to 23.7 minutes",
+        "  36 cohorts (3 replicates of each launch), 108 windows; profiles of 6 points",
+        "  10.1 to 27.1 minutes",
     ]
     many = dataclasses.replace(made, launches=made.launches * 25)
     assert "hours" in describe(many, (1, 2), estimate(many, (1, 2), start_s=8.0))
@@ -284,3 +303,28 @@ def test_script_shows_mistakes_and_writes_nothing(monkeypatch, capsys, tmp_path)
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(" ")[0] for line in lines] == ["study", "sed"]
     assert not (tmp_path / "plan.json").exists()
+
+
+def test_profiled_launches_are_named_by_role_label_or_id():
+    made = plan(
+        launches={"baseline": {"intra_op": 1}, "one_change": {"wait_policy": ["passive"]}},
+        profile={"launches": ["default", "recommended", "intra_op 1, wait_policy passive"]},
+    )
+    passive = next(item for item in made.launches if "passive" in item.label)
+    assert made.profiled == {
+        made.default: "default",
+        "recommended": "recommended",
+        passive.id: passive.label,
+    }
+
+
+def test_a_launch_is_profiled_once():
+    assert set(plan().profiled) == {plan().default, "recommended"}  # the baseline is the default
+
+
+def test_a_profiled_launch_that_is_not_in_the_plan_is_a_mistake():
+    with pytest.raises(ConfigError) as caught:
+        plan(profile={"launches": ["defualt", "recommended", "intra_op 9"]})
+    first, second = caught.value.problems
+    assert (first.path, first.nearest) == ("profile.launches[0]", "default")
+    assert second.path == "profile.launches[2]"

@@ -196,7 +196,7 @@ def test_the_share_of_restarts():
 # ---- flags
 
 
-def flags(members=None, **changed):
+def flags(members=None, *, step_us=10_000, **changed):
     """Flags of a window without fault, or with what is changed: 2 s between edges, 10 CPUs."""
     members = members or [activity(range(10, 210, 10)), activity(range(10, 210, 10), slot=1)]
     values = {
@@ -208,7 +208,7 @@ def flags(members=None, **changed):
         "sleeping_cpu_s": 0.0,
         "asked_steps": 20,
     } | changed
-    records = [{"steps": len(one.steps)} for one in members]
+    records = [{"steps": len(one.steps), "step_us": [step_us] * len(one.steps)} for one in members]
     return windows.flags(members, records, **values)
 
 
@@ -257,6 +257,7 @@ OVERFULL = activity([10], steps_active=CAPACITY + 1)
             {"members": [activity([5, *range(10, 110, 5)], parked_ms=100, fresh={0})]},
             {"members": [activity([6, *range(10, 110, 5)], parked_ms=100, fresh={0})]},
         ),
+        ("short_steps", {"step_us": 1500}, {"step_us": 1499}),
         (
             "steps_not_kept",
             {"members": [FULL], "asked_steps": 1},
@@ -278,4 +279,6 @@ def test_flags_that_make_a_window_invalid_and_those_that_only_remark():
     assert {
         "foreign_cpu", "stolen_cpu", "sleeping_member_ran", "short_overlap", "few_steps",
     } <= windows.INVALID  # fmt: skip
-    assert not windows.INVALID & {"longest_time", "steps_not_kept", "script_restarts"}
+    assert not windows.INVALID & {
+        "longest_time", "steps_not_kept", "script_restarts", "short_steps",
+    }  # fmt: skip

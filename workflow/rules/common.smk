@@ -8,9 +8,10 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from scaling_study import measure, plan
+from scaling_study import imported, measure, plan
 from scaling_study.config_file import read_config
 from scaling_study.config import load_config
+from scaling_study.import_config import is_import
 from scaling_study.problems import ConfigError
 from scaling_study.study import StudyInUseError, StudyLock, conclusion, outline
 
@@ -28,26 +29,44 @@ try:
     # Snakemake has read these files already, but tells nothing of keys that stand there twice.
     for path in workflow.configfiles:
         read_config(Path(path))
-    PLAN = plan.make_plan(load_config(config))
+    IMPORTED = is_import(config)
+    STUDY = (
+        imported.load_import(config)
+        if IMPORTED
+        else plan.make_plan(load_config(config))
+    )
 except ConfigError as error:
     raise WorkflowError(f"\n{error}") from None
 
 # Jobs run in the interpreter that runs Snakemake, wherever that is.
 shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
 
-RESULTS = f"results/{PLAN.study}"
-REPORT = f"reports/{PLAN.study}.html"
+RESULTS = f"results/{STUDY.study}"
+REPORT = f"reports/{STUDY.study}.html"
 BUILDS = "results/.builds"  # no study can have this name
-PLAN_JSON = PLAN.to_dict()
-LAUNCHES = {launch.id: launch for launch in PLAN.launches}
-JOBS = {launch["id"]: launch for launch in PLAN_JSON["launches"]}
 PACKAGE = Path(workflow.basedir) / "workflow/lib/scaling_study"
 CODE = sorted(map(str, PACKAGE.glob("*.py")))
-RECORDS = [
-    f"{RESULTS}/measure/{launch}/{replicate}.jsonl"
-    for launch in LAUNCHES
-    for replicate in range(PLAN.measure.replicates)
-]
+TEMPLATES = sorted(map(str, (Path(workflow.basedir) / "workflow/report").iterdir()))
+
+if not IMPORTED:
+    PLAN = STUDY
+    PLAN_JSON = PLAN.to_dict()
+    LAUNCHES = {launch.id: launch for launch in PLAN.launches}
+    JOBS = {launch["id"]: launch for launch in PLAN_JSON["launches"]}
+    RECORDS = [
+        f"{RESULTS}/measure/{launch}/{replicate}.jsonl"
+        for launch in LAUNCHES
+        for replicate in range(PLAN.measure.replicates)
+    ]
+    # By content, in params: a changed file means new measurements, a new time stamp does not.
+    FILES = measure.digest(
+        measure.harness_digest(), measure.workload_digest(PLAN_JSON["workload"])
+    )
+    BUILT = any(launch.axes["build"].endswith(".txt") for launch in PLAN.launches)
+    PROFILES = [f"{RESULTS}/profile/{launch}" for launch in PLAN.profiled]
+    PROFILE_FILES = measure.digest(
+        FILES, measure.harness_digest("profile_launch", "profiled")
+    )
 
 
 wildcard_constraints:
@@ -55,17 +74,30 @@ wildcard_constraints:
     replicate=r"\d+",
 
 
-# By content, in params: a changed file means new measurements, a new time stamp does not.
-FILES = measure.digest(
-    measure.harness_digest(), measure.workload_digest(PLAN_JSON["workload"])
-)
-BUILT = any(launch.axes["build"].endswith(".txt") for launch in PLAN.launches)
-
-
 def build_of(wildcards):
-    """The environment that a launch needs, where it is one of ours."""
-    build = LAUNCHES[wildcards.launch].axes["build"]
-    return f"{BUILDS}/{Path(build).stem}.txt" if build.endswith(".txt") else []
+    """The environment that a launch needs, where it is one of ours; any, where it is not known."""
+    launches = (
+        [LAUNCHES[wildcards.launch]] if wildcards.launch in LAUNCHES else PLAN.launches
+    )
+    builds = {launch.axes["build"] for launch in launches}
+    return [
+        f"{BUILDS}/{Path(build).stem}.txt"
+        for build in sorted(builds)
+        if build.endswith(".txt")
+    ]
+
+
+def profile_of(wildcards):
+    """What a profile depends on; the recommended launch is the job's to find out."""
+    launch = JOBS.get(wildcards.launch)
+    return measure.job_text(PLAN_JSON, launch, PROFILE_FILES, "profile")
+
+
+def known_before(wildcards):
+    """Which launch is recommended is known after the analysis."""
+    if wildcards.launch in JOBS:
+        return []
+    return [f"{RESULTS}/plan.json", f"{RESULTS}/analysis/recommendation.json"]
 
 
 def order_of(wildcards):
@@ -80,19 +112,28 @@ def announce():
         study_lock = StudyLock(Path(RESULTS))
     except StudyInUseError as error:
         raise WorkflowError(f"\n{error}") from None
-    print(outline(PLAN, len(RECORDS), sum(Path(path).exists() for path in RECORDS)))
+    if IMPORTED:
+        print(imported.outline(STUDY))
+    else:
+        measured = sum(Path(path).exists() for path in RECORDS)
+        print(outline(PLAN, len(RECORDS), measured))
 
 
 def conclude():
     """Say what came out; a run that was asked for less than the report has nothing to say."""
     if Path(REPORT).exists():
-        print(conclusion(Path(RESULTS), Path(REPORT)))
+        conclude_study = imported.conclusion if IMPORTED else conclusion
+        print(conclude_study(Path(RESULTS), Path(REPORT)))
 
 
 def explain():
     """Say what to do after a failure."""
+    kept = (
+        ""
+        if IMPORTED
+        else " Windows that were taken are kept: the same command goes on where it stopped."
+    )
     print(
-        "The study stopped before its end; the message above says why. Windows that were taken"
-        " are kept: the same command goes on where it stopped.",
+        f"The study stopped before its end; the message above says why.{kept}",
         file=sys.stderr,
     )

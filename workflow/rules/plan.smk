@@ -8,6 +8,8 @@ rule plan:
         f"{RESULTS}/plan.json",
     log:
         f"{RESULTS}/logs/plan.log",
+    # Before all measuring, which tells by the plan how far it is.
+    priority: 2**40
     conda:
         "../../envs/study.yaml"
     resources:

@@ -1,4 +1,4 @@
-# reads:  plan.json, machine.json, the tables, analysis/*.json, the report's templates
+# reads:  plan.json, machine.json, the tables, analysis/*.json, profile/, the report's templates
 # writes: figures/*.svg, launch/recommended.sh, reports/<study>.html
 
 
@@ -9,10 +9,10 @@ rule render:
         machine=rules.probe.output,
         tables=rules.collect.output,
         analyses=ANALYSES,
-        code=[*CODE, "scripts/render.py"],
-        templates=sorted(
-            map(str, (Path(workflow.basedir) / "workflow/report").iterdir())
-        ),
+        inflation=INFLATION,
+        profiles=PROFILES,
+        code=[*CODE, str(PACKAGE / "operator_groups.yaml"), "scripts/render.py"],
+        templates=TEMPLATES,
     output:
         report=REPORT,
         launch=f"{RESULTS}/launch/recommended.sh",

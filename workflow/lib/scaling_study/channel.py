@@ -17,11 +17,15 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-# Orders, and the answers to them.
-CLOSED, RUN, ATTEST, ATTEST_KERNEL = range(4)
+# Orders: rest; train; train under a profiler for ASKED steps; and what a resting member is asked:
+# to report what it got, to write down what was profiled, to let itself be traced.
+CLOSED, RUN, PROFILE_OPERATORS, PROFILE_CALLS = range(4)
+ATTEST, ATTEST_KERNEL, WRITE_PROFILE, ALLOW_TRACING = range(4, 8)
+PROFILES = frozenset({PROFILE_OPERATORS, PROFILE_CALLS})
+QUESTIONS = frozenset({ATTEST, ATTEST_KERNEL, WRITE_PROFILE, ALLOW_TRACING})
 
 # Fields of a member's header; the rest of its block is its ring of steps.
-ORDER, RELEASE_NS, STEPS, RELEASED_NS, PARKED_NS, TRAINER_TID, RESTARTS = range(7)
+ORDER, RELEASE_NS, STEPS, RELEASED_NS, PARKED_NS, TRAINER_TID, RESTARTS, ASKED = range(8)
 HEADER = 8
 
 # Fields of one step. LOAD, BACKWARD and OPTIMIZER are durations in ns inside that step;

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -171,14 +172,16 @@ class Cohort:
         """
         reports: list[dict[str, Any]] = []
         for slot in self.alive:
-            order = channel.ATTEST if reports else channel.ATTEST_KERNEL
-            self.members.order([slot], order)
-            ended = self._rest([slot])
-            if slot in ended:
-                continue
-            path = self._launch.folder / f"attestation-{slot}.json"
-            reports.append(json.loads(path.read_text()))
+            question = channel.ATTEST if reports else channel.ATTEST_KERNEL
+            if self.ask(slot, question):
+                path = self._launch.folder / f"attestation-{slot}.json"
+                reports.append(json.loads(path.read_text()))
         return reports
+
+    def ask(self, slot: int, question: int) -> bool:
+        """Put a question to a resting member; return whether it lived to answer."""
+        self.members.order([slot], question)
+        return slot not in self._rest([slot])
 
     def warm_up(self, steps: int, longest_s: float) -> None:
         """Let all members train together until each has done so many steps, or time is up."""
@@ -203,6 +206,50 @@ class Cohort:
             ended = self.members.sleep_until(time.perf_counter_ns() + _MOMENT_NS)
             self._bury(ended)
             raise MemberEndedError(sorted(ended)) from error
+
+    def profile(
+        self, n: int, order: int, steps: int, longest_s: float
+    ) -> tuple[windows.Activity, ...]:
+        """Let n members train, the first of them under its own profiler for so many steps.
+
+        Returns:
+            What they did, the profiled member first.
+
+        Raises:
+            MemberEndedError: a member died or hung.
+        """
+        slots = self.alive[:n]
+        first = slots[0]
+        self.members.words(first)[channel.ASKED] = steps
+        release_ns = self.members.order(slots, channel.RUN, but={first: order})
+        ended = self.members.wait_resting([first], release_ns + round(longest_s * 1e9))
+        return self._all_rest(slots, ended)
+
+    def run_beside(
+        self, n: int, command: Sequence[str]
+    ) -> tuple[subprocess.CompletedProcess[str], int, tuple[windows.Activity, ...]]:
+        """Let n members train for as long as a command runs.
+
+        Returns:
+            The finished command, the time (ns) of its end, and what the members did.
+
+        Raises:
+            MemberEndedError: a member died or hung.
+        """
+        slots = self.alive[:n]
+        self.members.order(slots, channel.RUN)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        ended_ns = time.perf_counter_ns()
+        return done, ended_ns, self._all_rest(slots, self.members.sleep_until(ended_ns))
+
+    def _all_rest(self, slots: Sequence[int], ended: set[int]) -> tuple[windows.Activity, ...]:
+        """Close the members' gates, wait until they rest, and return what they did."""
+        self._bury(ended)
+        self.members.close_gates(slots)
+        ended = ended | self._rest(slots)
+        if ended:
+            raise MemberEndedError(sorted(ended))
+        return tuple(self._activity(slot, 0) for slot in slots)
 
     def _take(self, window: windows.Window, settings: WindowSettings) -> dict[str, Any]:
         slots = self.alive[: window.n]

@@ -203,7 +203,27 @@ POINTS = Table(
         ),
     ),
 )
+OPERATORS = Table(
+    "operators",
+    "one operator in one phase of one profiled member, from a few steps of torch's profiler",
+    (
+        *WHERE,
+        Column("n", "integer", "processes", "Members that trained; one of them was profiled."),
+        Column("operator", "text", "", "As torch names it."),
+        Column("phase", "text", "", "Phase of a step; empty where it is unknown or mixed."),
+        Column("group", "text", "", "What such an operator is bound by (operator_groups.yaml)."),
+        Column("calls_per_step", "number", "1/step", "Calls."),
+        Column("self_s_per_step", "number", "s", "Wall time in it, without operators it calls."),
+        Column("total_s_per_step", "number", "s", "Wall time in it, with operators it calls."),
+        Column("self_s_per_call", "number", "s", "Self time of a call."),
+        Column("total_s_per_call", "number", "s", "Total time of a call."),
+        Column("flops_per_step", "number", "1/step", "Floating-point operations, where known."),
+        Column("steps", "integer", "steps", "Steps that the profile covers."),
+        Column("tax", "number", "", "Step time while profiled over that of unprofiled windows."),
+    ),
+)
 TABLES = (WINDOWS, REPLICATES, POINTS)
+"""What every study has; OPERATORS comes with profiles."""
 
 _HEAD = """\
 # Columns of the tables
@@ -217,7 +237,7 @@ and as CSV. An empty cell is a number that was not measured or does not exist. P
 def markdown() -> str:
     """The tables' documentation, as in docs/columns.md."""
     parts = [_HEAD]
-    for table in TABLES:
+    for table in (*TABLES, OPERATORS):
         parts.append(f"\n## {table.name}\n\nA row is {table.row}.\n\n")
         parts.append("| column | type | unit | meaning |\n|---|---|---|---|\n")
         parts.extend(

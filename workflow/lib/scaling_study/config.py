@@ -238,6 +238,67 @@ class Measure(Section):
         return settle_s
 
 
+def _read_profiled(value: object) -> tuple[str, ...]:
+    def read(item: object) -> str:
+        if not isinstance(item, str):
+            raise wrong(item, found(item), "a name or a launch's label")
+        return item
+
+    return read_distinct(value, read, PROFILED)
+
+
+def _read_profiled_counts(value: object) -> Literal["ends"] | tuple[int, ...]:
+    if value == "ends":
+        return "ends"
+    if isinstance(value, str):
+        raise wrong(value, "is not a known word", PROFILED_COUNTS, nearest_word(value, ["ends"]))
+    counts = _read_processes(value)
+    return () if counts == "auto" else counts
+
+
+PROFILED = "a list of baseline, default, recommended, or labels of launches; [] for none"
+PROFILED_COUNTS = f"ends, or a list of counts, each {COUNT}"
+
+
+class Profile(Section):
+    """Where the time of a step goes: profiles of single members, apart from all measuring."""
+
+    launches: Annotated[Sequence[str], PlainValidator(_read_profiled), Allowed(PROFILED)] = (
+        "baseline",
+        "default",
+        "recommended",
+    )
+    """Which launches are profiled; a label is the plan's name of a launch, such as `intra_op 1`."""
+
+    processes: Annotated[
+        Literal["ends"] | Sequence[int],
+        PlainValidator(_read_profiled_counts),
+        Allowed(PROFILED_COUNTS),
+    ] = "ends"
+    """At which counts of the ladder; `ends` takes its lowest and its highest."""
+
+    operators: StrictBool = True
+    """torch's profiler for a few steps of one member."""
+
+    stacks: StrictBool = True
+    """Stacks of one member, sampled by py-spy with native frames: flamegraphs are made of them."""
+
+    calls: StrictBool = False
+    """cProfile for a few steps of one member: exact call counts, at a high price."""
+
+    steps: Annotated[StrictInt, Field(ge=1, le=1000), Unit("steps")] = 5
+    """Steps that an operator profile and a cProfile cover."""
+
+    rate_hz: Annotated[StrictInt, Field(ge=1, le=1000), Unit("samples/s")] = 3
+    """Stack samples in a second. With native frames each stops the member for some 15 ms."""
+
+    stacks_s: Annotated[StrictFloat, Field(ge=1, le=3600, allow_inf_nan=False)] = 15.0
+    """How long stacks are sampled: longer is finer."""
+
+    unprofiled_s: Annotated[StrictFloat, Field(gt=0, le=3600, allow_inf_nan=False)] = 1.5
+    """Windows without a profiler, before and after each profile, last at least this long."""
+
+
 class Config(Section):
     """A study: one file, one folder of results, one report."""
 
@@ -263,6 +324,9 @@ class Config(Section):
 
     measure: Measure = Measure()
     """How long and how often is measured."""
+
+    profile: Profile = Profile()
+    """Where the time goes."""
 
 
 def load_config(mapping: object) -> Config:

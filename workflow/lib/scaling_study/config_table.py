@@ -12,12 +12,26 @@ from pydantic.fields import FieldInfo
 
 from scaling_study.axes_table import AXES
 from scaling_study.config import Config
-from scaling_study.config_schema import Unit, allowed_text, keys_of, section_of
+from scaling_study.config_schema import Section, Unit, allowed_text, keys_of, section_of
+from scaling_study.import_config import KEY, ImportConfig
 
 
 def keys_table() -> str:
-    """Return the table of all keys."""
-    rows = (_key_row(path, field) for path, field in keys_of(Config) if section_of(field) is None)
+    """Return the table of all keys of a study that measures."""
+    return _keys(Config)
+
+
+def import_table() -> str:
+    """Return the table of the keys that a study of saved tables has of its own."""
+    return _keys(ImportConfig, below=f"{KEY}.")
+
+
+def _keys(config: type[Section], below: str = "") -> str:
+    rows = (
+        _key_row(path, field)
+        for path, field in keys_of(config)
+        if section_of(field) is None and path.startswith(below)
+    )
     return _table(("key", "meaning", "allowed", "default", "unit"), rows)
 
 
@@ -42,7 +56,12 @@ def variables_table() -> str:
     return _table(("axis", "variables"), rows)
 
 
-TABLES = {"keys": keys_table, "axes": axes_table, "variables": variables_table}
+TABLES = {
+    "keys": keys_table,
+    "import": import_table,
+    "axes": axes_table,
+    "variables": variables_table,
+}
 
 
 def updated(text: str) -> str:

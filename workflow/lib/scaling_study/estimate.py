@@ -4,11 +4,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scaling_study.config import Profile
 from scaling_study.plan import Plan
 
 # Start, data and warm-up of a cohort where nothing is measured yet: torch and Lightning took 6 to
 # 10 s on two CPUs.
 START_S = 8.0
+
+# What an operator profile or a cProfile takes: the steps, and working them up (2 to 3 s).
+PROFILE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +23,14 @@ class Estimate:
         launches: Launches, with default and repeat.
         cohorts: Cohorts that are started.
         windows: Windows over all points and replicates, without retakes.
+        profiles: Points that are profiled.
         minutes: Shortest and longest time.
     """
 
     launches: int
     cohorts: int
     windows: int
+    profiles: int
     minutes: tuple[float, float]
 
 
@@ -43,11 +49,27 @@ def estimate(plan: Plan, ladder: Sequence[int], start_s: float = START_S) -> Est
     runs = len(plan.launches) * measure.replicates
     cohorts = runs * (len(ladder) if measure.isolated else 1)
     windows = runs * len(ladder) * measure.windows
+    profiles = len(plan.profiled) * len(chosen_counts(plan.profile.processes, ladder))
+    profiling_s = len(plan.profiled) * start_s + profiles * _profile_s(plan.profile)
     shortest, longest = (
-        (cohorts * start_s + windows * window_s) / 60
+        (cohorts * start_s + windows * window_s + profiling_s) / 60
         for window_s in (measure.shortest_s, measure.longest_s)
     )
-    return Estimate(len(plan.launches), cohorts, windows, (shortest, longest))
+    return Estimate(len(plan.launches), cohorts, windows, profiles, (shortest, longest))
+
+
+def chosen_counts(asked: str | Sequence[int], ladder: Sequence[int]) -> list[int]:
+    """Return the process counts to profile: the ladder's ends, or those asked for that it has."""
+    if isinstance(asked, str):
+        return sorted({min(ladder), max(ladder)})
+    return sorted(set(asked) & set(ladder))
+
+
+def _profile_s(profile: Profile) -> float:
+    """Return what profiling one point takes, with the unprofiled windows around each profile."""
+    taken = [PROFILE_S] * (profile.operators + profile.calls)
+    taken += [PROFILE_S + profile.stacks_s] * profile.stacks
+    return sum(taken) + (len(taken) + 1) * profile.unprofiled_s
 
 
 def describe(plan: Plan, ladder: Sequence[int], forecast: Estimate) -> str:
@@ -59,12 +81,14 @@ def describe(plan: Plan, ladder: Sequence[int], forecast: Estimate) -> str:
     cohorts = _count(forecast.cohorts, "cohort", "cohorts")
     replicates = _count(plan.measure.replicates, "replicate", "replicates")
     windows = _count(forecast.windows, "window", "windows")
+    points = _count(forecast.profiles, "point", "points")
+    profiles = f"; profiles of {points}" if forecast.profiles else ""
     return "\n".join(
         [
             f"Study {plan.study}: {plan.workload.script}",
             f"  {launches}: {arms}{dropped}",
             f"  processes: {', '.join(map(str, ladder))}",
-            f"  {cohorts} ({replicates} of each launch), {windows}",
+            f"  {cohorts} ({replicates} of each launch), {windows}{profiles}",
             f"  {_duration(forecast.minutes)}",
         ]
     )

@@ -1,7 +1,7 @@
 """Measure one (launch, replicate): from the plan to its record file.
 
-What depends on the machine is resolved here, by a probe of the machine that measures: the ladder,
-the CPUs of each slot, libraries, and what must be skipped. An expected failure is a stored status
+What depends on the machine is resolved by a probe of the machine that measures: the ladder, the
+CPUs of each slot, libraries, and what must be skipped. An expected failure is a stored status
 with its reason, never a missing file.
 """
 
@@ -10,38 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import random
-import shutil
-import subprocess
-import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study import (
-    axes,
-    cohort,
-    environment,
-    ladder,
-    placeholders,
-    placement,
-    private,
-    probe,
-    windows,
-)
+from scaling_study import cohort, private, probe, resolve, windows
 from scaling_study.journal import Journal
-from scaling_study.launchers import Launch, Member
-from scaling_study.limits import read_hierarchy
-from scaling_study.topology import format_cpu_list, parse_cpu_list
 from scaling_study.unavailable import UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from scaling_study.topology import Topology
 
 SCHEMA_VERSION = 1
 
@@ -49,7 +30,7 @@ SCHEMA_VERSION = 1
 HARNESS = (
     *("attest", "axes", "bind", "channel", "cohort", "counters", "dask_host", "environment"),
     *("fork_server", "ladder", "launchers", "libraries", "limits", "measure", "members"),
-    *("placement", "private", "topology", "windows", "worker"),
+    *("placement", "private", "resolve", "topology", "windows", "worker"),
 )
 
 # A member that ended is started again this often in a cohort; then its points are given up.
@@ -82,21 +63,25 @@ class Job:
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
 
 
-def job_text(plan: Mapping[str, Any], launch: Mapping[str, Any], files: str = "") -> str:
-    """Return, as JSON, all that measuring a launch depends on.
+def job_text(
+    plan: Mapping[str, Any], launch: Mapping[str, Any] | None, files: str = "", *sections: str
+) -> str:
+    """Return, as JSON, all that measuring a launch, or profiling it, depends on.
 
     What only names or counts afterwards is left out: changing it measures nothing anew.
 
     Args:
         plan: the content of plan.json.
-        launch: one of its launches.
+        launch: one of its launches; None if the job itself finds out which.
         files: a digest of all files that count; with other files it is another measurement.
+        sections: further sections of the plan that count, without their list of launches.
     """
     return json.dumps(
         {
             **{key: plan[key] for key in ("study", "seed", "processes")},
             "measure": _without(plan["measure"], "replicates"),
             "workload": _without(plan["workload"], "steps_per_model"),
+            **{name: _without(plan[name], "launches") for name in sections},
             "launch": launch,
             "files": files,
         },
@@ -142,108 +127,14 @@ def measured_digest(workload: Mapping[str, Any], python: str) -> str:
     return digest(
         workload_digest(workload),
         *(workload[key] for key in ("script", "args", "env", "step")),
-        build_versions(python),
+        resolve.build_versions(python),
     )
 
 
-def harness_digest() -> str:
-    """Return the digest of the code that measures."""
+def harness_digest(*further: str) -> str:
+    """Return the digest of the code that measures, and of further modules."""
     folder = Path(__file__).parent
-    return digest([(folder / f"{name}.py").read_text() for name in HARNESS])
-
-
-def build_versions(python: str) -> str:
-    """Return the versions of an interpreter and of its torch.
-
-    Raises:
-        UnavailableError: the interpreter does not run, or has no torch.
-    """
-    code = "import sys, importlib.metadata as m; print(sys.version, m.version('torch'))"
-    try:
-        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise UnavailableError(f"{python}: {error.strerror}", "name another build") from error
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:]
-        raise UnavailableError(
-            f"{python} has no torch ({''.join(last)})", f"{python} -m pip install torch"
-        )
-    return done.stdout.strip()
-
-
-def build_python(build: str, folder: Path) -> str:
-    """Return the interpreter of a build: this one, a path, or one made from requirements."""
-    if build == "default":
-        return sys.executable
-    if build.endswith(".txt"):
-        return str((folder / Path(build).stem / "bin" / "python").absolute())
-    return build
-
-
-def intel_path_library(folder: Path) -> str | None:
-    """Compile the library for ``blas: bundled-intel-path``; None where there is no C compiler."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        return None
-    folder.mkdir(parents=True, exist_ok=True)
-    library = folder / "libintel_path.so"
-    source = Path(__file__).with_name("intel_path.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    return str(library)
-
-
-def members(
-    job: Job, topology: Topology, counts: Sequence[int]
-) -> tuple[list[Member], list[dict[str, Any]]]:
-    """Return the members of the largest cohort, and their slots as they are recorded.
-
-    Raises:
-        UnavailableError: the machine has no such CPUs or nodes.
-    """
-    asked = job.launch["axes"]
-    width = asked["intra_op"] if isinstance(asked["intra_op"], int) else 1
-    workload = job.plan["workload"]
-    specs, records = [], []
-    for slot in placement.slots(asked["placement"], topology, max(counts), width):
-        policy = placement.memory_policy(asked["membind"], slot, topology)
-        cpus = None if slot.cpus is None else format_cpu_list(slot.cpus)
-        mempolicy = str(policy)
-        arguments = [placeholders.fill(text, slot.slot) for text in workload["args"]]
-        command = (str(Path(workload["script"]).resolve()), *arguments)
-        specs.append(Member(slot.slot, cpus, mempolicy, command))
-        records.append(
-            {"slot": slot.slot, "cpus": cpus, "policy": mempolicy,
-             "oversubscribed": slot.oversubscribed}
-        )  # fmt: skip
-    return specs, records
-
-
-def placement_checks(
-    slots: Sequence[Mapping[str, Any]], reports: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """Compare each slot's CPUs and memory policy with what its member reports."""
-    asked = {slot["slot"]: slot for slot in slots}
-    rows = []
-    for axis, requested, got in (
-        ("placement", "cpus", lambda report: format_cpu_list(report["cpus"])),
-        ("membind", "policy", lambda report: report["policy"]),
-    ):
-        wrong = [
-            report
-            for report in reports
-            if asked[report["slot"]][requested] not in {None, got(report)}
-        ]
-        shown = (wrong or list(reports))[0]
-        wanted = asked[shown["slot"]][requested]
-        rows.append(
-            {
-                "axis": axis,
-                "requested": "not bound" if wanted is None else f"slot {shown['slot']}: {wanted}",
-                "effective": f"slot {shown['slot']}: {got(shown)}",
-                "ok": not wrong,
-            }
-        )
-    return rows
+    return digest([(folder / f"{name}.py").read_text() for name in (*HARNESS, *further)])
 
 
 class Measurement:
@@ -254,35 +145,48 @@ class Measurement:
         self._journal = Journal(path)
         self._builds = builds
         self._settings = job.plan["measure"]
-        self.machine = probe.read_machine().to_dict()
+        self._machine = probe.read_machine().to_dict()
+        self._ladder = resolve.counts(job.plan, self._machine)
         self._cohort = 0
         self._started_s: float | None = None
         self._in_windows_s = 0.0
 
     def run(self) -> None:
         """Measure, and leave a whole record file."""
-        with private.folder() as self._folder:
-            self._run()
-
-    def _run(self) -> None:
-        head = self._head()
-        records: list[dict[str, Any]] = []
         try:
-            launch = self._prepare(head)
-            records = self._journal.resume(head)
-            if records:
-                log.info("goes on after %d records of an interrupted run", len(records))
-            self._cohort = sum(record["kind"] == "cohort" for record in records)
-            for counts in self._cohorts(head["ladder"]):
-                self._measure(launch, head, counts, records)
+            resolved = resolve.resolve(
+                self._job.plan, self._job.launch["axes"], self._machine, self._builds,
+                max(self._ladder),
+            )  # fmt: skip
+            head = self._head(resolved)
         except UnavailableError as error:
-            log.info("skipped: %s (%s)", error.reason, error.remedy)
-            self._journal.resume(head)
-            self._journal.write({**head, "cohort": self._cohort, "slots": []})
-            self._journal.write(self._end("skipped", error.reason, error.remedy))
+            self._skip(error)
+        else:
+            with private.folder() as folder:
+                self._measure_all(resolved, head, folder)
         self._journal.finish()
 
-    def _head(self) -> dict[str, Any]:
+    def _skip(self, error: UnavailableError) -> None:
+        log.info("skipped: %s (%s)", error.reason, error.remedy)
+        head = self._head(None)
+        self._journal.resume(head)
+        self._journal.write({**head, "cohort": self._cohort})
+        self._journal.write(self._end("skipped", error.reason, error.remedy))
+
+    def _measure_all(self, resolved: resolve.Resolved, head: dict[str, Any], folder: Path) -> None:
+        records = self._journal.resume(head)
+        if records:
+            log.info("goes on after %d records of an interrupted run", len(records))
+        self._cohort = sum(record["kind"] == "cohort" for record in records)
+        for counts in self._cohorts():
+            self._measure(resolved, head, counts, records, folder)
+
+    def _head(self, resolved: resolve.Resolved | None) -> dict[str, Any]:
+        """Return a cohort's first record; of a launch that this machine cannot do, None.
+
+        Raises:
+            UnavailableError: the interpreter does not run, or has no torch.
+        """
         plan, launch = self._job.plan, self._job.launch
         return {
             "kind": "cohort",
@@ -291,64 +195,34 @@ class Measurement:
             **{key: launch[key] for key in ("arm", "label", "axes")},
             "launch": launch["id"],
             "replicate": self._job.replicate,
-            "ladder": [],
+            "ladder": self._ladder,
             "seed": self._job.seed,
-            "measured_hash": "",
+            "measured_hash": measured_digest(plan["workload"], resolved.launch.python)
+            if resolved
+            else "",
             "harness_hash": harness_digest(),
-            "machine_hash": self.machine["hash"],
-            "machine": self.machine,
+            "machine_hash": self._machine["hash"],
+            "machine": self._machine,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            "slots": [],
-            "requested_env": {},
+            "slots": list(resolved.slots) if resolved else [],
+            "requested_env": resolved.requested_env if resolved else {},
         }
 
-    def _prepare(self, head: dict[str, Any]) -> Launch:
-        """Resolve the launch on this machine, and complete the head of its records."""
-        plan, asked = self._job.plan, self._job.launch["axes"]
-        topology = probe.usable_topology(self.machine)
-        head["ladder"] = list(
-            ladder.resolve(plan["processes"], topology, self.machine["quota_cpus"])
-        )
-        if asked["launcher"] == "dask" and asked["membind"] != "none":
-            raise UnavailableError(
-                "Dask starts its workers itself: a memory policy cannot be set before",
-                "exclude: [{launcher: dask, membind: " + str(asked["membind"]) + "}]",
-            )
-        if asked["membind"] != "none":
-            axes.library("numa", self.machine)  # py-libnuma loads it
-        python = build_python(asked["build"], self._builds)
-        head["measured_hash"] = measured_digest(plan["workload"], python)
-        if asked["blas"] == "bundled-intel-path":
-            built = intel_path_library(self._builds)
-            self.machine["libraries"]["intel-path"] = built
-        effects = axes.prepare(asked, self.machine)
-        head["requested_env"] = effects.environment() | plan["workload"]["env"]
-        self._members, head["slots"] = members(self._job, topology, head["ladder"])
-        inter_op = asked["inter_op"]
-        return Launch(
-            folder=Path(),
-            python=python,
-            env=environment.member_environment(
-                os.environ, effects.environment(), plan["workload"]["env"]
-            ),
-            by_mark=plan["workload"]["step"] == "mark",
-            inter_op=inter_op if isinstance(inter_op, int) else None,
-        )
-
-    def _cohorts(self, counts: Sequence[int]) -> list[list[int]]:
+    def _cohorts(self) -> list[list[int]]:
         """Return the ladders to measure, each in a fresh cohort."""
         # Dask's workers do not rest: each of them samples its own stack a hundred times a second.
         if self._settings["isolated"] or self._job.launch["axes"]["launcher"] == "dask":
             shuffle = random.Random(self._job.seed)  # noqa: S311 (an order, no secret)
-            return [[count] for count in shuffle.sample(counts, len(counts))]
-        return [list(counts)]
+            return [[count] for count in shuffle.sample(self._ladder, len(self._ladder))]
+        return [self._ladder]
 
     def _measure(
         self,
-        launch: Launch,
+        resolved: resolve.Resolved,
         head: Mapping[str, Any],
         counts: Sequence[int],
         before: Sequence[Mapping[str, Any]],
+        private_folder: Path,
     ) -> None:
         """Measure one cohort's windows, without those that an interrupted run has taken."""
         todo = self._todo(counts, before)
@@ -360,12 +234,12 @@ class Measurement:
         self._started_s, self._in_windows_s = None, 0.0
         self._journal.write({**head, "cohort": self._cohort})
         status, reason = "failed", None
-        with private.part(self._folder, f"cohort-{self._cohort}") as folder:
-            running = Launch(folder, launch.python, launch.env, launch.by_mark, launch.inter_op)
+        with private.part(private_folder, f"cohort-{self._cohort}") as folder:
+            running = replace(resolved.launch, folder=folder)
             name = self._job.launch["axes"]["launcher"]
-            specs = self._members[: max(counts)]
-            with cohort.Cohort(running, name, specs, self._host()) as one:
-                status, reason = self._take_all(one, head["slots"], todo, began)
+            specs = resolved.members[: max(counts)]
+            with cohort.Cohort(running, name, specs, resolve.host(self._machine)) as one:
+                status, reason = self._take_all(one, resolved.slots, todo, began)
         self._journal.write(self._end(status, reason, None, time.perf_counter() - began))
         log.info("%s%s", status, f": {reason}" if reason else "")
         self._cohort += 1
@@ -396,19 +270,13 @@ class Measurement:
         self._write_events(one)
         if not reports:
             return "failed", "no member came as far as its first step"
-        checks = [
-            *axes.checks(self._job.launch["axes"], reports),
-            *placement_checks(slots, reports),
-        ]
+        checks = resolve.checks(self._job.launch["axes"], slots, reports)
         self._journal.write(
             {"kind": "attestation", "cohort": self._cohort, "checks": checks, "members": reports}
         )
-        wrong = [check for check in checks if not check["ok"]]
+        wrong = resolve.wrong(checks)
         if wrong:
-            return "failed", "; ".join(
-                f"{check['axis']} {check['requested']} did not take effect: {check['effective']}"
-                for check in wrong
-            )
+            return "failed", wrong
         one.warm_up(settings["warmup_steps"], WARM_UP_LONGEST_S)
         self._started_s = time.perf_counter() - began
         lost: set[int] = set()
@@ -461,17 +329,6 @@ class Measurement:
             log.info("member %s: %s", event["slot"], event["reason"])
             self._journal.write({"kind": "event", "cohort": self._cohort, **event})
         one.events.clear()
-
-    def _host(self) -> cohort.Host:
-        cpus = parse_cpu_list(self.machine["allowed_cpus"])
-        hierarchy = read_hierarchy("cpu")
-        files = [Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq") for cpu in cpus]
-        return cohort.Host(
-            cpus=frozenset(cpus),
-            memory_bytes=self.machine["memory_limit_bytes"] or self.machine["memory_bytes"],
-            cpu_stat=hierarchy.folders[0] / "cpu.stat" if hierarchy else None,
-            frequency=tuple(file for file in files if os.access(file, os.R_OK)),
-        )
 
     def _end(
         self, status: str, reason: str | None, remedy: str | None, wall_s: float = 0.0

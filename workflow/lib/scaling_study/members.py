@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from scaling_study import channel
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
 # Members are woken this long before they start together; waking one takes some 10 us.
@@ -72,14 +72,23 @@ class Members:
         del self.pids[slot]
         self.resting.discard(slot)
 
-    def order(self, slots: Collection[int], order: int) -> int:
-        """Give resting members an order; return the time (ns) at which they start together."""
+    def order(
+        self, slots: Collection[int], order: int, *, but: Mapping[int, int] | None = None
+    ) -> int:
+        """Give resting members an order; return the time (ns) at which they start together.
+
+        Args:
+            slots: the members.
+            order: what they are to do.
+            but: what some of them are to do instead, by slot.
+        """
+        orders = {**dict.fromkeys(slots, order), **(but or {})}
         lead = RELEASE_LEAD_NS + RELEASE_LEAD_PER_MEMBER_NS * len(slots)
         release_ns = time.perf_counter_ns() + lead
         for slot in slots:
             words = self.words(slot)
             words[channel.RELEASE_NS] = release_ns
-            words[channel.ORDER] = order
+            words[channel.ORDER] = orders[slot]
         for slot in slots:
             os.write(self._gates[slot], b"!")
         self.resting.difference_update(slots)

@@ -1,12 +1,13 @@
 """The plan of a study: what is measured, in which order. It is the same on every machine."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from scaling_study.config import Config, Measure, Workload
+from scaling_study.config import Config, Measure, Profile, Workload
 from scaling_study.launches import Axes, Launch, label, named, repeat_of
+from scaling_study.problems import ConfigError, nearest_word, read_each, wrong
 
 # 1: the first format.
 SCHEMA_VERSION = 1
@@ -14,6 +15,9 @@ SCHEMA_VERSION = 1
 # Where a launch stands within its replicate: 20 bits keep ties among 10,000 launches rare (and a
 # tie only leaves two neighbours in the scheduler's own order), and priorities small integers.
 ORDER_BITS = 20
+
+RECOMMENDED = "recommended"
+"""The profiled launch that is known when all have been measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,8 @@ class Plan:
         launches: All launches, default, baseline and repeat first.
         dropped: What the config excludes, with the reason.
         processes: The ladder's counts, or `auto`: resolved where it is measured.
+        profiled: What is profiled: `recommended`, which only the analysis knows, or the id of a
+            launch; each with what the config calls it.
     """
 
     study: str
@@ -48,6 +54,8 @@ class Plan:
     dropped: tuple[Dropped, ...]
     processes: Literal["auto"] | tuple[int, ...]
     measure: Measure
+    profile: Profile
+    profiled: Mapping[str, str]
     workload: Workload
 
     @property
@@ -76,6 +84,8 @@ class Plan:
             "processes": self.processes if self.processes == "auto" else list(self.processes),
             "replicates": self.replicates,
             "measure": self.measure.model_dump(mode="json"),
+            "profile": self.profile.model_dump(mode="json"),
+            "profiled": dict(self.profiled),
             "workload": self.workload.model_dump(mode="json"),
         }
 
@@ -108,12 +118,18 @@ class Plan:
             ),
             processes="auto" if processes == "auto" else tuple(processes),
             measure=Measure.model_validate(data["measure"]),
+            profile=Profile.model_validate(data["profile"]),
+            profiled=dict(data["profiled"]),
             workload=Workload.model_validate(data["workload"]),
         )
 
 
 def make_plan(config: Config) -> Plan:
-    """Expand a config's launches; the default launch and an A/A repeat are always among them."""
+    """Expand a config's launches; the default launch and an A/A repeat are always among them.
+
+    Raises:
+        ConfigError: a launch that is to be profiled is not among them.
+    """
     expansion = config.launches.expanded()
     launches = [named(candidate.axes, candidate.arm) for candidate in expansion.kept]
     baseline = next((item for item in launches if item.arm == "baseline"), launches[0])
@@ -133,8 +149,29 @@ def make_plan(config: Config) -> Plan:
         ),
         processes=config.processes if config.processes == "auto" else tuple(config.processes),
         measure=config.measure,
+        profile=config.profile,
+        profiled=_profiled(config.profile, launches, baseline),
         workload=config.workload,
     )
+
+
+def _profiled(profile: Profile, launches: Sequence[Launch], baseline: Launch) -> dict[str, str]:
+    """Return what the config's names of profiled launches stand for."""
+    known = {"baseline": baseline.id, "default": launches[0].id, RECOMMENDED: RECOMMENDED}
+    known |= {item.label: item.id for item in launches} | {item.id: item.id for item in launches}
+
+    def find(_: object, name: object) -> tuple[str, str]:
+        if name not in known:
+            allowed = "baseline, default, recommended, or the label of a launch of the plan"
+            raise wrong(name, "is no launch of the plan", allowed, nearest_word(name, known))
+        return known[str(name)], str(name)
+
+    try:
+        found = read_each(enumerate(profile.launches), find)
+    except ConfigError as error:
+        raise ConfigError(error.under("profile", "launches")) from None
+    # The baseline may be the default launch: the first name stays.
+    return dict(reversed(found))
 
 
 def priority(plan: Plan, launch: Launch, replicate: int) -> int:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from scaling_study import storage, svg
+from scaling_study import profiles, storage, svg
 from scaling_study.columns import POINTS, WINDOWS
 from scaling_study.environment import INHERITED
 from scaling_study.launch_script import render_launch_script
-from scaling_study.measure import build_python
 from scaling_study.report import Launching, MachineStudy, render_report
 from scaling_study.report_figures import MEMBER_COLUMNS, compare_members
+from scaling_study.report_flames import view_flames
+from scaling_study.report_time import view_time
+from scaling_study.resolve import build_python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +51,8 @@ def render_study(study_folder: Path, report: Path, *, plan: Path, builds: Path) 
         study_folder / "tables" / f"{WINDOWS.name}.parquet", columns=MEMBER_COLUMNS
     )
     members = compare_members(windows)
+    manifests = profiles.read_manifests(_profiled(study_folder, planned))
+    inflation = _read_inflation(study_folder)
     studies: list[MachineStudy] = []
     texts: dict[Path, str] = {}
     for index, provenance in enumerate(entries["provenance"]):
@@ -57,6 +61,12 @@ def render_study(study_folder: Path, report: Path, *, plan: Path, builds: Path) 
         analyses = {name: of_machine(found, machine) for name, found in entries.items()}
         path = study_folder / "launch" / f"recommended{suffix}.sh"
         texts[path] = _launch_script(analyses["recommendation"], planned, builds)
+        own = [manifest for manifest in manifests if manifest["machine"] == machine]
+        flames = view_flames(own, suffix=suffix)
+        texts |= {
+            study_folder / "figures" / f"{name}.svg": text for name, text in flames.files.items()
+        }
+        time = view_time(inflation.get(machine, []), own, suffix=suffix, flames=flames)
         studies.append(
             MachineStudy(
                 machine=provenance["description"],
@@ -65,6 +75,7 @@ def render_study(study_folder: Path, report: Path, *, plan: Path, builds: Path) 
                 analyses=analyses,
                 launching=Launching(str(path), texts[path]),
                 suffix=suffix,
+                time=time,
             )
         )
     rendered = render_report(planned, studies)
@@ -79,6 +90,21 @@ def render_study(study_folder: Path, report: Path, *, plan: Path, builds: Path) 
 def of_machine(entries: list[dict[str, Any]], machine: str) -> dict[str, Any]:
     """The entry of one machine in an analysis file."""
     return next(entry for entry in entries if entry["machine"] == machine)
+
+
+def _profiled(study_folder: Path, plan: Mapping[str, Any]) -> list[Path]:
+    """Folders of the profiles that the plan asks for: those of an earlier config may lie there."""
+    targets = plan.get("profiled")  # plans of earlier versions have none
+    folders = profiles.profile_folders(study_folder)
+    return [folder for folder in folders if targets is None or folder.name in targets]
+
+
+def _read_inflation(study_folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Comparisons of profiles by machine; none in a study without profiles."""
+    path = study_folder / "analysis" / "inflation.json"
+    if not path.exists():
+        return {}
+    return {entry["machine"]: entry["comparisons"] for entry in storage.read_json(path)["machines"]}
 
 
 def _launch_script(recommendation: Mapping[str, Any], plan: Mapping[str, Any], builds: Path) -> str:

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from scaling_study import report_rows, svg
 from scaling_study.axes_table import DEFAULTS
-from scaling_study.columns import TABLES
+from scaling_study.columns import OPERATORS, TABLES
 from scaling_study.explanation import explain
 from scaling_study.figure_axes import find_boundaries
 from scaling_study.figure_series import choose_series
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from scaling_study.figure_series import Series
     from scaling_study.figures import Figure
+    from scaling_study.report_time import TimeView
 
 TEMPLATES = Path(__file__).parents[2] / "report"
 
@@ -41,6 +42,7 @@ CONTENTS = (
     ("headline", "Answer"),
     ("run", "What to run"),
     ("why", "Why it stops"),
+    ("time", "Where the time goes"),
     ("launches", "Launches"),
     ("figures", "Figures"),
     ("lost", "Skipped and failed"),
@@ -73,6 +75,7 @@ class MachineStudy:
         analyses: its entry of each analysis file, by the file's name without ending.
         launching: how to start what is recommended.
         suffix: of its figures' names; ``""`` for the first machine.
+        time: what its profiles show; None where none was taken.
     """
 
     machine: Mapping[str, Any]
@@ -81,6 +84,7 @@ class MachineStudy:
     analyses: Mapping[str, Mapping[str, Any]]
     launching: Launching
     suffix: str
+    time: TimeView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,37 @@ def render_report(plan: Mapping[str, Any], machines: Sequence[MachineStudy]) -> 
     views = [
         _view_machine(plan, machine, f"m{number}") for number, machine in enumerate(machines, 1)
     ]
-    script = (TEMPLATES / "page.js").read_text(encoding="utf-8")
+    several = len(views) > 1
+    times = [machine.time for machine in machines if machine.time is not None]
+    html = render_page(
+        "report.html.j2",
+        flames=any(time.flames for time in times),
+        study=plan["study"],
+        description=plan["description"],
+        script_name=plan["workload"]["script"],
+        dropped=plan["dropped"],
+        config_yaml=_dump_yaml(_readable_plan(plan)),
+        provenance=_provenance(plan, machines),
+        tables=(*TABLES, OPERATORS) if times else TABLES,
+        machines=views,
+        contents=_contents(views),
+        h="h3" if several else "h2",
+        h2="h4" if several else "h3",
+    )
+    figures = [figure for view in views for figure in view["figures"]]
+    return Report(html, (*figures, *(figure for time in times for figure in time.figures)))
+
+
+def render_page(template: str, *, flames: bool, **content: Any) -> str:
+    """Render a page that has its style and its script inside.
+
+    Args:
+        template: file in workflow/report; it gets ``css``, ``script`` and ``script_hash`` too.
+        flames: whether there are flame graphs, which bring a script of their own.
+        content: what the template shows.
+    """
+    files = ["page.js", "flame.js"] if flames else ["page.js"]
+    script = "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in files)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -112,24 +146,12 @@ def render_report(plan: Mapping[str, Any], machines: Sequence[MachineStudy]) -> 
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    several = len(views) > 1
-    html = environment.get_template("report.html.j2").render(
-        study=plan["study"],
-        description=plan["description"],
-        script_name=plan["workload"]["script"],
-        dropped=plan["dropped"],
-        config_yaml=_dump_yaml(_readable_plan(plan)),
-        provenance=_provenance(plan, machines),
-        tables=TABLES,
-        machines=views,
-        contents=_contents(views),
-        h="h3" if several else "h2",
-        h2="h4" if several else "h3",
+    return environment.get_template(template).render(
         css=Markup(_css()),  # noqa: S704 (ours)
         script=Markup(script),  # noqa: S704 (ours)
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        **content,
     )
-    return Report(html, tuple(figure for view in views for figure in view["figures"]))
 
 
 def _css() -> str:
@@ -180,6 +202,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
         ),
         "ranking": report_rows.ranking_rows(recommendation),
         "has_models": recommendation["objective"] == "models_per_hour",
+        "time": study.time,
         "figures_note": _figures_note(study, series),
         "figures": draw_all(_material(study, series)),
         "points": report_rows.point_rows(study.points, series),

@@ -7,6 +7,7 @@ processes of a machine share.
 from __future__ import annotations
 
 import random
+import statistics
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,10 @@ SHORTEST_OVERLAP = 0.99
 
 # Fewer whole steps than this give neither a rate nor a median.
 FEWEST_STEPS = 3
+
+# Being measured takes some 7 us of a step (benchmarks/attached.py): of a shorter step than this,
+# about half a percent and more.
+SHORT_STEP_S = 1.5e-3
 
 # More than this part of a member's window spent in starting its script anew is worth a word.
 RESTART_SHARE = 0.05
@@ -186,6 +191,10 @@ def flags(
         "few_steps": steps < FEWEST_STEPS,
         "longest_time": FEWEST_STEPS <= steps < asked_steps,
         "steps_not_kept": any(activity.steps_active > CAPACITY for activity in activities),
+        "short_steps": any(
+            one["steps"] and statistics.fmean(one["step_us"]) < SHORT_STEP_S * 1e6
+            for one in records
+        ),
         "script_restarts": any(restart_share(one) > RESTART_SHARE for one in activities),
     }
     return tuple(flag for flag, raised in tests.items() if raised)

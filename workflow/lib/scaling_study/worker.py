@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import FrameType, ModuleType
 
+    from scaling_study import profiled
+
 _now = time.perf_counter_ns
 
 
@@ -50,6 +52,7 @@ class Member:
         self._load_ns = self._backward_ns = self._optimizer_ns = 0
         self._optimizer_began_ns = self._closure_ns = 0
         self._optimizer_frame: FrameType | None = None
+        self._profile: profiled.Profile | None = None
         self.fresh = 1
 
     def step_end(self) -> None:
@@ -73,6 +76,11 @@ class Member:
     def park(self) -> None:
         """Sleep until the coordinator lets this member run; answer its questions meanwhile."""
         words = self._words
+        # A member that is profiled has another order than RUN: it comes here after every step, and
+        # a step that is measured does not pay for the question.
+        closed = words[channel.ORDER] == channel.CLOSED
+        if self._profile is not None and self._profile.step(closed=closed):
+            return
         words[channel.PARKED_NS] = _now()
         words[channel.TRAINER_TID] = threading.get_native_id()
         while True:
@@ -86,14 +94,30 @@ class Member:
                 # script's may run: it could write checkpoints of a training nobody asked for.
                 os._exit(1)
             order = words[channel.ORDER]
-            if order not in {channel.ATTEST, channel.ATTEST_KERNEL}:
+            if order not in channel.QUESTIONS:
                 break
-            self._attest(with_kernel=order == channel.ATTEST_KERNEL)
+            self._answer(order)
+        if order in channel.PROFILES:  # it may have been closed again already
+            from scaling_study import profiled  # noqa: PLC0415 (not needed by measuring)
+
+            self._profile = profiled.start(order, words[channel.ASKED])
         # All members of a window are woken first and then start at one instant, by timer.
         time.sleep(max(0, words[channel.RELEASE_NS] - _now()) / 1e9)
         self._steps = 0
         words[channel.STEPS] = 0
         words[channel.RELEASED_NS] = _now()
+
+    def _answer(self, question: int) -> None:
+        """Do what a resting member is asked for."""
+        if question == channel.WRITE_PROFILE and self._profile is not None:
+            self._profile.write(self._folder)
+            self._profile = None
+        elif question == channel.ALLOW_TRACING:
+            from scaling_study import profiled  # noqa: PLC0415 (as above)
+
+            profiled.allow_tracing()
+        else:
+            self._attest(with_kernel=question == channel.ATTEST_KERNEL)
 
     def _attest(self, *, with_kernel: bool) -> None:
         from scaling_study import attest  # noqa: PLC0415 (not needed by any step)
@@ -106,7 +130,7 @@ class Member:
         """Count a start of the script and, outside a window, sleep before the next one."""
         self._words[channel.RESTARTS] += 1
         self.fresh = 1
-        if self._words[channel.ORDER] != channel.RUN:
+        if self._words[channel.ORDER] == channel.CLOSED:
             self.park()
 
     def wrap_loader(self, inner: Callable[..., Any]) -> Callable[..., Any]:
@@ -145,10 +169,9 @@ class Member:
         self._optimizer_frame = sys._getframe(1)  # noqa: SLF001 (CPython's, as documented)
         self._closure_ns = 0
         self._optimizer_began_ns = _now()
-        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
-        if closure is None:
-            return None
+        return replace_closure(args, kwargs, self._timed)
 
+    def _timed(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         def timed() -> Any:
             began = _now()
             try:
@@ -156,9 +179,7 @@ class Member:
             finally:
                 self._closure_ns += _now() - began
 
-        if "closure" in kwargs:
-            return args, {**kwargs, "closure": timed}
-        return (args[0], timed, *args[2:]), kwargs
+        return timed
 
     def after_optimizer(self, *_: Any) -> None:
         """End the optimizer's time and the step."""
@@ -167,6 +188,24 @@ class Member:
         self._optimizer_frame = None
         self._optimizer_ns += _now() - self._optimizer_began_ns - self._closure_ns
         self.step_end()
+
+
+def replace_closure(
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    wrap: Callable[[Callable[[], Any]], Callable[[], Any]],
+) -> Any:
+    """Wrap the closure among the arguments of an optimizer's step.
+
+    Returns:
+        New arguments, as torch takes them from a pre-hook; None if there is no closure.
+    """
+    closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+    if closure is None:
+        return None
+    if "closure" in kwargs:
+        return args, {**kwargs, "closure": wrap(closure)}
+    return (args[0], wrap(closure), *args[2:]), kwargs
 
 
 def _runs(frame: FrameType) -> bool:

@@ -1,0 +1,84 @@
+"""What profiling costs: the profiled member, the members beside it, and the study's time.
+
+Profiles the quick study's baseline (one thread per process) in fresh cohorts and prints, as JSON:
+the step time of a member while py-spy samples it at the default rate, by its step time in the
+windows around; the step time of members beside one under torch's profiler, by theirs, and how much
+windows without any profiler differ among themselves; and the seconds that a point adds. Usage:
+
+    python benchmarks/profiles.py [--cohorts 3]
+"""
+
+import argparse
+import json
+import logging
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from ladder import ROOT
+
+from scaling_study import measure, profile_launch
+from scaling_study.config import load_config
+from scaling_study.config_file import read_config
+from scaling_study.plan import make_plan
+
+
+def profile(folder: Path, **settings: object) -> tuple[list[dict[str, Any]], float]:
+    """Profile the baseline; return its points and the seconds that took."""
+    mapping: Any = read_config(ROOT / "config/quick.yaml")
+    mapping["profile"] = settings
+    plan = make_plan(load_config(mapping)).to_dict()
+    launch = next(launch for launch in plan["launches"] if launch["id"] == plan["baseline"])
+    job = measure.read_job(measure.job_text(plan, launch, "", "profile"), 0)
+    output = folder / str(time.monotonic_ns())
+    began = time.perf_counter()
+    profile_launch.profile_launch(job, launch["id"], output, folder)
+    took_s = time.perf_counter() - began
+    content = json.loads((output / "profile.json").read_text())
+    if content["status"] != "complete":
+        sys.exit(f"{content['status']}: {content['reason']}")
+    return content["points"], took_s
+
+
+def main() -> None:
+    """Print the figures as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cohorts", type=int, default=3)
+    cohorts = parser.parse_args().cohorts
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    os.chdir(ROOT)
+    spied, beside, spread, point_s = [], [], [], []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for _ in range(cohorts):
+            points, took_s = profile(folder)
+            point_s.append(took_s / len(points))
+            # Long windows: the tax is a few percent of a step time that drifts by as much.
+            (point,), _ = profile(folder, processes=[1], operators=False, unprofiled_s=8.0)
+            spied.append(point["kinds"][0]["tax"])
+            (point,), _ = profile(
+                folder, processes=[2], stacks=False, calls=False, steps=300, unprofiled_s=8.0
+            )
+            beside.append(point["kinds"][0]["others_tax"])
+            first, second = point["unprofiled_windows"]
+            spread.append(abs(second / first - 1))
+    print(
+        json.dumps(
+            {
+                "py_spy_tax": statistics.median(spied) - 1,
+                "py_spy_taxes": [tax - 1 for tax in spied],
+                "others_tax": statistics.median(beside) - 1,
+                "others_taxes": [tax - 1 for tax in beside],
+                "unprofiled_spread": max(spread),
+                "point_s": max(point_s),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Read saved tables of torch's profiler into tables/operators and compare them."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from scaling_study import imported
+from scaling_study.columns import OPERATORS
+from scaling_study.import_config import ImportStudy
+from scaling_study.problems import ConfigError
+from scaling_study.storage import write_json, write_table
+
+
+def import_study(study: ImportStudy, folder: Path) -> None:
+    """Write the tables and analyses of an imported study into its folder."""
+    tables = imported.read_tables(study)
+    operators = imported.operator_frame(tables)
+    write_table(folder / "tables", OPERATORS, operators)
+    description = {**study.to_dict(), "tables": [table.to_dict() for table in tables]}
+    write_json(folder / "analysis/tables.json", description)
+    write_json(folder / "analysis/inflation.json", imported.compare_tables(tables, operators))
+
+
+def main() -> int:
+    """Parse the arguments, read, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--study", required=True, help="the study, as JSON in a config's form")
+    parser.add_argument("--study-folder", type=Path, required=True, help="results/<study>")
+    arguments = parser.parse_args()
+    try:
+        import_study(ImportStudy.from_dict(json.loads(arguments.study)), arguments.study_folder)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

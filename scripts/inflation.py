@@ -1,0 +1,35 @@
+"""Gather a study's profiles into tables/operators and compare them in analysis/inflation.json."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from scaling_study.columns import OPERATORS
+from scaling_study.inflation import compare_all
+from scaling_study.profiles import ProfileError, read_profiles
+from scaling_study.storage import write_json, write_table
+
+
+def main() -> int:
+    """Parse the arguments, gather, compare, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--study-folder", type=Path, required=True, help="results/<study>")
+    parser.add_argument(
+        "--profiles", type=Path, nargs="*", default=[], help="folders that hold a profile.json"
+    )
+    arguments = parser.parse_args()
+    try:
+        manifests, operators = read_profiles(arguments.profiles)
+    except ProfileError as error:
+        print(f"inflation: {error}", file=sys.stderr)
+        return 1
+    write_table(arguments.study_folder / "tables", OPERATORS, operators)
+    content = compare_all(manifests, operators)
+    write_json(arguments.study_folder / "analysis" / "inflation.json", content)
+    compared = sum(len(entry["comparisons"]) for entry in content["machines"])
+    print(f"gathered {len(operators)} rows of operators, made {compared} comparisons")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""Profile one launch of a study; the rule ``profile`` runs this."""
+
+import argparse
+import logging
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from scaling_study import measure, probe, profile_launch, storage
+from scaling_study.plan import RECOMMENDED
+
+
+def stop(signum: int, _frame: FrameType | None) -> None:
+    """End members and remove the private folder on the way out, then exit."""
+    sys.exit(128 + signum)
+
+
+def main() -> None:
+    """Parse the command line and profile."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--job", required=True, help="what to profile, as JSON")
+    parser.add_argument("--target", required=True, help="a launch's id, or recommended")
+    parser.add_argument("--builds", type=Path, required=True, help="folder of built environments")
+    parser.add_argument("--study-folder", type=Path, required=True, help="results/<study>")
+    parser.add_argument("--log", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True, help="folder for the profiles")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, stop)
+    job = measure.read_job(options.job, 0)
+    machine = probe.read_machine().to_dict()["hash"]
+    name = options.target
+    if options.target == RECOMMENDED:
+        plan = storage.read_json(options.study_folder / "plan.json")
+        found = storage.read_json(options.study_folder / "analysis/recommendation.json")
+        launch = profile_launch.recommended(plan, found, machine)
+        if launch is None or launch["id"] in plan["profiled"]:
+            content = profile_launch.without_profile(launch, machine)
+            storage.write_json(options.output / "profile.json", content)
+            return
+        job = replace(job, launch=launch)
+        name = f"{RECOMMENDED}: {launch['label']}"
+    logging.basicConfig(
+        level=logging.INFO,
+        format=f"profile ({name}): %(message)s",
+        handlers=[logging.FileHandler(options.log, mode="w"), logging.StreamHandler()],
+    )
+    profile_launch.profile_launch(job, options.target, options.output, options.builds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Profiles made up from a known truth, as the profile job writes them."""
+
+import json
+
+import synthetic
+
+OPERATORS = {
+    # (operator, phase): calls and self seconds per step with one process, and how many times as
+    # long a call takes with many.
+    ("aten::addmm", "forward"): (12, 2.0e-3, 1.1),
+    ("aten::mm", "backward"): (24, 3.6e-3, 1.1),
+    ("aten::mul", "forward"): (8, 0.8e-3, 5.0),
+    ("aten::mul", "backward"): (6, 0.6e-3, 4.0),
+    ("aten::clamp_min", "forward"): (4, 0.2e-3, 7.0),
+    ("aten::add_", "optimizer"): (40, 0.5e-3, 1.6),
+    ("aten::bernoulli_", "forward"): (4, 1.0e-3, 1.02),
+    ("aten::index", "load"): (2, 0.3e-3, 1.5),
+    ("aten::copy_", ""): (30, 0.25e-3, 1.4),
+    ("aten::view", "forward"): (60, 0.1e-3, 1.2),
+    ("autograd::engine::evaluate_function: AddmmBackward0", "backward"): (12, 0.08e-3, 1.2),
+    ("Optimizer.step#AdamW.step", "optimizer"): (1, 0.3e-3, 1.3),
+    ("mine::special", "forward"): (1, 0.05e-3, 1.0),
+}
+OUTSIDE_S = 0.6e-3
+STEPS = 5
+STACK = 'process 7:"python train.py";thread (7): MainThread;<module> (train.py:1)'
+
+
+def operators(many=False, factor=1.0, planted=None, steps=STEPS):
+    """Return the content of operators.json; `planted` are operators' further times as long."""
+    rows = []
+    for (operator, phase), (calls, self_s, inflation) in OPERATORS.items():
+        each = self_s * factor * (inflation if many else 1.0)
+        if many:
+            each *= (planted or {}).get(operator, 1.0)
+        rows.append(
+            {
+                "operator": operator,
+                "phase": phase,
+                "calls": calls * steps,
+                "self_s": each * steps,
+                "total_s": 1.2 * each * steps,
+                "flops": 1000 * calls * steps if "mm" in operator else None,
+            }
+        )
+    return {"steps": steps, "rows": rows}
+
+
+def step_s(content):
+    """Return the step time that belongs to made-up operators."""
+    return sum(row["self_s"] for row in content["rows"]) / content["steps"] + OUTSIDE_S
+
+
+def write_target(
+    folder, launch, machine, *, target=None, counts=(1, 8), factor=1.0, planted=None, label=None
+):
+    """Write profile/<target>/ of one launch under a study's folder; return the target's folder."""
+    place = folder / "profile" / (target or launch.id)
+    points = []
+    for n in counts:
+        content = operators(n > 1, factor, planted)
+        (place / str(n)).mkdir(parents=True)
+        (place / str(n) / "operators.json").write_text(json.dumps(content))
+        profiled_s = step_s(content)
+        kinds = [
+            {
+                "kind": "operators", "status": "ok", "reason": None, "remedy": None,
+                "steps": content["steps"], "step_s": profiled_s,
+                "tax": 1.22 if n == 1 else 1.04,
+                "unprofiled_step_s": profiled_s / (1.22 if n == 1 else 1.04),
+                "others_tax": None if n == 1 else 1.004, "files": [f"{n}/operators.json"],
+            },
+            {
+                "kind": "stacks", "status": "skipped", "reason": "py-spy: Permission denied",
+                "remedy": "sudo sysctl kernel.yama.ptrace_scope=0",
+            },
+        ]  # fmt: skip
+        points.append({"n": n, "unprofiled_step_s": profiled_s / 1.1, "kinds": kinds})
+    write_manifest(
+        place,
+        machine=machine["hash"],
+        launch=launch.id,
+        label=label or launch.label,
+        arm=launch.arm,
+        target=target or launch.id,
+        points=points,
+    )
+    return place
+
+
+def add_stacks(place, *, lines=None):
+    """Put stacks in place of those that were skipped, beside every point of a target."""
+    manifest = json.loads((place / "profile.json").read_text())
+    for point in manifest["points"]:
+        many = point["n"] > 1
+        raw = [
+            f"{STACK};mul (libtorch_cpu.so) {90 if many else 30}",
+            f"{STACK};mm (libtorch_cpu.so);mkl_blas_avx512_sgemm_kernel_0 (libmkl_avx512.so.2) 60",
+        ]
+        path = place / str(point["n"]) / "stacks.raw"
+        path.write_text("\n".join(raw if lines is None else lines) + "\n")
+        point["kinds"][1] = {
+            "kind": "stacks", "status": "ok", "reason": None, "remedy": None, "steps": 100,
+            "step_s": 0.02, "unprofiled_step_s": 0.019, "tax": 1.05, "others_tax": None,
+            "rate_hz": 20, "native": True, "seconds": 10.0, "pid": 7, "trainer_tid": 7,
+            "files": [f"{point['n']}/stacks.raw"],
+        }  # fmt: skip
+    (place / "profile.json").write_text(json.dumps(manifest))
+
+
+def write_manifest(place, **content):
+    """Write profile.json; what is not given is that of a complete profile."""
+    usual = {
+        "schema_version": 1, "status": "complete", "reason": None, "remedy": None,
+        "same_as": None, "points": [],
+    }  # fmt: skip
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "profile.json").write_text(json.dumps(usual | content))
+
+
+def write_study(folder, machine=None):
+    """Write the profiles of the default, the baseline and the recommended launch."""
+    machine = machine or synthetic.machine()
+    default, baseline, best = synthetic.LAUNCHES[0], synthetic.LAUNCHES[1], synthetic.LAUNCHES[4]
+    return [
+        write_target(folder, default, machine, factor=3.0),
+        write_target(folder, baseline, machine),
+        write_target(folder, best, machine, target="recommended", factor=0.8),
+    ]

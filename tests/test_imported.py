@@ -1,0 +1,277 @@
+"""Studies of saved tables: their config, what is found in the tables, and what is made of it."""
+
+import contextlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs import IMPORTED as EXAMPLE
+from configs import ROOT
+from scaling_study import import_config, imported
+from scaling_study.config_schema import allowed_text, keys_of
+from scaling_study.import_config import ImportConfig, ImportStudy, is_import
+from scaling_study.operator_text import parse_table
+from scaling_study.problems import ConfigError
+
+TABLES = {n: f"tests/data/profiler/tsmixerx-{n}.txt" for n in (4, 32, 64)}
+HEAD = "Name  Self CPU  CPU total  CPU time avg  # of Calls\n"
+PLAIN = HEAD + (
+    "aten::mm  30.000ms  30.000ms  300.000us  100\n"
+    "Optimizer.step#SGD.step  10.000ms  10.000ms  1.000ms  10\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def in_the_project(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def config(tables=TABLES, **keys):
+    return {"study": "s", "import": {"tables": dict(tables), **keys}}
+
+
+def study_of(*texts, **keys):
+    """Read texts, as the tables of 1, 2, … processes, which stand in the working directory."""
+    for n, text in enumerate(texts, 1):
+        Path(f"{n}.txt").write_text(text, encoding="utf-8")
+    tables = {n: f"{n}.txt" for n in range(1, len(texts) + 1)}
+    return imported.read_tables(imported.load_import(config(tables, **keys)))
+
+
+def problems(mapping):
+    with pytest.raises(ConfigError) as caught:
+        imported.load_import(mapping)
+    return [str(problem) for problem in caught.value.problems]
+
+
+@pytest.fixture(scope="module")
+def example():
+    with contextlib.chdir(ROOT):
+        study = imported.load_import(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8")))
+        return imported.read_tables(study)
+
+
+def test_the_example_per_step_and_per_call(example):
+    assert [one.n for one in example] == [4, 32, 64]
+    assert [one.steps for one in example] == [550, 550, 1050]
+    assert [round(one.step_s * 1e3, 1) for one in example] == [28.8, 50.4, 104.5]
+    assert {one.steps_from for one in example} == {"calls of Optimizer.step#AdamW.step"}
+    frame = imported.operator_frame(example)
+    mm = frame[frame["operator"] == "aten::mm"]
+    assert [round(each * 1e6, 1) for each in mm["total_s_per_call"]] == [94.6, 139.9, 259.7]
+    assert list(mm["calls_per_step"]) == [18210 / 550, 18210 / 550, 34760 / 1050]
+    assert set(frame["machine"]) == {"imported"}
+    assert frame["tax"].isna().all()
+
+
+def test_differences_recomputed_from_the_files(example):
+    frame = imported.operator_frame(example)
+    machine = imported.compare_tables(example, frame)["machines"][0]
+    to64, to32 = machine["comparisons"]
+    assert (to64["title"], to32["title"]) == ("4 against 64 processes", "4 against 32 processes")
+    for comparison, n, steps, step_s in ((to64, 64, 1050, 0.104508), (to32, 32, 550, 0.050413)):
+        sides = []
+        for count, number in ((4, 550), (n, steps)):
+            found = {}
+            for line in (ROOT / TABLES[count]).read_text().splitlines()[2:-2]:
+                cells = line.split()
+                if cells and cells[0] != "autograd::engine::evaluate_function:":
+                    value, unit = re.fullmatch(r"([\d.]+)(ms|s)", cells[2]).groups()
+                    found[cells[0]] = float(value) * (1e-3 if unit == "ms" else 1) / number
+            sides.append(found)
+        rows = {row["operator"]: row for row in comparison["rows"]}
+        rest = rows.pop(imported.NOT_IN_BOTH)
+        assert set(rows) == set(sides[0]) & set(sides[1])
+        for name, row in rows.items():
+            assert row["difference_s"] == pytest.approx(sides[1][name] - sides[0][name])
+        covered_s = sum(row["difference_s"] for row in rows.values())
+        assert rest["difference_s"] == pytest.approx(step_s - 0.028782 - covered_s)
+        for part in ("rows", "groups"):
+            assert sum(each["share"] for each in comparison[part]) == pytest.approx(1)
+        assert "outside operators" not in [group["group"] for group in comparison["groups"]]
+
+
+def test_the_sentence_names_an_operator_and_what_is_not_known(example):
+    frame = imported.operator_frame(example)
+    text = imported.compare_tables(example, frame)["machines"][0]["comparisons"][0]["text"]
+    assert "28.8 ms with 4 processes and 105 ms with 64" in text
+    assert "aten::bernoulli_" in text
+    assert text.endswith("39% is in operators that are not in both tables.")
+
+
+def test_a_plain_loop_has_more_in_a_step_than_its_optimizer(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (one,) = study_of(PLAIN)
+    assert (one.steps, one.step_s) == (10, pytest.approx(0.004))
+    assert one.step_from == "self time of the rows, so at least"
+    (one,) = study_of(PLAIN + "\nSelf CPU time total: 60.000ms\n")
+    assert one.step_s == pytest.approx(0.006)
+
+
+def test_one_meaning_of_a_step_for_all_tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    inside = PLAIN.replace("10.000ms  10.000ms  1.000ms", "10.000ms  40.000ms  4.000ms")
+    assert study_of(inside)[0].step_from == "time in Optimizer.step#SGD.step"
+    both = study_of(inside, PLAIN)
+    assert len({one.step_from for one in both}) == 1
+    assert both[0].step_from.startswith("self time")
+
+
+def test_steps_from_the_config_or_the_schedule_or_an_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = PLAIN.replace("Optimizer.step#SGD.step", "step")
+    (told,) = problems_of_texts(text)
+    assert told.startswith("import.tables[1] = '1.txt': has no row Optimizer.step")
+    assert "import.steps" in told
+    assert [one.steps for one in study_of(text, steps=5)] == [5]
+    assert [one.steps for one in study_of(text, steps={1: 6})] == [6]
+    (scheduled,) = study_of(PLAIN.replace("Optimizer.step#SGD.step", "ProfilerStep*"))
+    assert (scheduled.steps, scheduled.steps_from) == (10, "calls of ProfilerStep*")
+    (said,) = study_of(PLAIN, steps={1: 5})
+    assert said.steps == 5
+    assert said.steps_from == "the config; the table has 10 calls of Optimizer.step#SGD.step"
+
+
+def problems_of_texts(*texts, **keys):
+    with pytest.raises(ConfigError) as caught:
+        study_of(*texts, **keys)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_two_optimizers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    second = PLAIN + "Optimizer.step#Adam.step  1.000ms  1.000ms  100.000us  10\n"
+    assert study_of(second)[0].steps == 10
+    (told,) = problems_of_texts(second.replace("100.000us  10\n", "200.000us  5\n"))
+    assert "10 calls of Optimizer.step#SGD.step and 5 calls of Optimizer.step#Adam.step" in told
+
+
+def test_cut_names_are_completed_where_one_name_fits():
+    tables = [
+        parse_table(HEAD + "".join(f"{name}  1.0ms  1.0ms  1.0ms  1\n" for name in names))
+        for names in (
+            ["autograd::engine::evaluate_function: AddmmB...", "aten::a...", "aten::mm"],
+            ["autograd::engine::evaluate_function: AddmmBackward0", "aten::add", "aten::abs"],
+            ["aten::m...", "aten::mm"],
+        )
+    ]
+    names = [[row.name for row in table.rows] for table in imported.complete_names(tables)]
+    assert names == [
+        ["autograd::engine::evaluate_function: AddmmBackward0", "aten::a...", "aten::mm"],
+        ["autograd::engine::evaluate_function: AddmmBackward0", "aten::add", "aten::abs"],
+        ["aten::m...", "aten::mm"],
+    ]
+
+
+def test_rows_of_one_name_are_one_operator(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (one,) = study_of(PLAIN + "aten::mm  10.000ms  10.000ms  500.000us  20\n")
+    frame = imported.operator_frame([one])
+    (mm,) = frame[frame["operator"] == "aten::mm"].to_dict("records")
+    assert mm["calls_per_step"] == 12
+    assert mm["self_s_per_step"] == pytest.approx(0.004)
+    assert mm["total_s_per_call"] == pytest.approx(0.04 / 120)
+
+
+def test_tables_that_share_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    both = study_of(PLAIN, PLAIN.replace("aten::mm", "aten::bmm").replace("SGD", "Adam"))
+    machine = imported.compare_tables(both, imported.operator_frame(both))["machines"][0]
+    assert "share no operator" in machine["comparisons"][0]["text"]
+
+
+def test_a_study_survives_json():
+    study = imported.load_import(config(steps={64: 1000}))
+    assert ImportStudy.from_dict(json.loads(json.dumps(study.to_dict()))) == study
+
+
+@pytest.mark.parametrize(
+    ("mapping", "start", "end"),
+    [
+        (config({}), "import.tables = {}: is empty", "{4: four.txt}"),
+        (config({"4": TABLES[4]}), "import.tables['4'] = '4': is text", "did you mean 4?"),
+        (config({True: TABLES[4]}), "import.tables[True] = True: is a boolean", "to 10000"),
+        (config({0: TABLES[4]}), "import.tables[0] = 0: is not allowed", "1 to 10000"),
+        (config({4: "tests/data/profiler/tsmixerx-5.txt"}), "import.tables[4] = ",
+         "did you mean 'tests/data/profiler/tsmixerx-4.txt'?"),
+        (config({4: TABLES[4], 5: TABLES[4]}), "import.tables[5] = ", "each table once"),
+        (config({4: "{4}.txt"}), "import.tables[4] = '{4}.txt': has a brace", "without { and }"),
+        (config({4: ["a"]}), "import.tables[4] = ['a']: is a list", "the working directory"),
+        (config({4: "tests"}), "import.tables[4] = 'tests': is a folder", "directory"),
+        (config({4: "README.md"}), "import.tables[4] = 'README.md': there is no table", "apart"),
+        (config(steps={5: 1}), "import.steps[5] = 1: has no table", "4, 32, 64"),
+        (config(steps={4: 0}), "import.steps[4] = 0: is not allowed", "at least 1"),
+        (config(steps="550"), "import.steps = '550': is text", "did you mean 550?"),
+        (config(steps=[1]), "import.steps = [1]: is a list", "processes"),
+        (config(step=1), "import.step = 1: unknown key", "did you mean steps?"),
+        ({"study": "s", "import": None}, "import = None: is empty", "tables, steps"),
+        ({"study": "a/b", "import": {"tables": TABLES}}, "study = 'a/b'", "did you mean a-b?"),
+        ({"study": "s", "imprt": {}}, "imprt = {}: unknown key", "did you mean import?"),
+        ({"study": "s", "import": {"tables": TABLES}, "measure": {}}, "measure = {}: unknown", ""),
+        ({**config(), "workload": {}}, "import: stands beside workload", "which is read"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_the_config(mapping, start, end):
+    assert is_import(mapping)
+    (told,) = problems(mapping)
+    assert told.startswith(start)
+    assert told.endswith(end)
+
+
+def test_all_mistakes_of_all_tables_at_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bad = HEAD + "aten::mm  1.0  1.0ms  1.0ms  1\n" * 8
+    told = problems_of_texts(bad, PLAIN.replace("SGD.step  10.000ms", "SGD.step  10.000"), "")
+    assert len(told) == 8
+    first = "import.tables[1] = '1.txt': line 2: '1.0' is no time for 'aten::mm'; allowed: a number"
+    assert told[0].startswith(first)
+    assert "3 further lines" in told[5]
+    assert told[6].startswith("import.tables[2] = '2.txt': line 3: ")
+    assert told[7].startswith("import.tables[3] = '3.txt': there is no table")
+
+
+def test_files_that_are_no_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_bytes(PLAIN.encode("utf-16"))
+    (told,) = problems(config({1: "a.txt"}))
+    assert "is not UTF-8 text (byte 0)" in told
+    monkeypatch.setattr(import_config, "MOST_BYTES", 10)
+    (told,) = problems(config({1: "a.txt"}))
+    assert "bytes; allowed: a text table, at most 10 bytes" in told
+
+
+@pytest.mark.parametrize("mapping", [None, [], {"study": "s"}, {"workload": {}, "imports": {}}])
+def test_other_configs_are_not_imported(mapping):
+    assert not is_import(mapping)
+
+
+def test_every_key_says_what_it_means_and_allows():
+    for path, field in keys_of(ImportConfig):
+        assert field.description, path
+        assert allowed_text(field), path
+
+
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8),
+    st.sampled_from([*TABLES, *TABLES.values(), "tests", "README.md", "tables", "steps"]),
+)  # fmt: skip
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SCALARS, inner, max_size=3)
+)
+
+
+@given(section=VALUES | st.fixed_dictionaries({"tables": VALUES}, optional={"steps": VALUES}))
+def test_any_section_is_read_or_refused(section):
+    with contextlib.chdir(ROOT):
+        try:
+            study = imported.load_import({"study": "s", "import": section})
+        except ConfigError as error:
+            study, told = None, error.problems
+        else:
+            told = ()
+    assert bool(told) == (study is None)

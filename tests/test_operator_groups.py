@@ -1,0 +1,124 @@
+import pytest
+
+from scaling_study import operator_groups
+from scaling_study.operator_groups import OTHER, OUTSIDE, group_of, matched_letters
+
+MATRIX, NEW, STREAM = "matrix multiply", "allocation and new memory", "streaming in place"
+RANDOM, GATHER, PYTHON = "random numbers", "gather and copy", "Python and dispatch"
+
+
+@pytest.mark.parametrize(
+    ("operator", "group"),
+    [
+        ("aten::mm", MATRIX),
+        ("aten::addmm", MATRIX),
+        ("aten::convolution_backward", MATRIX),
+        ("aten::mkldnn_convolution", MATRIX),
+        ("aten::_scaled_dot_product_flash_attention_for_cpu_backward", MATRIX),
+        ("aten::mul", NEW),
+        ("aten::clamp_min", NEW),
+        ("aten::threshold_backward", NEW),
+        ("aten::native_layer_norm_backward", NEW),
+        ("aten::empty_strided", NEW),
+        ("[memory]", NEW),
+        ("aten::mul_", STREAM),
+        ("aten::addcdiv_", STREAM),
+        ("aten::_foreach_mul_", STREAM),
+        ("aten::_foreach_sqrt", NEW),
+        ("aten::_fused_adamw_", STREAM),
+        ("aten::linalg_vector_norm", STREAM),
+        ("aten::sum", STREAM),
+        ("aten::bernoulli_", RANDOM),
+        ("aten::native_dropout", RANDOM),
+        ("aten::native_dropout_backward", NEW),
+        ("aten::index", GATHER),
+        ("aten::index_add_", GATHER),
+        ("aten::copy_", GATHER),
+        ("aten::embedding_dense_backward", GATHER),
+        ("aten::masked_fill_", GATHER),
+        ("aten::t", PYTHON),
+        ("aten::squeeze_", PYTHON),
+        ("Optimizer.step#AdamW.step", PYTHON),
+        ("autograd::engine::evaluate_function: AddmmBackward0", PYTHON),
+        ("AddmmBackward0", PYTHON),
+        ("torch::autograd::AccumulateGrad", PYTHON),
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", PYTHON),
+        ("scaling_study: closure", PYTHON),
+        ("mine::special", OTHER),
+        ("", OTHER),
+    ],
+)
+def test_an_operator_is_in_the_group_of_what_bounds_it(operator, group):
+    assert group_of(operator) == group
+
+
+@pytest.mark.parametrize(
+    ("cut", "group"),
+    [
+        ("aten::native_layer_norm_back...", NEW),
+        ("autograd::engine::evaluate_function: Addm...", PYTHON),
+        ("Optimizer.step#Ada...", PYTHON),
+        ("aten::bernoul...", RANDOM),
+        ("aten::mkldnn_convol...", MATRIX),
+    ],
+)
+def test_a_name_that_a_table_has_cut_still_finds_its_group(cut, group):
+    assert group_of(cut) == group
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "letters"),
+    [
+        ("a[b]c", "a[b]*", 4),
+        ("abc", "a*c", 2),
+        ("ac", "a*c", 2),
+        ("acd", "a*c", None),
+        ("xabc", "a*c", None),
+        ("abc", "abc", 3),
+        ("abcd", "abc", None),
+        ("aa", "aa*a", None),
+        ("abxbc", "a*b*c", 3),
+        ("ac", "a*b*c", None),
+        ("one.py(3): f", "*.py(*", 4),
+        ("ab...", "abc", 2),
+        ("ab...", "ab*c", 2),
+        ("abx...", "ab*c", 2),
+        ("abx...", "abc", None),
+        ("b...", "a*", None),
+    ],
+)
+def test_patterns_are_names_where_a_star_is_any_text(name, pattern, letters):
+    assert matched_letters(name, pattern) == letters
+
+
+def test_every_group_has_a_reason_and_no_pattern_stands_twice():
+    groups = operator_groups.read_groups()
+    patterns = [pattern for group in groups for pattern in group.patterns]
+    assert len(set(patterns)) == len(patterns)
+    for name in operator_groups.names():
+        assert operator_groups.reason(name).endswith(".")
+    assert operator_groups.names()[-2:] == [OTHER, OUTSIDE]
+
+
+def test_the_operators_of_a_real_training_are_all_known():
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    model = torch.nn.Sequential(
+        torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.GELU(), torch.nn.Dropout(0.1)
+    )
+    rnn = torch.nn.LSTM(8, 8, batch_first=True)
+    conv = torch.nn.Conv1d(4, 4, 3)
+    table = torch.nn.Embedding(10, 8)
+    optimizer = torch.optim.AdamW([*model.parameters(), *rnn.parameters(), *conv.parameters()])
+    with profile(activities=[ProfilerActivity.CPU]) as found:
+        for _ in range(2):
+            optimizer.zero_grad()
+            out = rnn(model(table(torch.randint(10, (2, 4)))))[0]
+            loss = torch.nn.functional.cross_entropy(conv(out).mean(-1), torch.tensor([0, 1]))
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+    names = {event.key for event in found.key_averages()}
+    assert "aten::addmm" in names
+    assert {name for name in names if group_of(name) == OTHER} == set()

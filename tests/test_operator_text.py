@@ -1,0 +1,247 @@
+"""Text tables of torch's profiler, as torch prints them and as people save them."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scaling_study.operator_text import TableError, parse_table, parse_time
+
+DATA = Path(__file__).parent / "data/profiler"
+VERSIONS = ["torch-1.4", "torch-1.8-cuda-flops", "torch-2.1-cuda-flops"]
+
+RULED = """\
+--------  ------------  ------------  ------------  ------------  ------------  ------------
+    Name    Self CPU %      Self CPU   CPU total %     CPU total  CPU time avg    # of Calls
+--------  ------------  ------------  ------------  ------------  ------------  ------------
+aten::mm        75.00%      30.000ms        80.00%      32.000ms     320.000us           100
+aten::mul       25.00%      10.000ms        25.00%      10.000ms       1.000ms            10
+--------  ------------  ------------  ------------  ------------  ------------  ------------
+Self CPU time total: 40.000ms
+"""
+
+
+def text_of(name):
+    return (DATA / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def mistakes(text):
+    with pytest.raises(TableError) as caught:
+        parse_table(text)
+    return [(each.line, each.what) for each in caught.value.mistakes]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("12ns", 12e-9), ("94.615us", 94.615e-6), ("1.5 µs", 1.5e-6),
+     ("1.5\N{GREEK SMALL LETTER MU}s", 1.5e-6),
+     ("777.146ms", 0.777146), ("110.551s", 110.551), ("0.000us", 0.0), ("-1.000us", -1e-6),
+     (".5s", 0.5), ("1e3us", 1e-3)],
+)  # fmt: skip
+def test_times_in_all_units(text, seconds):
+    assert parse_time(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "12", "us", "12 parsecs", "12min", "1.2.3s", "nans", "infs"])
+def test_what_is_no_time(text):
+    with pytest.raises(ValueError, match="is no time"):
+        parse_time(text)
+
+
+@pytest.mark.parametrize(
+    ("n", "mm", "step", "self_s"),
+    [(4, (18210, 94.615, 48923.238), (550, 28782), 16.041),
+     (32, (18210, 139.870, 41598.269), (550, 50413), 27.994),
+     (64, (34760, 259.732, 74743.071), (1050, 104508), 110.551)],
+)  # fmt: skip
+def test_tables_saved_without_ruled_lines(n, mm, step, self_s):
+    table = parse_table(text_of(f"tsmixerx-{n}"))
+    rows = {row.name: row for row in table.rows}
+    assert len(rows) == 10
+    calls, mean_us, mflops = mm
+    assert rows["aten::mm"].calls == calls
+    assert rows["aten::mm"].mean_s == pytest.approx(mean_us * 1e-6)
+    assert rows["aten::mm"].flops == pytest.approx(mflops * 1e6)
+    assert rows["aten::copy_"].flops is None
+    optimizer = rows["Optimizer.step#AdamW.step"]
+    assert (optimizer.calls, optimizer.mean_s) == (step[0], pytest.approx(step[1] * 1e-6))
+    assert table.self_s == self_s
+    assert table.unread == ()
+
+
+def plain_rows(name):
+    """The same by a few plain lines that know this one layout."""
+    for line in text_of(name).splitlines():
+        found = re.fullmatch(
+            r" *(\S.*?) +[\d.]+% +([\d.]+)(us|ms) +[\d.]+% .* (\d+) +(\S+) *", line
+        )
+        if found:
+            yield found[1], int(found[4]), float(found[2]) * {"us": 1e-6, "ms": 1e-3}[found[3]]
+
+
+def test_every_row_of_a_real_table():
+    table = parse_table(text_of("torch-2.13-memory-flops"))
+    assert table.unread == ("CPU Mem", "Self CPU Mem")
+    expected = list(plain_rows("torch-2.13-memory-flops"))
+    assert len(expected) == 70
+    assert [(row.name, row.calls, pytest.approx(row.self_s)) for row in table.rows] == expected
+    assert sum(row.self_s for row in table.rows) == pytest.approx(table.self_s, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", VERSIONS)
+def test_other_versions_of_torch_print_the_same(name):
+    now = {row.name: row for row in parse_table(text_of("torch-2.13-memory-flops")).rows}
+    rows = parse_table(text_of(name)).rows
+    assert len(rows) >= 30
+    for row in rows:
+        (known,) = [
+            known for full, known in now.items()
+            if full == row.name or (row.name[-3:] == "..." and full.startswith(row.name[:-3]))
+            or (full[-3:] == "..." and row.name.startswith(full[:-3]))
+        ]  # fmt: skip
+        assert row.calls == known.calls
+        for mine, theirs in ((row.self_s, known.self_s), (row.total_s, known.total_s)):
+            assert mine == pytest.approx(theirs, rel=1e-3, abs=1e-9)
+
+
+def test_amounts_of_flops_are_read_and_rates_are_not():
+    known = {row.name: row.flops for row in parse_table(text_of("torch-2.13-memory-flops")).rows}
+    found = {row.name: row.flops for row in parse_table(text_of("torch-2.1-cuda-flops")).rows}
+    assert found["aten::mm"] == pytest.approx(known["aten::mm"], rel=1e-5)
+    rates = parse_table(text_of("torch-1.8-cuda-flops"))
+    assert all(row.flops is None for row in rates.rows)
+    assert "MFLOPS" in rates.unread
+
+
+def test_stacks_that_go_on_in_further_lines():
+    table = parse_table(text_of("torch-2.13-shapes-stack"))
+    assert len(table.rows) == 8
+    assert table.rows[0].name == "aten::mul"
+    assert table.unread == ("Input Shapes", "Source Location")
+
+
+def test_a_header_of_its_own_and_a_schedule():
+    rows = {row.name: row.calls for row in parse_table(text_of("torch-2.13-schedule")).rows}
+    assert rows["ProfilerStep*"] == rows["Optimizer.step#AdamW.step"] == 8
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        RULED,
+        f"\ufeff# My notes\n\nProfile stats for: records\n{RULED}\nThat was slow: 3 of 4.\n",
+        RULED.replace("\n", "\r\n"),
+        re.sub(r"-{3,}.*\n", "", RULED),
+        re.sub(r"-{3,}.*\n", "\n", RULED),
+        RULED.replace("\n", "\n\n"),
+        "".join(f"    {line}\n" for line in RULED.splitlines()),
+        RULED.rsplit("-----", 1)[0].rsplit("\n", 1)[0],
+        re.sub(r"  (\S+)(ms|us)\b", r" \1 \2", RULED),
+        f"```\n{RULED}```\n",
+    ],
+)  # fmt: skip
+def test_text_around_a_table_and_missing_lines(text):
+    rows = parse_table(text).rows
+    assert [(row.name, row.calls, pytest.approx(row.self_s)) for row in rows] == [
+        ("aten::mm", 100, 0.03),
+        ("aten::mul", 10, 0.01),
+    ]
+
+
+def without(*columns):
+    """RULED without some of its columns, given by their places from 0."""
+    *lines, total = RULED.splitlines()
+    spans = [match.span() for match in re.finditer("-+", lines[0])]
+    kept = [span for place, span in enumerate(spans) if place not in columns]
+    cut = ["  ".join(line[start:end].ljust(end - start) for start, end in kept) for line in lines]
+    return "\n".join([*cut, total, ""])
+
+
+@pytest.mark.parametrize("column", range(1, 7))
+def test_one_missing_column_follows_from_the_others(column):
+    first, second = parse_table(without(column)).rows
+    assert (first.calls, second.calls) == (100, 10)
+    assert first.self_s == pytest.approx(0.03)
+    assert first.total_s == pytest.approx(0.032)
+    assert first.mean_s == pytest.approx(320e-6)
+
+
+def test_without_its_last_line_a_table_still_knows_the_whole():
+    table = parse_table(RULED.replace("Self CPU time total: 40.000ms\n", ""))
+    assert table.self_s == pytest.approx(0.04)
+
+
+def test_columns_that_are_needed():
+    text = without(2).replace("Self CPU time total: 40.000ms", "")
+    assert mistakes(text) == [(2, "no column of self times")]
+    assert mistakes(without(1, 2)) == [(2, "no column of self times")]
+    assert mistakes(without(5, 6)) == [(2, "no column of calls")]
+    assert mistakes(RULED.replace("CPU time avg", "   CPU total")) == [
+        (2, "two columns hold the total")
+    ]
+
+
+def test_names_may_be_any_text():
+    name = "my  own: [step] 12.5% done, 3 of 4 <b>"
+    row = re.sub("aten::mul ", f"{name} ", text_of("tsmixerx-4"), count=1)
+    assert name in [each.name for each in parse_table(row).rows]
+
+
+def test_lines_that_cannot_be_read_are_told_all_at_once():
+    text = RULED.replace("30.000ms", "  30.000").replace("          10\n", "         1.5\n")
+    assert mistakes(text) == [
+        (4, "'30.000' is no time for 'aten::mm'"),
+        (5, "'1.5' is no number of calls for 'aten::mul'"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("aten::mm        75.00%", "INFO: epoch 2 done\naten::mm        75.00%", 4),
+        ("aten::mul  ", "\nINFO: epoch 2 done\n\naten::mul  ", 6),
+        (RULED[RULED.index("aten::mul"):], "aten::mul       25.00%      10.0", 5),
+        ("        75.00%", "          much", 4),
+        ("Self CPU time total: 40.000ms", "Self CPU time total: a lot", 7),
+    ],
+)  # fmt: skip
+def test_damage_is_an_error_with_its_line(old, new, line):
+    assert old in RULED
+    assert [found for found, _ in mistakes(RULED.replace(old, new))] == [line]
+
+
+def test_what_is_no_table():
+    for text in ("", "hello", "Name\n", "Name  Age  Height\nAnn  3  100\n"):
+        assert mistakes(text) == [(None, "there is no table of torch's profiler in it")]
+    header = RULED.splitlines()[1]
+    assert mistakes(f"{header}\n\nSelf CPU time total: 1ms") == [(1, "no row follows this header")]
+
+
+def test_two_tables_in_one_file():
+    assert mistakes(RULED + RULED) == [(9, "tables begin in the lines 2, 9")]
+
+
+def lines_refused(text):
+    try:
+        parse_table(text)
+    except TableError as error:
+        return [each.line for each in error.mistakes]
+    return []
+
+
+@given(st.text(alphabet="Name Self CPU%#of Calls\n-.0123456789ums:aten", max_size=400))
+def test_any_text_is_read_or_refused(text):
+    lines_refused(text)
+
+
+@given(st.data())
+def test_any_change_of_a_table_is_read_or_refused(data):
+    tables = [RULED, text_of("tsmixerx-4"), text_of("torch-2.13-schedule")]
+    text = data.draw(st.sampled_from(tables))
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 40)))
+    changed = text[:start] + data.draw(st.text(max_size=10)) + text[end:]
+    last = len(changed.splitlines())
+    assert all(line is None or 1 <= line <= last for line in lines_refused(changed))

@@ -1,0 +1,95 @@
+"""A slowdown that is planted in one known place is what the comparison of few and many shows."""
+
+import json
+from collections import defaultdict
+
+import pytest
+
+from jobs import WORKLOADS, config, profile
+from scaling_study import stacks
+from scaling_study.inflation import REST, compare_all, sum_operators
+from scaling_study.profiles import read_profiles
+
+pytestmark = pytest.mark.slow
+
+PROFILE = {"steps": 5, "rate_hz": 20, "stacks_s": 5.0, "unprofiled_s": 0.5}
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """Profiles the planted workload, each kind once; returns the folder of profiles."""
+    done = {}
+
+    def get(kind):
+        if kind not in done:
+            folder = tmp_path_factory.mktemp(kind)
+            args = ["--kind", kind, "--folder", folder / "members", "--member", "{member}"]
+            mapping = config(WORKLOADS / "planted.py", args=map(str, args))
+            found = profile(mapping | {"profile": PROFILE}, folder)
+            assert found["status"] == "complete", found
+            done[kind] = folder / "out", found
+        return done[kind]
+
+    return get
+
+
+def added_by_function(folder, found):
+    """Seconds per step that n = 2 adds to n = 1, by the innermost function of the script."""
+    added = defaultdict(float)
+    for point, sign in zip(found["points"], (-1, 1), strict=True):
+        (kind,) = [kind for kind in point["kinds"] if kind["kind"] == "stacks"]
+        folded = stacks.read(
+            folder / str(point["n"]) / "stacks.raw",
+            seconds=kind["seconds"],
+            steps=kind["steps"],
+            step_s=kind["unprofiled_step_s"],
+            trainer_tid=kind["trainer_tid"],
+        )
+        for stack in folded.stacks:
+            if stack.root == stacks.TRAINER:
+                own = [frame for frame in stack.frames if "planted.py" in frame]
+                added[own[-1].split(" ")[0] if own else ""] += sign * stack.seconds
+    return added
+
+
+@pytest.mark.parametrize("kind", ["sleep", "spin", "mul"])
+def test_the_planted_function_is_the_reddest(planted, kind):
+    added = added_by_function(*planted(kind))
+    worst = max(added, key=added.get)
+    assert worst == f"planted_{kind}", added
+    assert added[worst] > 0.5 * sum(seconds for seconds in added.values() if seconds > 0)
+
+
+def comparison(planted, kind):
+    folder, _ = planted(kind)
+    manifests, operators = read_profiles([folder])
+    (entry,) = compare_all(manifests, operators)["machines"]
+    return entry["comparisons"][0]
+
+
+def test_the_planted_operator_is_the_top_row(planted):
+    found = comparison(planted, "mul")
+    top = max(found["rows"], key=lambda row: row["difference_s"])
+    assert found["rows"][0] == top
+    # The memory of `ones` is touched where it is filled, the result's where mul writes it.
+    assert {row["operator"] for row in sum_operators(found)[:2]} == {"aten::mul", "aten::fill_"}
+    assert found["rows"][0]["calls_a"] == found["rows"][0]["calls_b"]
+
+
+def test_inflation_agrees_with_the_raw_files(planted):
+    folder, _ = planted("mul")
+    found = comparison(planted, "mul")
+    own = {}
+    for n in (1, 2):
+        content = json.loads((folder / str(n) / "operators.json").read_text())
+        for row in content["rows"]:
+            key = (row["operator"], row["phase"])
+            own[key, n] = row["self_s"] / content["steps"]
+    rows = [row for row in found["rows"] if row["operator"] != REST]
+    assert {(row["operator"], row["phase"]) for row in rows} == {key for key, _ in own}
+    for row in rows:
+        key = (row["operator"], row["phase"])
+        assert row["self_a_s"] == pytest.approx(own.get((key, 1), 0.0))
+        assert row["self_b_s"] == pytest.approx(own.get((key, 2), 0.0))
+    total = sum(seconds for (_, n), seconds in own.items() if n == 2)
+    assert found["b"]["covered_s"] == pytest.approx(total)

@@ -1,0 +1,151 @@
+"""Profiling jobs: what they choose, what they say, and real ones with real members."""
+
+import json
+import subprocess
+
+import pytest
+
+from jobs import QUICK, WORKLOADS, config, processes, profile, profile_text
+from scaling_study import private, profile_launch, stacks, windows
+from scaling_study.channel import Step
+from scaling_study.plan import RECOMMENDED
+
+FEW = {"steps": 3, "stacks_s": 2.0, "unprofiled_s": 0.5}
+
+
+def activity(ends_ms, slot=0, released_ms=0, parked_ms=None):
+    steps = [Step(round(end * 1e6), 0, 0, 0, 0) for end in ends_ms]
+    parked = round((parked_ms or ends_ms[-1]) * 1e6)
+    return windows.Activity(slot, round(released_ms * 1e6), parked, len(steps), 0, steps)
+
+
+def test_step_times_are_those_of_the_profiled_steps_and_of_others_beside_them():
+    first = activity([50, 60, 70, 80])  # a slow warm-up step, then three of 10 ms
+    other = activity([20, 40, 55, 65, 75, 95], slot=1, parked_ms=95)
+    own, beside = profile_launch._step_times([first, other], last=3)
+    assert own == pytest.approx([0.01] * 3)
+    assert beside == pytest.approx([0.01] * 2)  # only steps that lie wholly between 50 and 80
+
+
+def test_the_tax_is_relative_to_the_windows_around():
+    taxes = profile_launch._taxes([[0.015, 0.025], [0.01], []], [0.01] * 3, [0.03, 0.01, 0.01])
+    assert taxes == {
+        "step_s": pytest.approx(0.02),
+        "unprofiled_step_s": pytest.approx(0.02),
+        "tax": pytest.approx(1.0),
+        "others_tax": pytest.approx(1.0),
+    }
+
+
+def test_a_machine_that_forbids_tracing_is_a_skip_with_a_remedy():
+    said = "Error: Failed to suspend process\nReason: EPERM\nPermission Denied: try again as root"
+    done = subprocess.CompletedProcess([], 1, "", said)
+    found = profile_launch._not_sampled(done)
+    assert found["status"] == "skipped"
+    assert "ptrace_scope" in found["remedy"]
+    done = subprocess.CompletedProcess([], 1, "", "Error: No such process")
+    assert profile_launch._not_sampled(done)["status"] == "failed"
+
+
+def test_the_recommended_launch_is_that_of_this_machine():
+    plan = {"launches": [{"id": "a"}, {"id": "b"}]}
+    found = {
+        "machines": [
+            {"machine": "m1", "recommended": {"launch": "a"}},
+            {"machine": "m2", "recommended": {"launch": "b"}},
+            {"machine": "m3", "recommended": None},
+        ]
+    }
+    assert profile_launch.recommended(plan, found, "m2") == {"id": "b"}
+    assert profile_launch.recommended(plan, found, "m3") is None
+    assert profile_launch.recommended(plan, found, "m4") is None
+
+
+def test_a_recommended_launch_that_is_profiled_already_refers_to_that():
+    launch = {"id": "a", "label": "text", "arm": "grid"}
+    content = profile_launch.without_profile(launch, "m")
+    assert (content["same_as"], content["status"], content["target"]) == (
+        "a",
+        "complete",
+        RECOMMENDED,
+    )
+    assert profile_launch.without_profile(None, "m")["status"] == "skipped"
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("profile")
+    mapping = config(WORKLOADS / "closure_optimizer.py") | {"profile": {**FEW, "calls": True}}
+    return folder, profile(mapping, folder)
+
+
+@pytest.mark.slow
+def test_every_kind_of_profile_is_taken_at_both_ends_of_the_ladder(real):
+    folder, found = real
+    assert found["status"] == "complete"
+    assert [point["n"] for point in found["points"]] == [1, 2]
+    for point in found["points"]:
+        kinds = {kind["kind"]: kind for kind in point["kinds"]}
+        assert set(kinds) == {"operators", "calls", "stacks"}
+        for kind in kinds.values():
+            assert kind["status"] == "ok", kind
+            assert all((folder / "out" / name).stat().st_size for name in kind["files"])
+            assert kind["tax"] == pytest.approx(kind["step_s"] / kind["unprofiled_step_s"])
+        # Beside the few steps of the others, another member may not have a whole step of its own.
+        assert (kinds["stacks"]["others_tax"] is None) == (point["n"] == 1)
+        assert kinds["operators"]["steps"] == FEW["steps"]
+
+
+@pytest.mark.slow
+def test_a_profiling_job_leaves_nothing_behind(real):
+    folder, _ = real
+    assert [*folder.glob(f"{private.PREFIX}*"), *processes(folder)] == []
+
+
+@pytest.mark.slow
+def test_stacks_hold_native_and_python_frames(real):
+    folder, _ = real
+    text = (folder / "out/1/stacks.raw").read_text()
+    assert "closure_optimizer.py" in text
+    assert "libtorch" in text or "at::" in text
+
+
+@pytest.mark.slow
+def test_loader_workers_are_sampled_apart_from_the_trainer(tmp_path):
+    mapping = config(WORKLOADS / "loader_workers.py", processes=[1])
+    found = profile(mapping | {"profile": {**FEW, "rate_hz": 20, "operators": False}}, tmp_path)
+    (kind,) = found["points"][0]["kinds"]
+    assert kind["status"] == "ok", kind
+    folded = stacks.read(
+        tmp_path / "out/1/stacks.raw",
+        seconds=kind["seconds"],
+        steps=kind["steps"],
+        step_s=kind["unprofiled_step_s"],
+        trainer_tid=kind["trainer_tid"],
+    )
+    roots = {stack.path[0] for stack in folded.stacks}
+    assert stacks.TRAINER in roots
+    assert any(stack.root == stacks.WORKERS for stack in folded.stacks), roots
+
+
+@pytest.mark.slow
+def test_a_launch_that_the_machine_cannot_do_is_skipped_with_its_reason(tmp_path):
+    mapping = config(WORKLOADS / "plain_loop.py", launch={"membind": "7"}) | {"profile": FEW}
+    found = profile(mapping, tmp_path)
+    assert found["status"] == "skipped"
+    assert found["reason"]
+    assert found["points"] == []
+
+
+@pytest.mark.slow
+def test_a_member_that_crashes_fails_the_profile_with_its_reason(tmp_path):
+    found = profile(config(WORKLOADS / "crashes.py") | {"profile": FEW}, tmp_path)
+    assert found["status"] == "failed"
+    assert "status 1" in found["reason"]
+
+
+def test_profiling_uses_the_measuring_settings_of_the_study():
+    text = json.loads(profile_text(config(WORKLOADS / "plain_loop.py") | {"profile": FEW}))
+    assert text["profile"]["steps"] == FEW["steps"]
+    assert "launches" not in text["profile"]
+    assert text["measure"]["warmup_steps"] == QUICK["warmup_steps"]

@@ -1,0 +1,119 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import synthetic
+import synthetic_profiles
+from scaling_study import profiles
+from scaling_study.columns import OPERATORS
+from scaling_study.storage import read_json, read_table
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def folders(tmp_path):
+    return synthetic_profiles.write_study(tmp_path)
+
+
+def test_all_points_are_gathered(folders):
+    manifests, operators = profiles.read_profiles(folders)
+    assert [one["arm"] for one in manifests] == ["default", "baseline", "one_change"]
+    assert set(zip(operators["arm"], operators["n"], strict=True)) == {
+        (arm, n) for arm in ("default", "baseline", "one_change") for n in (1, 8)
+    }
+    assert len(operators) == 6 * len(synthetic_profiles.OPERATORS)
+    assert operators.loc[operators["n"] == 1, "tax"].eq(1.22).all()
+
+
+def test_the_recommended_launch_comes_last_whatever_the_folders_order(folders):
+    backwards = profiles.read_manifests(reversed(folders))
+    assert [one["arm"] for one in backwards] == ["default", "baseline", "one_change"]
+    assert backwards[-1]["target"] == "recommended"
+
+
+def test_a_study_without_profiles_has_none(tmp_path):
+    assert profiles.profile_folders(tmp_path) == []
+    manifests, operators = profiles.read_profiles([])
+    assert manifests == []
+    assert operators.columns.tolist() == OPERATORS.names
+
+
+def test_a_launch_that_two_targets_share_is_read_once(tmp_path):
+    machine, launch = synthetic.machine(), synthetic.LAUNCHES[1]
+    folders = [
+        synthetic_profiles.write_target(tmp_path, launch, machine),
+        synthetic_profiles.write_target(tmp_path, launch, machine, target="recommended"),
+    ]
+    _, operators = profiles.read_profiles(folders)
+    assert len(operators) == 2 * len(synthetic_profiles.OPERATORS)
+
+
+def test_what_was_skipped_is_no_row(tmp_path):
+    place = tmp_path / "profile" / "recommended"
+    synthetic_profiles.write_manifest(
+        place, machine="m", launch=None, label=None, arm=None, target="recommended",
+        status="skipped", reason="no launch is recommended on this machine",
+    )  # fmt: skip
+    manifests, operators = profiles.read_profiles([place])
+    assert manifests[0]["status"] == "skipped"
+    assert operators.empty
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"schema_version": 99}'])
+def test_a_broken_manifest_is_named(folders, content):
+    (folders[0] / "profile.json").write_text(content)
+    with pytest.raises(profiles.ProfileError, match=f"{folders[0]}/profile.json"):
+        profiles.read_profiles(folders)
+
+
+@pytest.mark.parametrize("content", [None, "{", "{}", '{"steps": 0, "rows": []}'])
+def test_a_broken_table_is_named(folders, content):
+    path = folders[0] / "8" / "operators.json"
+    path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(profiles.ProfileError, match=r"8/operators\.json"):
+        profiles.read_profiles(folders)
+
+
+def test_pairs_are_the_ends_of_each_ladder_and_the_default_against_the_recommended():
+    manifests = [
+        {"arm": "default", "target": "d", "launch": "d"},
+        {"arm": "grid", "target": "recommended", "launch": "r"},
+    ]
+    found = {"d": {1: "d1", 4: "d4", 8: "d8"}, "r": {1: "r1", 4: "r4"}, "x": {4: "x4"}}
+    assert profiles.choose_pairs(manifests, found) == [
+        ("counts", "d1", "d8"),
+        ("counts", "r1", "r4"),
+        ("launches", "d4", "r4"),
+    ]
+    same = [manifests[0], {"arm": "default", "target": "recommended", "launch": "d"}]
+    assert profiles.choose_pairs(same, {"d": {1: "d1"}}) == []
+    assert profiles.choose_pairs([], {}) == []
+
+
+def test_the_entry_writes_the_tables_and_the_comparison(folders, tmp_path):
+    command = [
+        *(sys.executable, ROOT / "scripts/inflation.py", "--study-folder", tmp_path),
+        *("--profiles", *folders),
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    table = read_table(tmp_path / "tables", OPERATORS)
+    assert len(table) == 6 * len(synthetic_profiles.OPERATORS)
+    assert (tmp_path / "tables/operators.csv").exists()
+    (machine,) = read_json(tmp_path / "analysis/inflation.json")["machines"]
+    assert [one["kind"] for one in machine["comparisons"]] == ["counts"] * 3 + ["launches"]
+
+
+def test_the_entry_says_what_is_broken(folders, tmp_path):
+    (folders[0] / "profile.json").write_text(json.dumps({"schema_version": 2}))
+    command = [
+        *(sys.executable, ROOT / "scripts/inflation.py", "--study-folder", tmp_path),
+        *("--profiles", *folders),
+    ]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "version 2" in done.stderr
+    assert "Traceback" not in done.stderr

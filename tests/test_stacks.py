@@ -1,0 +1,310 @@
+"""py-spy's raw text to time per step, on made-up lines and on real output."""
+
+import random
+import re
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scaling_study import stack_rules, stacks
+from scaling_study.stack_frames import clean_name, read_frame
+
+DATA = Path(__file__).parent / "data" / "stacks"
+HEAD = 'process 10:"python -m scaling_study.worker /f 0 -- train.py";thread (10): MainThread'
+WORKER = "serve (scaling_study/worker.py:283);run (scaling_study/worker.py:251)"
+
+
+def read(tmp_path, lines, **options):
+    path = tmp_path / "stacks.raw"
+    path.write_text("\n".join(lines) + "\n")
+    given = {"seconds": 10.0, "steps": 100, "step_s": 0.09, "trainer_tid": 10, **options}
+    return stacks.read(path, **given)
+
+
+def line(*frames, count=1, head=HEAD):
+    return ";".join((head, *frames)) + f" {count}"
+
+
+def test_samples_become_seconds_per_step(tmp_path):
+    folded = read(tmp_path, [line("a (x.py:1)", count=30), line("b (x.py:9)", count=10)])
+    # 40 ticks are 10 s and 100 steps: a tick is 2.5 ms of a step.
+    assert {stack.frames: stack.seconds for stack in folded.stacks} == {
+        ("a (x.py)",): pytest.approx(0.075),
+        ("b (x.py)",): pytest.approx(0.025),
+    }
+    assert folded.sampled_step_s == pytest.approx(0.1)
+    assert folded.step_s == 0.09
+    assert folded.samples == 40
+
+
+def test_sleep_outside_of_windows_is_time_but_not_the_steps(tmp_path):
+    asleep = line(WORKER, "step_end (scaling_study/worker.py:73)",
+                  "park (scaling_study/worker.py:82)", "read (libc.so.6)", count=50)  # fmt: skip
+    folded = read(tmp_path, [line("a (x.py:1)", count=50), asleep])
+    assert [stack.frames for stack in folded.stacks] == [("a (x.py)",)]
+    assert folded.sampled_step_s == pytest.approx(0.05)
+    assert folded.samples == 50
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("python train.py", 1),
+        ("python -c from multiprocessing.spawn import spawn_main; spawn_main(5) --x", 1),
+        ('python -c print(";");thread', 1),
+        ("python -c import x\nx.run() 7", 1),
+    ],
+)
+def test_a_command_line_may_hold_anything(command, expected):
+    text = f'process 10:"python";process 12:"{command}";thread (12): MainThread;a (x.py:1) 4\n'
+    (sample,) = stacks.parse(text)
+    assert sample.processes == (10, 12)
+    assert sample.tid == 12
+    assert [frame.text for frame in sample.frames] == ["a (x.py)"]
+    assert sample.count == 4
+
+
+@given(
+    st.lists(st.text(string.ascii_letters + string.digits + "_:<>(), *&~", min_size=1), max_size=9)
+)
+def test_any_frame_is_read_without_an_error(names):
+    for name in names:
+        read_frame(f"{name} (libtorch_cpu.so)")
+        read_frame(name)
+        clean_name(name)
+
+
+@pytest.mark.parametrize("text", ["", "\n\n"])
+def test_a_profile_without_stacks_is_an_error(tmp_path, text):
+    with pytest.raises(stacks.StackError, match=r"stacks\.raw: no stacks"):
+        read(tmp_path, [text])
+
+
+def test_what_is_no_stack_is_an_error_with_its_line(tmp_path):
+    with pytest.raises(stacks.StackError, match="line 2: a stack without a number"):
+        read(tmp_path, [line("a (x.py:1)"), "Error: failed to get stack"])
+
+
+def test_no_step_is_an_error(tmp_path):
+    with pytest.raises(stacks.StackError, match="nothing to divide"):
+        read(tmp_path, [line("a (x.py:1)")], steps=0)
+
+
+def test_threads_and_children_are_roots_of_their_own(tmp_path):
+    other = HEAD.replace("thread (10): MainThread", "thread (11): Thread-4")
+    child = HEAD.replace(";thread (10)", ';process 12:"python";thread (12)')
+    folded = read(
+        tmp_path,
+        [
+            line("a (x.py:1)", count=10),
+            line("b (x.py:1)", head=other),
+            line("wait (threading.py:300)", head=other, count=9),
+            line("fetch (torch/utils/data/_utils/fetch.py:5)", head=child),
+            line("get (queue.py:5)", head=child),
+        ],
+    )
+    assert {stack.path for stack in folded.stacks} == {
+        ("trainer", "running", "phase: other", "a (x.py)"),
+        ("other threads", "thread: Thread", "b (x.py)"),
+        ("other threads, waiting", "thread: Thread", "wait (threading.py)"),
+        ("child processes", "thread: MainThread", "fetch (torch/utils/data/_utils/fetch.py)"),
+        ("other threads, waiting", "child processes", "thread: MainThread", "get (queue.py)"),
+    }
+    # Each thread's time is per step of the trainer.
+    assert sum(s.seconds for s in folded.stacks if s.root == "other threads") == pytest.approx(0.1)
+
+
+def test_the_trainer_is_found_where_ids_are_not_the_kernels(tmp_path):
+    trainer = HEAD.replace("thread (10)", "thread (0x7F1200)")
+    other = HEAD.replace("thread (10): MainThread", "thread (0x7F1300): monitor")
+    lines = [
+        line("wait (threading.py:300)", head=other, count=90),
+        line("<module> (train.py:8)", "a (x.py:1)", head=trainer, count=80),
+    ]
+    folded = read(tmp_path, lines)
+    assert folded.samples == 80
+    assert folded.sampled_step_s == pytest.approx(0.1)
+
+
+def test_nobody_trains(tmp_path):
+    with pytest.raises(stacks.StackError, match="no thread trains"):
+        read(tmp_path, [line("wait (threading.py:300)")], trainer_tid=77)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "wait"),
+    [
+        ("0x7f2210a3 (libgomp-24e2ab19.so.1.0.0)", "for OpenMP threads"),
+        ("GOMP_parallel (libgomp.so.1.0.0)", "for OpenMP threads"),
+        ("__kmp_hyper_barrier_release (libiomp5.so)", "for OpenMP threads"),
+        ("pthread_cond_wait@@GLIBC_2.3.2 (libc.so.6)", "for a lock or a thread"),
+        ("__futex_abstimed_wait_common (libc.so.6)", "for a lock or a thread"),
+        ("clock_nanosleep (libc.so.6)", "in sleep"),
+        ("__poll (libc.so.6)", "for input or output"),
+        ("epoll_wait (libc.so.6)", "for input or output"),
+        ("PyThread_acquire_lock_timed (libpython3.11.so.1.0)", "for a lock or a thread"),
+        ("wait (threading.py:320)", "for a lock or a thread"),
+        ("select (selectors.py:415)", "for input or output"),
+        ("at::native::wait (libtorch_cpu.so)", ""),
+        ("wait (mymodel.py:3)", ""),
+        ("get (torch/utils/data/dataset.py:3)", ""),
+        ("mul (libtorch_cpu.so)", ""),
+        ("read_csv (pandas/io.py:3)", ""),
+    ],
+)
+def test_waiting_is_told_from_running_by_the_innermost_frame(tmp_path, leaf, wait):
+    folded = read(tmp_path, [line("a (x.py:1)", leaf)])
+    assert [stack.wait for stack in folded.stacks] == [wait]
+    static = read(tmp_path, [line("a (x.py:1)", leaf, *2 * ["0x7f11 (libc.so.6)"])])
+    assert [stack.wait for stack in static.stacks] == [wait]
+    inside = read(tmp_path, [line("a (x.py:1)", leaf, "b (libtorch_cpu.so)")])
+    assert [stack.wait for stack in inside.stacks] == [""]
+
+
+CPU_KERNEL = (
+    "void at::native::(anonymous namespace)::cpu_kernel_vec<true, at::f(int)::{lambda(float)#1}, "
+    "std::function<void (int)> >(at::TensorIteratorBase&, long) [clone .isra.0]"
+)
+OPTIMIZER = ("wrapper (torch/optim/optimizer.py:517)", "step (torch/optim/adamw.py:30)")
+CLOSURE = (*OPTIMIZER, "timed (scaling_study/worker.py:140)", "closure (lightning/closure.py:3)")
+
+
+@pytest.mark.parametrize(
+    ("frames", "phase"),
+    [
+        (OPTIMIZER, "optimizer"),
+        ((*OPTIMIZER, "at::native::addcdiv (libtorch_cpu.so)"), "optimizer"),
+        (CLOSURE, "forward"),
+        ((*CLOSURE, "backward (scaling_study/worker.py:120)", "mm (libtorch_cpu.so)"), "backward"),
+        ((*CLOSURE, "_call_impl (torch/nn/modules/module.py:1)"), "forward"),
+        (("__next__ (scaling_study/worker.py:100)", "f (data.py:1)"), "load"),
+        (("torch::autograd::Engine::thread_main (libtorch_cpu.so)", "m (x.so)"), "backward"),
+        (("print (x.py:1)",), ""),
+    ],
+)
+def test_the_innermost_frame_that_has_a_phase_decides(tmp_path, frames, phase):
+    folded = read(tmp_path, [line(WORKER, "<module> (train.py:5)", *frames)])
+    assert [stack.phase for stack in folded.stacks] == [phase]
+    assert stacks.phase_seconds(folded) == {phase: pytest.approx(0.1)}
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        (CPU_KERNEL, "at::native::cpu_kernel_vec"),
+        ("at::_ops::mul_Tensor::call(at::Tensor const&)", "at::_ops::mul_Tensor::call"),
+        (
+            "at::parallel_for<f>(long)::{lambda(int, int)#2}::operator()(int, int) const",
+            "at::parallel_for::{lambda}::operator()",
+        ),
+        ("std::ostream& operator<< <char>(std::ostream&, char const*)", "operator<<"),
+        ("torch::autograd::operator<(A<int> const&, B)", "torch::autograd::operator<"),
+        ("mkl_blas_avx512_sgemm_kernel_0", "mkl_blas_avx512_sgemm_kernel_0"),
+        ("pthread_cond_wait@@GLIBC_2.3.2", "pthread_cond_wait"),
+        ("gemm_.constprop.3", "gemm_"),
+        ("<lambda>", "<lambda>"),
+        ("a > b", "b"),
+    ],
+)  # fmt: skip
+def test_names_of_templates_are_their_paths(name, short):
+    assert clean_name(name) == short
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("0x7f00aa (libgomp-24e2ab19.so.1.0.0)", "[libgomp.so]"),
+        ("0x7f00aa (/usr/lib/libc.so.6)", "[libc.so]"),
+        ("0x7f00aa", "[unknown]"),
+        ("0x7f00aa ([vdso])", "[vdso]"),
+        ("f (torch/_C.cpython-311-x86_64-linux-gnu.so)", "f (_C.so)"),
+        ("<module> (train.py:12)", "<module> (train.py)"),
+        ("_find (<frozen importlib._bootstrap>:120)", "_find (<frozen importlib._bootstrap>)"),
+        ("memcpy (libstdc++.so.6.0.30)", "memcpy (libstdc++.so)"),
+    ],
+)
+def test_addresses_lines_and_versions_are_folded(text, shown):
+    assert read_frame(text).text == shown
+
+
+def test_library_frames_that_repeat_and_noise_are_folded(tmp_path):
+    addresses = [f"0x7f{place:04x} (libtorch_cpu.so)" for place in range(40)]
+    noise = ["_PyObject_MakeTpCall (python3.11)", "cfunction_call (python3.11)",
+             "at::_ops::mm::redispatch(c10::DispatchKeySet) (libtorch_cpu.so)"]  # fmt: skip
+    folded = read(tmp_path, [line("_start (python)", WORKER, "f (x.py:1)", *noise, *addresses)])
+    assert folded.stacks[0].frames == ("f (x.py)", "[libtorch_cpu.so]")
+    leaf = read(tmp_path, [line("f (x.py:1)", noise[0])])
+    assert leaf.stacks[0].frames == ("f (x.py)", "_PyObject_MakeTpCall (python3.11)")
+
+
+def test_native_frames_are_noticed(tmp_path):
+    assert not read(tmp_path, [line("f (x.py:1)")]).native
+    assert read(tmp_path, [line("f (x.py:1)", "g (libm.so.6)")]).native
+
+
+@pytest.mark.parametrize(
+    ("frames", "kernel"),
+    [
+        (("sgemm_ (libtorch_cpu.so)", "mkl_blas_sgemm (libtorch_cpu.so)",
+          "mkl_blas_avx512_sgemm_kernel_0 (libtorch_cpu.so)"), "mkl_blas_avx512_sgemm_kernel_0"),
+        (("mkl_blas_def_xsgemm (libtorch_cpu.so)", "sgemm_bdz (libtorch_cpu.so)"), "sgemm_bdz"),
+        (("at::native::cpublas::gemm(x) (libtorch_cpu.so)", "sgemm_ (libopenblas.so.0)",
+          "sgemm_kernel_SKYLAKEX (libopenblas.so.0)"), "sgemm_kernel_SKYLAKEX"),
+        (("bli_gemm_front (libblis.so.4)", "bli_sgemm_haswell_asm_6x16 (libblis.so.4)"),
+         "bli_sgemm_haswell_asm_6x16"),
+        (("at::native::cpublas::gemm(x) (libtorch_cpu.so)",), None),
+        (("gemm_report (mine.py:3)",), None),
+        (("sgemm_ (libtorch_cpu.so)", "mkl_blas_sgemm (libtorch_cpu.so)",
+          "mkl_blas_sgemm_omp_driver_v1 (libtorch_cpu.so)"), None),
+        (("cblas_sgemm_batch (libopenblas.so.0)", "exec_blas (libopenblas.so.0)"), None),
+        (("sgemm_kernel_ZEN (libopenblas.so.0)", "GOMP_barrier (libgomp.so.1)"), None),
+    ],
+)  # fmt: skip
+def test_the_blas_kernel_is_the_innermost_name(tmp_path, frames, kernel):
+    assert stacks.blas_kernel(read(tmp_path, [line("f (x.py:1)", *frames)])) == kernel
+
+
+def test_the_blas_kernel_is_the_one_with_most_time(tmp_path):
+    few = line("sgemm_small (libopenblas.so.0)", count=2)
+    many = line("sgemm_kernel_ZEN (libopenblas.so.0)", count=9)
+    assert stacks.blas_kernel(read(tmp_path, [few, many])) == "sgemm_kernel_ZEN"
+
+
+def test_real_loader_workers():
+    folded = stacks.read(
+        DATA / "loader_workers.raw", seconds=4.0, steps=50, step_s=0.07, trainer_tid=14616
+    )
+    places = {(stack.root, stack.wait, stack.phase) for stack in folded.stacks}
+    assert ("trainer", "for input or output", "load") in places
+    assert ("trainer", "", "backward") in places
+    assert ("child processes", "", "load") in places
+    threads = {stack.thread for stack in folded.stacks if stack.root == "other threads"}
+    assert threads == {"QueueFeederThread"}
+    waits = {stack.wait for stack in folded.stacks if stack.thread == "QueueFeederThread"}
+    assert "for a lock or a thread" in waits
+    assert not any(re.search(r"0x|/home|<locals>", text) for s in folded.stacks for text in s.path)
+
+
+def test_real_openmp_waits_for_its_threads():
+    path = DATA / "openmp.raw"
+    folded = stacks.read(path, seconds=4.0, steps=50, step_s=0.07, trainer_tid=None)
+    waits = {(stack.phase, stack.frames[-1]) for stack in folded.stacks if stack.wait}
+    assert waits == {(phase, "[libgomp.so]") for phase in ("forward", "backward", "optimizer")}
+    lines = path.read_text().splitlines()
+    assert sum(int(one.rpartition(" ")[2]) for one in lines) == folded.samples
+    assert sum(stack.seconds for stack in folded.stacks) == pytest.approx(4.0 / 50)
+
+
+def test_the_order_of_lines_does_not_matter(tmp_path):
+    lines = [line("f (x.py:1)", f"g{place} (x.py:2)", count=place + 1) for place in range(30)]
+    before = read(tmp_path, lines)
+    random.Random(1).shuffle(lines)  # noqa: S311 (made-up data)
+    assert read(tmp_path, lines) == before
+
+
+def test_every_rule_has_a_reason():
+    rules = (*stack_rules.WAITS, *stack_rules.PHASES, *stack_rules.NOISE)
+    assert all(rule.reason and rule.meaning for rule in rules)

@@ -1,0 +1,59 @@
+"""A plain loop with a planted slowdown that is there only while another member trains too.
+
+Each member touches a file of its own in every step; who finds another one that is fresh is not
+alone. What is planted is one known function or operator.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import torch
+
+ALONE_AFTER_S = 0.25
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--kind", choices=["nothing", "sleep", "spin", "mul"], required=True)
+parser.add_argument("--folder", type=Path, required=True)
+parser.add_argument("--member", required=True)
+args = parser.parse_args()
+
+
+def alone():
+    args.folder.mkdir(parents=True, exist_ok=True)
+    own = args.folder / args.member
+    own.touch()
+    since = time.time() - ALONE_AFTER_S
+    return all(path == own or path.stat().st_mtime < since for path in args.folder.iterdir())
+
+
+def planted_sleep():
+    time.sleep(0.02)
+
+
+def planted_spin():
+    until = time.perf_counter() + 0.02
+    while time.perf_counter() < until:
+        pass
+
+
+def planted_mul(size):
+    torch.mul(torch.ones(size), 1.5)
+
+
+torch.manual_seed(1)
+model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+inputs = torch.randn(1024, 256)
+targets = inputs.sum(dim=1, keepdim=True)
+for _ in range(500):
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(model(inputs), targets).backward()
+    together = not alone()
+    if args.kind == "sleep" and together:
+        planted_sleep()
+    if args.kind == "spin" and together:
+        planted_spin()
+    if args.kind == "mul":
+        planted_mul(10_000_000 if together else 1000)
+    optimizer.step()

@@ -1,0 +1,27 @@
+# reads:  profile/<launch>/
+# writes: tables/operators, as parquet and CSV; analysis/inflation.json
+
+INFLATION = f"{RESULTS}/analysis/inflation.json"
+
+
+rule inflation:
+    """Gather the profiled operators into a table, and compare few processes with many."""
+    input:
+        profiles=PROFILES,
+        code=[*CODE, str(PACKAGE / "operator_groups.yaml"), "scripts/inflation.py"],
+    output:
+        tables=multiext(f"{RESULTS}/tables/operators", ".parquet", ".csv"),
+        inflation=INFLATION,
+    log:
+        f"{RESULTS}/logs/inflation.log",
+    conda:
+        "../../envs/study.yaml"
+    resources:
+        quiet=1,
+    params:
+        study=lambda _, output: Path(output.inflation).parents[1],
+    message:
+        "Compare the profiles of few processes and many"
+    shell:
+        "python scripts/inflation.py --study-folder {params.study:q} --profiles {input.profiles:q}"
+        " 2>&1 | tee {log:q}"
