@@ -61,7 +61,7 @@ def main() -> None:
             (point,), _ = profile(folder, processes=[1], operators=False, unprofiled_s=8.0)
             spied.append(point["kinds"][0]["tax"])
             (point,), _ = profile(
-                folder, processes=[2], stacks=False, calls=False, steps=300, unprofiled_s=8.0
+                folder, processes=[2], stacks=False, calls=False, steps=50, unprofiled_s=8.0
             )
             beside.append(point["kinds"][0]["others_tax"])
             first, second = point["unprofiled_windows"]

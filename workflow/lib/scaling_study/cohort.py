@@ -178,10 +178,10 @@ class Cohort:
                 reports.append(json.loads(path.read_text()))
         return reports
 
-    def ask(self, slot: int, question: int) -> bool:
+    def ask(self, slot: int, question: int, patience_s: float = HANG_S) -> bool:
         """Put a question to a resting member; return whether it lived to answer."""
         self.members.order([slot], question)
-        return slot not in self._rest([slot])
+        return slot not in self._rest([slot], patience_s)
 
     def warm_up(self, steps: int, longest_s: float) -> None:
         """Let all members train together until each has done so many steps, or time is up."""
@@ -317,9 +317,9 @@ class Cohort:
         steps = [step for step in self.members.steps(slot) if step.end_ns >= opened_ns]
         return sum(not step.fresh for step in steps[1:])
 
-    def _rest(self, slots: Sequence[int]) -> set[int]:
+    def _rest(self, slots: Sequence[int], patience_s: float = HANG_S) -> set[int]:
         """Wait until members rest; end those that do not in time; return who ended."""
-        deadline_ns = time.perf_counter_ns() + round(HANG_S * 1e9)
+        deadline_ns = time.perf_counter_ns() + round(patience_s * 1e9)
         waiting = set(slots) & set(self.alive)
         gone: set[int] = set()
         while late := waiting - self.members.resting:
@@ -328,7 +328,7 @@ class Cohort:
             if not ended and not self.members.resting.issuperset(waiting):
                 ended = late - self.members.resting
                 for slot in sorted(ended):
-                    self._end(slot, "hung", f"no step for {HANG_S:g} s")
+                    self._end(slot, "hung", f"no answer for {patience_s:g} s")
             gone |= ended
             waiting -= ended
         return gone

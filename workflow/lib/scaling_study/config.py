@@ -286,7 +286,7 @@ class Profile(Section):
     calls: StrictBool = False
     """cProfile for a few steps of one member: exact call counts, at a high price."""
 
-    steps: Annotated[StrictInt, Field(ge=1, le=1000), Unit("steps")] = 5
+    steps: Annotated[StrictInt, Field(ge=1, le=200), Unit("steps")] = 5
     """Steps that an operator profile and a cProfile cover."""
 
     rate_hz: Annotated[StrictInt, Field(ge=1, le=1000), Unit("samples/s")] = 3

@@ -36,6 +36,9 @@ WARM_UP_LONGEST_S = 30.0
 OPERATORS_LONGEST_S = 60.0
 """Steps under an operator profiler are few; this ends them in a launch that crawls."""
 
+WRITING_LONGEST_S = 600.0
+"""torch takes about half a second to work up each profiled step of some thousand operators."""
+
 KINDS = {
     "operators": (channel.PROFILE_OPERATORS, ("operators.json", "operators.txt", "trace.json.gz")),
     "calls": (channel.PROFILE_CALLS, ("calls.prof",)),
@@ -209,7 +212,9 @@ class _Profiling:
         order, names = KINDS[kind]
         asked = self._settings["steps"]
         activities = self._cohort.profile(n, order, asked, OPERATORS_LONGEST_S)
-        self._cohort.ask(activities[0].slot, channel.WRITE_PROFILE)
+        slot = activities[0].slot
+        if not self._cohort.ask(slot, channel.WRITE_PROFILE, WRITING_LONGEST_S):
+            raise cohort.MemberEndedError([slot])
         noted = self._private / f"{kind}.json"
         if not noted.exists():
             return _status("failed", f"no whole step within {OPERATORS_LONGEST_S:g} s")
