@@ -142,3 +142,22 @@ def test_sureness_names_the_closest_other_launch_when_in_doubt():
     assert "The closest other is intra_op 2 with 3 processes" in describe_sureness(found)
     found["recommended"]["probability_best"] = None
     assert "no telling" in describe_sureness(found)
+
+
+def test_launches_without_a_valid_window_are_a_warning_on_top():
+    labels = ["intra_op 7", "intra_op 8", "intra_op 8", "intra_op 9", "intra_op 10"]
+    lost = [{"launch": label, "label": label, "n": n} for n, label in enumerate(labels, 1)]
+    lost.append({"launch": "c", "label": "intra_op 2", "n": 5})  # it has other points
+    headline = write_headline(recommendation(), NOISE, replicates=3, failures={"points": lost})
+    assert headline.notes[0].warning
+    assert headline.notes[0].text == (
+        "4 launches gave no valid window and could not be compared:"
+        " intra_op 7; intra_op 8; intra_op 9; 1 more."
+    )
+
+
+def test_nothing_is_the_best_of_one():
+    found = recommendation()
+    alone = found["default"] | {"at_n": None}
+    one = recommendation(recommended=alone, best=alone, ranking=[alone])
+    assert written(one).verdict == "Only one launch could be measured"

@@ -9,7 +9,7 @@ import rendering
 import synthetic
 import synthetic_profiles
 from scaling_study.profiles import profile_folders, read_manifests
-from scaling_study.report_flames import view_flames
+from scaling_study.report_flames import PointError, draw_points, view_flames
 
 DEFAULT, BEST = synthetic.LAUNCHES[0], synthetic.LAUNCHES[4]
 
@@ -87,3 +87,16 @@ def test_the_page_has_them_with_the_kernels_beside_the_attestation(folder):
         assert page.run("document.querySelectorAll('[data-flame] canvas').length") == 3
         effective = "document.getElementById('m1-effective').parentNode.innerText"
         assert "mkl_blas_avx512_sgemm_kernel_0" in page.run(effective)
+
+
+def test_any_two_points_can_be_compared(folder):
+    found = manifests(folder)
+    one = draw_points(found, f"{DEFAULT.id}/8")
+    both = draw_points(found, f"{DEFAULT.id}/1", "recommended/8")
+    assert "default, 8 processes" in one
+    assert f"default, 1 process against {BEST.label}, 8 processes" in both
+
+
+def test_a_point_that_was_not_profiled_is_an_error_that_names_those_that_were(folder):
+    with pytest.raises(PointError, match=f"no stacks of default/8; .*{DEFAULT.id}/8"):
+        draw_points(manifests(folder), "default/8")

@@ -20,10 +20,12 @@ from scaling_study.quantities import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 ENOUGH_REPLICATES = 3
 """From so many on an interval is useful: Student's t for two replicates is 12.7, for three 4.3."""
+FEW_LOST = 3
+"""So many launches are named; of more, the number."""
 WORTH_SAYING = 1.5
 """So much larger than at each launch's own count, the ratio at the same count belongs on top."""
 SURE = 0.8
@@ -73,7 +75,11 @@ class Headline:
 
 
 def write_headline(
-    recommendation: Mapping[str, Any], noise: Mapping[str, Any] | None, *, replicates: int
+    recommendation: Mapping[str, Any],
+    noise: Mapping[str, Any] | None,
+    *,
+    replicates: int,
+    failures: Mapping[str, Any] | None = None,
 ) -> Headline:
     """Word the first answer.
 
@@ -81,6 +87,7 @@ def write_headline(
         recommendation: one machine's entry of analysis/recommendation.json.
         noise: its entry of analysis/noise.json; None without a repeat of the baseline.
         replicates: what the plan asks for.
+        failures: its entry of analysis/failures.json.
     """
     objective = recommendation["objective"]
     question = f"How many {NOUNS[objective]} does this machine give?"
@@ -89,12 +96,29 @@ def write_headline(
             question, "Nothing to recommend", (), (Note(_sentence(recommendation["reason"]), True),)
         )
     spread = noise["spread"] if noise else None
+    lost = _lost(recommendation, failures) if failures else []
     return Headline(
         question,
         _verdict(recommendation, spread),
         _bars(recommendation),
-        tuple(_notes(recommendation, spread, replicates)),
+        (*_lost_note(lost), *_notes(recommendation, spread, replicates)),
     )
+
+
+def _lost(recommendation: Mapping[str, Any], failures: Mapping[str, Any]) -> list[str]:
+    """Launches that were started and gave nothing: the best of the others may not be the best."""
+    compared = {entry["launch"] for entry in recommendation["ranking"]}
+    points = [entry for entry in failures["points"] if entry["launch"] not in compared]
+    return list(dict.fromkeys(entry["label"] for entry in points))
+
+
+def _lost_note(lost: Sequence[str]) -> list[Note]:
+    if not lost:
+        return []
+    few = lost if len(lost) <= FEW_LOST else [*lost[:FEW_LOST], f"{len(lost) - FEW_LOST} more"]
+    count = format_count(len(lost), "launch", "launches")
+    text = f"{count} gave no valid window and could not be compared: {'; '.join(few)}."
+    return [Note(text, True)]
 
 
 def differs(ratio: Mapping[str, Any] | None, spread: float | None) -> bool:
@@ -122,6 +146,8 @@ def _verdict(recommendation: Mapping[str, Any], spread: float | None) -> str:
     value = recommended[recommendation["objective"]]
     if default is None or ratio is None:
         return f"{format_number(value)} {noun}"
+    if len(recommendation["ranking"]) == 1:
+        return "Only one launch could be measured"
     if recommended["launch"] == default["launch"]:
         return "The default launch is the best one found"
     sure = known(ratio["low"])

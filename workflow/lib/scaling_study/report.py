@@ -187,7 +187,10 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
         "name": study.machine["cpu_model"],
         "size": report_rows.describe_size(study.machine),
         "headline": write_headline(
-            recommendation, study.analyses["noise"], replicates=plan["replicates"]
+            recommendation,
+            study.analyses["noise"],
+            replicates=plan["replicates"],
+            failures=failures,
         ),
         "run": _run(study) if ok else None,
         "findings": explain(

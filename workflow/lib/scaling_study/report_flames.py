@@ -79,6 +79,40 @@ def view_flames(manifests: Sequence[Mapping[str, Any]], *, suffix: str = "") -> 
     return flames
 
 
+class PointError(Exception):
+    """No such point was profiled; the message has those that were."""
+
+
+def draw_points(
+    manifests: Sequence[Mapping[str, Any]], point: str, other: str | None = None
+) -> str:
+    """Draw the stacks of any profiled point, or the difference between two, as an SVG file.
+
+    Args:
+        manifests: of ``profiles.read_manifests``.
+        point: its target and process count, such as ``recommended/64``.
+        other: a point to compare with it.
+
+    Raises:
+        PointError: there are no stacks of a point.
+    """
+    notes: list[str] = []
+    points = _read_points(manifests, notes)
+    known = {
+        f"{manifest['target']}/{n}": found
+        for manifest in manifests
+        for n, found in points.get(manifest["launch"], {}).items()
+    }
+    asked = [point] if other is None else [point, other]
+    for name in asked:
+        if name not in known:
+            allowed = ", ".join(known) or "none"
+            raise PointError(" ".join([f"no stacks of {name}; there are: {allowed}", *notes]))
+    titles = [f"{known[name].label}, {_processes(known[name].n)}" for name in asked]
+    folded = [known[name].folded for name in asked]
+    return flamegraph.view("points", " against ".join(titles), *folded).svg
+
+
 def _read_points(
     manifests: Sequence[Mapping[str, Any]], notes: list[str]
 ) -> dict[str, dict[int, _Point]]:

@@ -58,11 +58,17 @@ def conclusion(results: Path, report: Path) -> str:
     recommendations = storage.read_json(results / "analysis/recommendation.json")["machines"]
     noises = storage.read_json(results / "analysis/noise.json")["machines"]
     noise = {entry["machine"]: entry for entry in noises}
+    losses = storage.read_json(results / "analysis/failures.json")["machines"]
+    lost = {entry["machine"]: entry for entry in losses}
     replicates = storage.read_json(results / "plan.json")["replicates"]
     lines = []
     for entry in recommendations:
-        found = write_headline(entry, noise.get(entry["machine"]), replicates=replicates)
+        machine = entry["machine"]
+        found = write_headline(
+            entry, noise.get(machine), replicates=replicates, failures=lost.get(machine)
+        )
         lines += [found.verdict, *(f"  {bar.text}: {bar.value} {bar.unit}" for bar in found.bars)]
+        lines += [f"  Warning: {note.text}" for note in found.notes if note.warning]
         if entry["status"] == "ok":
             lines.append(f"  launch it: bash {results / 'launch/recommended.sh'}")
         else:
