@@ -3,7 +3,7 @@
 A point is a target (a launch's id, or recommended) with a process count: the name of its folder in
 results/<study>/profile, such as intra_op-1-d88425/2.
 
-    python scripts/flamegraph.py results/tsmixerx default-44136f/1 recommended/64 out.svg
+    python scripts/draw_flamegraph.py results/tsmixerx default-44136f/1 recommended/64 out.svg
 """
 
 import argparse
