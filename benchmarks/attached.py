@@ -1,6 +1,6 @@
 """Cost of being measured: step time of an attached script against the same script bare.
 
-One process trains; the harness's hooks and wrappers are put in and taken out after every 16 steps,
+One process trains; the harness's hooks and wrappers are put in and taken out after every few steps,
 in the order attached, bare, bare, attached. The figure is the median, over such groups of four
 neighbouring blocks, of the attached blocks' step time by the bare ones', with a bootstrap interval:
 whatever else the machine does meets both alike. Usage:
@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,12 +31,24 @@ from scaling_study import channel, private, worker
 
 ROOT = Path(__file__).parent.parent
 ITERATOR = dataloader._BaseDataLoaderIter  # noqa: SLF001 (what the harness wraps)
-BLOCK = 16
-COLD = 2
+
+
+class Case(NamedTuple):
+    """A script, and how many steps make a block: short ones meet the machine's changes alike.
+
+    The first steps of a block meet cold code and do not count. Between steps of milliseconds all
+    code gets cold, so one is enough there.
+    """
+
+    command: list[str]
+    block: int
+    cold: int
+
+
 CASES = {
-    "TSMixerx": ["scripts/workloads/tsmixerx.py", "--steps", "260"],
-    "NCF": ["scripts/workloads/ncf.py", "--rows", "33792", "--epochs", "1"],
-    "plain loop": ["tests/workloads/plain_loop.py", "--steps", "2000"],
+    "TSMixerx": Case(["scripts/workloads/tsmixerx.py", "--steps", "260"], 4, 1),
+    "NCF": Case(["scripts/workloads/ncf.py", "--rows", "33792", "--epochs", "1"], 4, 1),
+    "plain loop": Case(["tests/workloads/plain_loop.py", "--steps", "2000"], 16, 2),
 }
 
 
@@ -74,8 +86,9 @@ class Switch:
 class Clock:
     """Times every step in the same way, and switches between them, outside of what it times."""
 
-    def __init__(self, switch: Switch) -> None:
+    def __init__(self, switch: Switch, case: Case) -> None:
         self._switch = switch
+        self._block, self._cold = case.block, case.cold
         self.durations: list[int] = []
         self._began = 0
 
@@ -91,8 +104,9 @@ class Clock:
         def timed(*args: Any, **kwargs: Any) -> Any:
             result = step(*args, **kwargs)
             self.durations.append(time.perf_counter_ns() - self._began)
-            if len(self.durations) % BLOCK == 0:
-                self._switch.attach(attached=len(self.durations) // BLOCK % 4 in {0, 3})
+            block, rest = divmod(len(self.durations), self._block)
+            if rest == 0:
+                self._switch.attach(attached=block % 4 in {0, 3})
             self._began = time.perf_counter_ns()
             return result
 
@@ -100,10 +114,10 @@ class Clock:
 
     def groups(self) -> tuple[list[float], list[float]]:
         """Return the ratio of each group of blocks since the last call, and the bare times (s)."""
-        whole = len(self.durations) // (4 * BLOCK)
-        # The first steps after a switch meet cold code; of the others the median counts.
-        blocks = np.array(self.durations[: whole * 4 * BLOCK]).reshape(whole, 4, BLOCK)
-        step = np.median(blocks[:, :, COLD:], axis=2) / 1e9
+        group = 4 * self._block
+        whole = len(self.durations) // group
+        blocks = np.array(self.durations[: whole * group]).reshape(whole, 4, self._block)
+        step = np.median(blocks[:, :, self._cold :], axis=2) / 1e9
         self.durations.clear()
         bare_s = (step[:, 1] + step[:, 2]) / 2
         return list((step[:, 0] + step[:, 3]) / 2 / bare_s), list(bare_s)
@@ -116,17 +130,17 @@ def run(command: list[str]) -> None:
         runpy.run_path(str(ROOT / command[0]), run_name="__main__")
 
 
-def measure(command: list[str], runs: int, folder: Path) -> dict[str, float]:
+def measure(case: Case, runs: int, folder: Path) -> dict[str, float]:
     """Return the ratio attached / bare with its 95% interval, and the bare step time."""
-    run(command)
+    run(case.command)
     switch = Switch(attached_member(folder))
-    clock = Clock(switch)
+    clock = Clock(switch, case)
     clock.install()
     ratios: list[float] = []
     bare_s: list[float] = []
     for _ in range(runs):
         switch.attach(attached=True)
-        run(command)
+        run(case.command)
         more, times = clock.groups()
         ratios += more
         bare_s += times

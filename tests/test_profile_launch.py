@@ -1,7 +1,12 @@
 """Profiling jobs: what they choose, what they say, and real ones with real members."""
 
 import json
+import os
+import shutil
 import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -149,3 +154,22 @@ def test_profiling_uses_the_measuring_settings_of_the_study():
     assert text["profile"]["steps"] == FEW["steps"]
     assert "launches" not in text["profile"]
     assert text["measure"]["warmup_steps"] == QUICK["warmup_steps"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_what_py_spy_says_where_tracing_is_forbidden_is_understood():
+    with tempfile.TemporaryDirectory() as name:
+        # The environment, and pytest's folders, may lie where nobody else may look.
+        folder = Path(name)
+        folder.chmod(0o755)
+        spy = shutil.copy(Path(sys.executable).with_name("py-spy"), folder / "py-spy")
+        nobody = ["setpriv", "--reuid=65534", "--clear-groups", "--bounding-set=-all"]
+        command = [spy, "record", "--pid", str(os.getpid()), "--format", "raw", "--duration", "1"]
+        done = subprocess.run(
+            [*nobody, *map(str, command), "--output", "/dev/null"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode != 0
+    found = profile_launch._not_sampled(done)
+    assert found["status"] == "skipped", done.stderr
+    assert "ptrace_scope" in found["remedy"]

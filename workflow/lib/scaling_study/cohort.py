@@ -226,9 +226,9 @@ class Cohort:
         return self._all_rest(slots, ended)
 
     def run_beside(
-        self, n: int, command: Sequence[str]
+        self, n: int, command: Sequence[str], longest_s: float
     ) -> tuple[subprocess.CompletedProcess[str], int, tuple[windows.Activity, ...]]:
-        """Let n members train for as long as a command runs.
+        """Let n members train for as long as a command runs, which is killed when that is too long.
 
         Returns:
             The finished command, the time (ns) of its end, and what the members did.
@@ -238,7 +238,12 @@ class Cohort:
         """
         slots = self.alive[:n]
         self.members.order(slots, channel.RUN)
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=longest_s
+            )
+        except subprocess.TimeoutExpired:
+            done = subprocess.CompletedProcess(command, 1, "", f"not done after {longest_s:g} s")
         ended_ns = time.perf_counter_ns()
         return done, ended_ns, self._all_rest(slots, self.members.sleep_until(ended_ns))
 

@@ -39,6 +39,9 @@ OPERATORS_LONGEST_S = 60.0
 WRITING_LONGEST_S = 600.0
 """torch takes about half a second to work up each profiled step of some thousand operators."""
 
+SPY_START_LONGEST_S = 120.0
+"""py-spy reads the symbols of all libraries first; those of torch take it one to three seconds."""
+
 KINDS = {
     "operators": (channel.PROFILE_OPERATORS, ("operators.json", "operators.txt", "trace.json.gz")),
     "calls": (channel.PROFILE_CALLS, ("calls.prof",)),
@@ -251,7 +254,9 @@ class _Profiling:
             *("--threads", "--idle", "--subprocesses", "--full-filenames"),
             *(["--native"] if native else []),
         ]
-        done, ended_ns, activities = self._cohort.run_beside(n, command)
+        done, ended_ns, activities = self._cohort.run_beside(
+            n, command, seconds + SPY_START_LONGEST_S
+        )
         if done.returncode or not raw.exists():
             return _not_sampled(done)
         since_ns = ended_ns - round(seconds * 1e9)
