@@ -235,3 +235,14 @@ def test_a_profile_says_how_it_was_taken():
     assert row["how"] == "3 steps, 20.0 samples/s, Python frames only, py-spy: no unwinding"
     assert (row["marked"], row["tax"].text) == (True, "+20%")
     assert (row["step"].text, row["step"].interval) == ("12.0 ms", "unprofiled 10.0 ms")
+
+
+@pytest.mark.parametrize(
+    ("tax", "marked"), [(0.12, True), (0.89, True), (0.91, False), (1.09, False), (1.11, True)]
+)
+def test_a_profile_that_shifts_the_step_either_way_is_marked(tax, marked):
+    kind = {"kind": "operators", "status": "ok", "reason": None, "remedy": None, "steps": 5,
+            "tax": tax, "step_s": 0.012}  # fmt: skip
+    point = {"n": 2, "unprofiled_step_s": 0.01, "kinds": [kind]}
+    (row,) = profile_rows({"label": "L", "points": [point]})
+    assert row["marked"] is marked

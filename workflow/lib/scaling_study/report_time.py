@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from scaling_study.flamegraph import Flame
     from scaling_study.report_flames import Flames
 
-MARKED_TAX = 1.10
-"""A profile that makes the step longer than this times the unprofiled one is marked: what it shows
-is no longer the step that was measured."""
+MARKED_SHIFT = 0.10
+"""A profile that changes the step's time by a larger share is marked: what it shows is no longer
+the step that was measured."""
 MOST_ROWS = 80
 """Rows of a table; all are in tables/operators. A step of a large model has some hundred."""
 KINDS = {"operators": "operators (torch)", "stacks": "stacks (py-spy)", "calls": "calls (cProfile)"}
@@ -234,7 +234,7 @@ def profile_rows(manifest: Mapping[str, Any]) -> list[Row]:
                 profile.get("unprofiled_step_s", point["unprofiled_step_s"]),
             ),
             "tax": _tax_cell(profile.get("tax")),
-            "marked": (profile.get("tax") or 0.0) > MARKED_TAX,
+            "marked": abs((profile.get("tax") or 1.0) - 1) > MARKED_SHIFT,
             "others_tax": _tax_cell(profile.get("others_tax")),
             "how": _how(profile),
             "remedy": profile.get("remedy"),
