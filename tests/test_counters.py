@@ -46,72 +46,15 @@ policy                                       :                    0
 """
 
 
+@pytest.mark.parametrize("status", [STATUS, STATUS_WITH_SHADOW_STACK, STATUS_NAMED_LIKE_A_FIELD])
+def test_allowed_cpus_of_a_thread(status):
+    assert counters._cpus_allowed(status) == "0-1"
+
+
 def test_migrations():
     assert counters._migrations(SCHED) == 42
     without = "\n".join(line for line in SCHED.splitlines() if "migrations" not in line)
     assert counters._migrations(without) is None
-
-
-# Four CPUs of which cpu2 is unplugged: its line is missing.
-STAT = """\
-cpu  1000 20 300 40000 500 60 70 80 90 10
-cpu0 100 1 10 9000 11 2 3 4 50 6
-cpu1 200 2 20 9000 22 4 6 8 0 0
-cpu3 400 4 40 9000 44 8 12 16 0 0
-intr 33333 0 0 1
-ctxt 5555
-btime 1700000000
-softirq 999 1 2 3
-"""
-
-
-@pytest.mark.parametrize(
-    ("cpus", "busy", "stolen"),
-    [
-        ({0}, 100 + 1 + 10 + 2 + 3, 4),  # not idle, not iowait, and guest is in user already
-        ({1, 3}, 232 + 464, 24),
-        ({0, 1, 2, 3}, 116 + 232 + 464, 28),
-        ({2}, 0, 0),
-    ],
-)
-def test_machine_times_are_those_of_the_studys_cpus(cpus, busy, stolen):
-    ticks = os.sysconf("SC_CLK_TCK")
-    assert counters.parse_stat(STAT, frozenset(cpus)) == (busy / ticks, stolen / ticks)
-
-
-def test_machine_times_of_many_cpus():
-    lines = ["cpu  9 9 9 9 9 9 9 9 9 9"]
-    lines += [f"cpu{cpu} {cpu} 0 0 5 0 0 0 1 0 0" for cpu in range(0, 512, 2)]
-    busy_s, stolen_s = counters.parse_stat("\n".join(lines), frozenset(range(100, 202)))
-    ticks = os.sysconf("SC_CLK_TCK")
-    assert busy_s == sum(range(100, 202, 2)) / ticks
-    assert stolen_s == 51 / ticks
-
-
-def test_pressure_is_that_of_some_tasks():
-    text = (
-        "some avg10=59.51 avg60=46.94 avg300=31.97 total=412052778\n"
-        "full avg10=0.00 avg60=0.00 avg300=0.00 total=1\n"
-    )
-    assert counters.parse_pressure(text) == pytest.approx(412.052778)
-
-
-@pytest.mark.parametrize(
-    ("text", "throttled_s"),
-    [
-        # version 2, with a quota
-        (
-            "usage_usec 900\nnr_periods 50\nnr_throttled 4\nthrottled_usec 1500000\nnr_bursts 0\n",
-            1.5,
-        ),
-        # version 1
-        ("nr_periods 50\nnr_throttled 4\nthrottled_time 1500000000\n", 1.5),
-        # version 2, without the CPU controller
-        ("usage_usec 900\nuser_usec 600\nsystem_usec 300\n", None),
-    ],
-)
-def test_throttled_time(text, throttled_s):
-    assert counters.parse_throttled(text) == throttled_s
 
 
 @pytest.mark.parametrize("name", ["python", "a b", "x) R 1 2 (y", ")", "(", "tab\tand) S 3"])
@@ -120,7 +63,7 @@ def test_a_commands_name_may_hold_anything(tmp_path, name):
     folder.mkdir()
     fields = " ".join(str(number) for number in range(4, 53))
     (folder / "stat").write_text(f"7 ({name}) S {fields}\n")
-    stat = counters._stat(7, tmp_path)
+    stat = counters._stat(folder)
     # proc(5) numbers the fields from 1: the state is 3, so here every field is its own number.
     assert stat[0] == "S"
     names = ("MINFLT", "MAJFLT", "UTIME", "STIME", "CUTIME", "CSTIME", "THREADS", "RSS")
@@ -129,48 +72,6 @@ def test_a_commands_name_may_hold_anything(tmp_path, name):
         "MINFLT": 10, "MAJFLT": 12, "UTIME": 14, "STIME": 15, "CUTIME": 16, "CSTIME": 17,
         "THREADS": 20, "RSS": 24,
     }  # fmt: skip
-
-
-def machine_files(proc, **pressure):
-    (proc / "stat").write_text(STAT)
-    (proc / "pressure").mkdir()
-    for name, total_us in pressure.items():
-        (proc / "pressure" / name).write_text(f"some avg10=0.00 total={total_us}\n")
-    return proc
-
-
-def test_the_machines_counters(tmp_path):
-    machine_files(tmp_path, cpu=2_000_000, memory=3_000_000, io=4_000_000)
-    cpu_stat = tmp_path / "cpu.stat"
-    cpu_stat.write_text("throttled_usec 5000000\n")
-    machine = counters.read_machine(frozenset({0}), cpu_stat, tmp_path)
-    ticks = os.sysconf("SC_CLK_TCK")
-    assert machine == counters.Machine(116 / ticks, 4 / ticks, 5.0, 2.0, 3.0, 4.0)
-
-
-def test_what_the_kernel_does_not_count_is_none(tmp_path):
-    machine_files(tmp_path, cpu=1_000_000)
-    (tmp_path / "pressure/io").mkdir()  # there, but not to be read, as where it is switched off
-    machine = counters.read_machine(frozenset({0}), None, tmp_path)
-    assert machine.psi_cpu_some_s == 1.0
-    assert (machine.psi_memory_some_s, machine.psi_io_some_s, machine.throttled_s) == (None,) * 3
-
-
-def test_the_machines_usage_is_a_difference_where_both_are_known():
-    before = counters.Machine(1.0, 0.5, None, 1.0, None, 0.0)
-    after = counters.Machine(4.0, 0.75, 2.0, 1.5, None, None)
-    assert counters.machine_usage(before, after) == {
-        "busy_cpu_s": 3.0, "steal_s": 0.25, "throttled_s": None, "psi_cpu_some_s": 0.5,
-        "psi_memory_some_s": None, "psi_io_some_s": None,
-    }  # fmt: skip
-
-
-def test_this_machines_counters_can_be_read():
-    cpus = frozenset(os.sched_getaffinity(0))
-    before = counters.read_machine(cpus, None)
-    assert before.busy_cpu_s > 0
-    usage = counters.machine_usage(before, counters.read_machine(cpus, None))
-    assert usage["busy_cpu_s"] >= 0
 
 
 def test_available_memory(tmp_path):
@@ -182,6 +83,10 @@ def test_available_memory(tmp_path):
 
 
 # ---- the arithmetic of two readings
+
+
+def thread(run_s, runqueue_s=0.0, *switches_and_migrations, cpus="0-1"):
+    return Thread(run_s, runqueue_s, *(switches_and_migrations or (0, 0, 0)), cpus)
 
 
 def process(cpu_s, *, user_s=1.0, system_s=0.0, reaped_s=0.0, threads=None, **counts):
@@ -205,8 +110,8 @@ def test_less_than_a_tick_counts_as_user_time():
 
 
 def test_a_new_thread_counts_from_nothing_and_the_trainer_stands_alone():
-    before = {1: process(1.0, threads={1: Thread(0.6, 0.1, 10, 20, 3)})}
-    threads = {1: Thread(1.6, 0.4, 15, 26, 5), 2: Thread(0.3, 0.2, 100, 200, 7)}
+    before = {1: process(1.0, threads={1: thread(0.6, 0.1, 10, 20, 3)})}
+    threads = {1: thread(1.6, 0.4, 15, 26, 5), 2: thread(0.3, 0.2, 100, 200, 7)}
     after = {1: process(2.3, user_s=2.0, threads=threads)}
     used = counters.usage(before, after, trainer_tid=1)
     assert (used.trainer_user_s, used.trainer_system_s) == pytest.approx((1.0, 0.0))
@@ -216,8 +121,40 @@ def test_a_new_thread_counts_from_nothing_and_the_trainer_stands_alone():
     assert (used.migrations, used.threads, used.processes) == (9, 2, 1)
 
 
+def test_the_trainers_time_divides_as_its_own_ticks_do():
+    """The other thread spins in user mode, the trainer is in the kernel."""
+    then = {1: thread(0.0), 2: thread(0.0)}
+    now = {1: thread(1.0), 2: thread(1.0)}
+    before = {1: process(0.0, user_s=0, threads=then, trainer_user_s=0.5, trainer_system_s=0.5)}
+    after = {
+        1: process(
+            *(2.0,), user_s=1.1, system_s=0.9, threads=now,
+            trainer_user_s=0.6, trainer_system_s=1.4,
+        )
+    }  # fmt: skip
+    used = counters.usage(before, after, trainer_tid=1)
+    assert (used.trainer_user_s, used.trainer_system_s) == pytest.approx((0.1, 0.9))
+    assert (used.cpu_user_s, used.cpu_system_s) == pytest.approx((1.1, 0.9))
+
+
+def test_a_trainer_below_a_tick_divides_as_its_process_does():
+    known = {"trainer_user_s": 0.5, "trainer_system_s": 0.5}
+    before = {1: process(0.0, user_s=0, threads={1: thread(0.0)}, **known)}
+    after = {1: process(0.04, user_s=0.03, system_s=0.01, threads={1: thread(0.008)}, **known)}
+    used = counters.usage(before, after, trainer_tid=1)
+    assert (used.trainer_user_s, used.trainer_system_s) == pytest.approx((0.006, 0.002))
+
+
+def test_cpus_that_threads_may_run_on():
+    threads = {1: thread(0, cpus="0,4-5"), 2: thread(0, cpus="5-7")}
+    tree = {1: process(0, threads=threads), 3: process(0, threads={3: thread(0, cpus="9")})}
+    assert counters.allowed_cpus(tree) == {0, 4, 5, 6, 7, 9}
+    assert counters.allowed_cpus(tree, tid=2) == {5, 6, 7}
+    assert counters.allowed_cpus(tree, tid=77) == set()
+
+
 def test_one_thread_without_migrations_makes_their_number_unknown():
-    threads = {1: Thread(0, 0, 0, 0, 1), 2: Thread(0, 0, 0, 0, None)}
+    threads = {1: thread(0), 2: thread(0, 0, 0, 0, None)}
     assert counters.usage({}, {1: process(1.0, threads=threads)}, 1).migrations is None
 
 
@@ -261,6 +198,13 @@ def touch(pages):
     for page in range(pages):
         memory[page * mmap.PAGESIZE] = 1
 
+def ask_the_kernel(seconds):
+    end = time.thread_time() + seconds
+    zero = os.open("/dev/zero", os.O_RDONLY)
+    buffer = bytearray(2**22)
+    while time.thread_time() < end:
+        os.readv(zero, [buffer])
+
 def in_thread(work, *args):
     thread = threading.Thread(target=work, args=args)
     thread.start()
@@ -303,9 +247,9 @@ class Told:
 
     def usage(self, work, trainer_tid=None):
         """Counters of the work, and the child's own account: seconds of its own, of children."""
-        before = counters.read_tree(self.pid)
+        before = counters.read_tree(self.pid, trainer_tid or self.pid)
         account = self.tell(work)
-        after = counters.read_tree(self.pid)
+        after = counters.read_tree(self.pid, trainer_tid or self.pid)
         return counters.usage(before, after, trainer_tid or self.pid), account
 
 
@@ -341,6 +285,19 @@ def test_cpu_time_of_another_thread_is_the_members_but_not_the_trainers(child):
     used, (own_s, _) = child.usage("in_thread(burn, 0.1)")
     assert own_s <= used.cpu_s <= own_s + SLACK_S
     assert used.trainer_user_s + used.trainer_system_s <= SLACK_S
+
+
+def test_a_trainer_in_the_kernel_beside_a_thread_in_user_mode(child):
+    beside = "threading.Thread(target=burn, args=(0.4,)).start(), ask_the_kernel(0.4)"
+    used, _ = child.usage(beside)
+    assert used.trainer_system_s > 3 * used.trainer_user_s
+    assert used.cpu_user_s > used.trainer_system_s / 2
+
+
+def test_cpus_of_a_real_thread(child):
+    cpu = max(os.sched_getaffinity(0))
+    child.tell(f"os.sched_setaffinity(0, [{cpu}])")
+    assert counters.allowed_cpus(counters.read_tree(child.pid), child.pid) == {cpu}
 
 
 def test_cpu_time_of_children_that_begin_and_end_in_between(child):

@@ -1,7 +1,7 @@
-"""What the kernel counts for members and for the machine, read at a window's edges.
+"""What the kernel counts for members, read at a window's edges.
 
 The coordinator reads; a member never does. Parsers are pure and take text; every function that
-reads takes the root of the file system, so that tests can feed captured files.
+reads takes the place of proc(5), so that tests can feed captured files.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import errno
 import os
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from scaling_study.topology import parse_cpu_list
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -21,26 +23,30 @@ _PROC = Path("/proc")
 _MINFLT, _MAJFLT, _UTIME, _STIME, _CUTIME, _CSTIME = 7, 9, 11, 12, 13, 14
 _THREADS, _RSS = 17, 21
 
-# Kinds of time in a cpu line of /proc/stat that some program on this machine used: user, nice,
-# system, irq, softirq. Steal is another machine's; guest time is already in user.
-_BUSY = (0, 1, 2, 5, 6)
-_STEAL = 7
-
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """Counters of one thread since it began."""
+    """Counters of one thread since it began; ``cpus`` is the list of CPUs that it may run on now.
+
+    ``runqueue_s`` is the time for which it was ready to run and did not: the kernel's run_delay
+    (Documentation/scheduler/sched-stats.rst), which goes on while a quota holds the thread back.
+    """
 
     run_s: float
     runqueue_s: float
     voluntary_switches: int
     involuntary_switches: int
     migrations: int | None
+    cpus: str
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """Counters of one process since it began; its threads by thread id."""
+    """Counters of one process since it began; its threads by thread id.
+
+    ``trainer_user_s`` and ``trainer_system_s`` are those of the training thread where that is one
+    of this process's, otherwise None.
+    """
 
     cpu_s: float
     user_s: float
@@ -50,6 +56,8 @@ class Process:
     major_faults: int
     rss_bytes: int
     threads: dict[int, Thread]
+    trainer_user_s: float | None = None
+    trainer_system_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,24 +85,18 @@ class Usage:
         return self.cpu_user_s + self.cpu_system_s
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """Counters of the whole machine since it started; None where the kernel has no such file."""
-
-    busy_cpu_s: float
-    steal_s: float
-    throttled_s: float | None
-    psi_cpu_some_s: float | None
-    psi_memory_some_s: float | None
-    psi_io_some_s: float | None
-
-
 def _switches(status: str) -> tuple[int, int]:
     """Return voluntary and involuntary switches from the text of /proc/PID/status."""
     # Near its end, but not always last: some kernels write the shadow stack's features after it.
     _, _, end = status.rpartition("\nvoluntary_ctxt_switches:")
     voluntary, _, involuntary, *_ = end.split()
     return int(voluntary), int(involuntary)
+
+
+def _cpus_allowed(status: str) -> str:
+    """Return the list of CPUs that a thread may run on from the text of /proc/PID/status."""
+    # The command's name comes before it, on a line of its own and with its line breaks escaped.
+    return status.partition("\nCpus_allowed_list:")[2].partition("\n")[0].strip()
 
 
 def _migrations(sched: str) -> int | None:
@@ -108,12 +110,14 @@ def _migrations(sched: str) -> int | None:
 def read_thread(folder: Path) -> Thread:
     """Read one thread's counters from its folder /proc/PID/task/TID."""
     run, wait, _ = (folder / "schedstat").read_text().split()
-    voluntary, involuntary = _switches((folder / "status").read_text())
+    status = (folder / "status").read_text()
+    voluntary, involuntary = _switches(status)
     try:
         migrations = _migrations((folder / "sched").read_text())
     except FileNotFoundError:  # a kernel without scheduler debugging
         migrations = None
-    return Thread(int(run) / 1e9, int(wait) / 1e9, voluntary, involuntary, migrations)
+    cpus = _cpus_allowed(status)
+    return Thread(int(run) / 1e9, int(wait) / 1e9, voluntary, involuntary, migrations, cpus)
 
 
 def _process_clock_s(pid: int) -> float:
@@ -125,34 +129,49 @@ def _process_clock_s(pid: int) -> float:
         raise ProcessLookupError(errno.ESRCH, f"no process {pid}") from error
 
 
-def _stat(pid: int, proc: Path) -> list[str]:
+def _stat(folder: Path) -> list[str]:
     # The command's name is in parentheses and may hold anything, spaces and ")" included.
-    return (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    return (folder / "stat").read_text().rpartition(")")[2].split()
 
 
-def read_process(pid: int, proc: Path = _PROC) -> Process:
+def _user_and_system_s(stat: list[str]) -> tuple[float, float]:
+    return int(stat[_UTIME]) / _TICKS_PER_S, int(stat[_STIME]) / _TICKS_PER_S
+
+
+def read_process(pid: int, trainer_tid: int | None = None, proc: Path = _PROC) -> Process:
     """Read one process's counters.
+
+    Args:
+        pid: the process.
+        trainer_tid: the training thread, of which more is read if it is one of this process's.
+        proc: where proc(5) is mounted.
 
     Raises:
         FileNotFoundError, ProcessLookupError: there is no such process any more.
     """
     folder = proc / str(pid)
-    fields = _stat(pid, proc)
+    fields = _stat(folder)
+    user_s, system_s = _user_and_system_s(fields)
     threads = {}
+    trainer: tuple[float | None, float | None] = (None, None)
     for task in (folder / "task").iterdir():
         try:
             threads[int(task.name)] = read_thread(task)
+            if task.name == str(trainer_tid):
+                trainer = _user_and_system_s(_stat(task))
         except (FileNotFoundError, ProcessLookupError):  # the thread has just ended
             continue
     return Process(
         cpu_s=_process_clock_s(pid),
-        user_s=int(fields[_UTIME]) / _TICKS_PER_S,
-        system_s=int(fields[_STIME]) / _TICKS_PER_S,
+        user_s=user_s,
+        system_s=system_s,
         reaped_s=(int(fields[_CUTIME]) + int(fields[_CSTIME])) / _TICKS_PER_S,
         minor_faults=int(fields[_MINFLT]),
         major_faults=int(fields[_MAJFLT]),
         rss_bytes=int(fields[_RSS]) * _PAGE_BYTES,
         threads=threads,
+        trainer_user_s=trainer[0],
+        trainer_system_s=trainer[1],
     )
 
 
@@ -173,31 +192,61 @@ def descendants(pid: int, proc: Path = _PROC) -> list[int]:
     return found
 
 
-def read_tree(pid: int, proc: Path = _PROC) -> dict[int, Process]:
+def read_tree(pid: int, trainer_tid: int | None = None, proc: Path = _PROC) -> dict[int, Process]:
     """Read the counters of a member and of its child processes, by process id.
+
+    Args:
+        pid: the member.
+        trainer_tid: its training thread, of which more is read.
+        proc: where proc(5) is mounted.
 
     Raises:
         FileNotFoundError, ProcessLookupError: the member itself is gone.
     """
-    tree = {pid: read_process(pid, proc)}
+    tree = {pid: read_process(pid, trainer_tid, proc)}
     for child in descendants(pid, proc)[1:]:
         try:
-            tree[child] = read_process(child, proc)
+            tree[child] = read_process(child, trainer_tid, proc)
         except OSError:  # it has just ended
             continue
     return tree
 
 
-def _share(part: float, other: float) -> float:
-    return part / (part + other) if part + other > 0 else 1.0
+def allowed_cpus(tree: Mapping[int, Process], tid: int | None = None) -> frozenset[int]:
+    """Return the CPUs that a member's threads, or one of them, may run on."""
+    lists = {
+        thread.cpus
+        for process in tree.values()
+        for each, thread in process.threads.items()
+        if tid in {None, each}
+    }
+    return frozenset(cpu for text in lists for cpu in parse_cpu_list(text))
+
+
+def _share(part: float, other: float, otherwise: float = 1.0) -> float:
+    return part / (part + other) if part + other > 0 else otherwise
+
+
+Pairs = Sequence[tuple[Process | None, Process]]
+
+
+def _trainer_user_share(pairs: Pairs, otherwise: float) -> float:
+    """Return the user part of the training thread's CPU time; ``otherwise`` below a tick of it."""
+
+    def change(name: str) -> float:
+        known = [(getattr(then, name) if then else None, getattr(now, name)) for then, now in pairs]
+        return float(sum(now - (then or 0.0) for then, now in known if now is not None))
+
+    return _share(change("trainer_user_s"), change("trainer_system_s"), otherwise)
 
 
 def usage(before: dict[int, Process], after: dict[int, Process], trainer_tid: int) -> Usage:
     """Return what a process tree used between two readings.
 
-    CPU time has the resolution of the scheduler's clock; how it divides into user and system has
-    that of /proc/PID/stat, 10 ms. CPU time of a child that ended in between is known from its
-    parent once that has waited for it; its other counters are lost.
+    CPU time has the resolution of the scheduler's clock; how it divides into user and system, of
+    the process and of the training thread, has that of /proc/PID/stat, 10 ms. CPU time of a child
+    that ended in between is known from its parent once that has waited for it; its other counters
+    are lost.
     """
     pairs = [(before.get(pid), process) for pid, process in after.items()]
     ended = [process for pid, process in before.items() if pid not in after]
@@ -225,6 +274,7 @@ def usage(before: dict[int, Process], after: dict[int, Process], trainer_tid: in
         if trainer_tid in now.threads
     ]
     trainer_run_s = sum(now.run_s - (then.run_s if then else 0) for then, now in trainer)
+    trainer_user_share = _trainer_user_share(pairs, user_share)
     counted = all(
         thread.migrations is not None for _, now in pairs for thread in now.threads.values()
     )
@@ -232,8 +282,8 @@ def usage(before: dict[int, Process], after: dict[int, Process], trainer_tid: in
         cpu_user_s=cpu_s * user_share,
         cpu_system_s=cpu_s * (1 - user_share),
         runqueue_s=threads_total("runqueue_s"),
-        trainer_user_s=trainer_run_s * user_share,
-        trainer_system_s=trainer_run_s * (1 - user_share),
+        trainer_user_s=trainer_run_s * trainer_user_share,
+        trainer_system_s=trainer_run_s * (1 - trainer_user_share),
         trainer_runqueue_s=sum(
             now.runqueue_s - (then.runqueue_s if then else 0) for then, now in trainer
         ),
@@ -253,78 +303,12 @@ def tree_cpu_s(pid: int, proc: Path = _PROC) -> float:
     total_s = 0.0
     for one in descendants(pid, proc):
         try:
-            fields = _stat(one, proc)
+            fields = _stat(proc / str(one))
             reaped = int(fields[_CUTIME]) + int(fields[_CSTIME])
             total_s += _process_clock_s(one) + reaped / _TICKS_PER_S
         except OSError:  # it has just ended
             continue
     return total_s
-
-
-def parse_stat(text: str, cpus: frozenset[int]) -> tuple[float, float]:
-    """Return busy and stolen CPU seconds of ``cpus`` from the text of /proc/stat."""
-    busy = steal = 0
-    for line in text.splitlines():
-        name, *values = line.split()
-        if name.startswith("cpu") and name != "cpu" and int(name[3:]) in cpus:
-            ticks = [int(value) for value in values]
-            busy += sum(ticks[kind] for kind in _BUSY)
-            steal += ticks[_STEAL]
-    return busy / _TICKS_PER_S, steal / _TICKS_PER_S
-
-
-def parse_pressure(text: str) -> float:
-    """Return the seconds in which some task was stalled, from the text of /proc/pressure/*."""
-    return int(text.partition("total=")[2].split()[0]) / 1e6
-
-
-def parse_throttled(text: str) -> float | None:
-    """Return throttled seconds from a cgroup's cpu.stat: version 2 counts us, version 1 ns."""
-    counts = dict(line.split() for line in text.splitlines())
-    if "throttled_usec" in counts:
-        return int(counts["throttled_usec"]) / 1e6
-    if "throttled_time" in counts:
-        return int(counts["throttled_time"]) / 1e9
-    return None
-
-
-def _read_optional(path: Path) -> str | None:
-    # Pressure files exist but cannot be read (EOPNOTSUPP) where the kernel has them switched off.
-    try:
-        return path.read_text()
-    except OSError:
-        return None
-
-
-def read_machine(cpus: frozenset[int], cpu_stat: Path | None, proc: Path = _PROC) -> Machine:
-    """Read the machine's counters.
-
-    Args:
-        cpus: the CPUs that this study may use; others do not count as busy.
-        cpu_stat: the cgroup's cpu.stat, None where there is no CPU controller.
-        proc: where proc(5) is mounted.
-    """
-    busy_s, steal_s = parse_stat((proc / "stat").read_text(), cpus)
-    pressure = {name: _read_optional(proc / "pressure" / name) for name in ("cpu", "memory", "io")}
-    stalled = {name: parse_pressure(text) if text else None for name, text in pressure.items()}
-    throttled = _read_optional(cpu_stat) if cpu_stat else None
-    return Machine(
-        busy_cpu_s=busy_s,
-        steal_s=steal_s,
-        throttled_s=parse_throttled(throttled) if throttled else None,
-        psi_cpu_some_s=stalled["cpu"],
-        psi_memory_some_s=stalled["memory"],
-        psi_io_some_s=stalled["io"],
-    )
-
-
-def machine_usage(before: Machine, after: Machine) -> dict[str, Any]:
-    """Return what happened on the machine between two readings, by the names of ``Machine``."""
-    then, now = asdict(before), asdict(after)
-    return {
-        name: None if then[name] is None or now[name] is None else now[name] - then[name]
-        for name in then
-    }
 
 
 def available_bytes(proc: Path = _PROC) -> int:

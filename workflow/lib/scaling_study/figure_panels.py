@@ -34,6 +34,8 @@ FEWEST_PLACES = 4
 """Two bars over the whole width would look like a wall."""
 CROWDED_BARS = 9
 """More bars than these have no room for a number on each."""
+PARTS = ("part-1", "part-2", "part-3", "part-4")
+"""Colours from the bottom up."""
 
 
 def draw_stacks(
@@ -44,6 +46,7 @@ def draw_stacks(
     columns: Mapping[str, str],
     title: str,
     alt: str,
+    colours: Sequence[str] = PARTS,
 ) -> str:
     """Draw columns of times per step, stacked, one panel per launch and one bar per n.
 
@@ -54,6 +57,7 @@ def draw_stacks(
         columns: label of each column, from the bottom up.
         title: above the panels.
         alt: text for those who cannot see it.
+        colours: of the columns, names in ``svg.THEME``.
     """
     panels = [(one, points[points["launch"] == one.launch].sort_values("n")) for one in series]
     panels = [(one, rows) for one, rows in panels if rows[list(columns)].notna().any(axis=None)]
@@ -66,7 +70,7 @@ def draw_stacks(
         if not panels:
             say(grid[0], "No valid window")
         for axes, (one, rows) in zip(grid, panels, strict=False):
-            _draw_bars(axes, rows, columns)
+            _draw_bars(axes, rows, columns, colours)
             axes.set_title(one.legend, color=svg.colour("muted"), weight="normal", pad=6)
         canvas.suptitle(
             title, x=0.012, ha="left", fontsize=14, weight="bold", color=svg.colour("ink")
@@ -120,17 +124,19 @@ def draw_fairness(
         return svg.themed(canvas, name=name, alt=alt)
 
 
-def _draw_bars(axes: Axes, rows: pd.DataFrame, columns: Mapping[str, str]) -> None:
+def _draw_bars(
+    axes: Axes, rows: pd.DataFrame, columns: Mapping[str, str], colours: Sequence[str]
+) -> None:
     """Draw one panel of stacked bars, with the sum written on each."""
     sums_s = rows[list(columns)].sum(axis=1)
     unit_s, unit = (1.0, "s") if float(sums_s.max()) >= 1 else (1e-3, "ms")
     places = range(len(rows))
     bottom_s = pd.Series(0.0, index=rows.index)
-    for part, (column, label) in enumerate(columns.items(), start=1):
+    for part, (column, label) in enumerate(columns.items()):
         height_s = rows[column].fillna(0.0)
         axes.bar(
             places, height_s / unit_s, bottom=bottom_s / unit_s, width=0.78, label=label,
-            color=svg.colour(f"part-{part}"), edgecolor="none", linewidth=0,
+            color=svg.colour(colours[part]), edgecolor="none", linewidth=0,
         )  # fmt: skip
         bottom_s = bottom_s + height_s
     for place, sum_s in zip(places, sums_s, strict=True):

@@ -80,11 +80,24 @@ def read_hierarchy(controller: str, root: Path = ROOT) -> Hierarchy | None:
     Returns:
         None where no hierarchy has the controller.
     """
+    groups = read_text(root / "proc/self/cgroup") or ""
+    return hierarchy(controller, groups, read_text(root / "proc/self/mountinfo") or "", root)
+
+
+def hierarchy(controller: str, groups: str, mountinfo: str, root: Path = ROOT) -> Hierarchy | None:
+    """As :func:`read_hierarchy`, of any process.
+
+    Args:
+        controller: such as ``cpu``.
+        groups: text of the process's /proc/PID/cgroup.
+        mountinfo: text of this process's own /proc/self/mountinfo.
+        root: the root of the file system.
+    """
     paths: dict[str, str] = {}
-    for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
+    for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)
         paths.update(dict.fromkeys(controllers.split(","), path))
-    mounts = list(_cgroup_mounts(root))
+    mounts = list(_cgroup_mounts(mountinfo))
     for mount in mounts:
         if controller in mount.controllers:
             return Hierarchy(1, _own_folders(mount, paths.get(controller, "/"), root))
@@ -141,9 +154,9 @@ class _Mount:
     point: str
 
 
-def _cgroup_mounts(root: Path) -> Iterator[_Mount]:
+def _cgroup_mounts(mountinfo: str) -> Iterator[_Mount]:
     """Cgroup mounts of /proc/self/mountinfo, whose fields are described in proc(5)."""
-    for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
+    for line in mountinfo.splitlines():
         fields = line.split(" ")
         kind, *_, options = fields[fields.index("-") + 1 :]
         if kind in {"cgroup", "cgroup2"}:

@@ -4,13 +4,16 @@ import numpy as np
 import pandas as pd
 
 from scaling_study import stats
-from scaling_study.columns import PER_STEP, POINTS, REPLICATES, WHERE
+from scaling_study.columns import CLOCK, PER_STEP, POINTS, REPLICATES, RUNNABLE, WHERE
 
 POINT = [*(column.name for column in WHERE), "n"]
 REPLICATE = [*POINT, "replicate"]
 WINDOW = [*REPLICATE, "cohort", "window", "take"]
 SECONDS_PER_HOUR = 3600
-MEANS = [*(column.name for column in PER_STEP), "threads", "processes", "rss_bytes"]
+MEANS = [
+    *(column.name for column in (*PER_STEP, RUNNABLE, CLOCK)),
+    *("threads", "processes", "rss_bytes"),
+]
 
 
 def replicates(windows: pd.DataFrame) -> pd.DataFrame:

@@ -21,8 +21,6 @@ _MEMBER_FIELDS = tuple(
     name for name in record_schema.WindowMember.__annotations__ if name != "step_us"
 )
 _window_values = itemgetter(*_WINDOW_FIELDS)
-_machine_values = itemgetter(*_MACHINE_FIELDS)
-_member_values = itemgetter(*_MEMBER_FIELDS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class FileRows:
 
     Attributes:
         rows: One per member and window, with the fields of the records as float64 columns, besides
-            `valid` (bool) and `flags` (text); null is NaN.
+            `valid` (bool) and `flags` (text); null, and what an older file lacks, is NaN.
         step_us: Counted steps of all rows, one after the other: `rows["steps"]` of each.
         cohorts: Per cohort `head` (its first record), `attestation`, `end`, `events`, and of its
             windows `windows_valid` (count), `ns_valid` (their process counts), `windows_invalid`
@@ -142,11 +140,11 @@ def _add_window(
     members = record["members"]
     flags = [*record["flags"], *([] if proven(cohort) else [NOT_PROVEN])]
     valid = record["valid"] and NOT_PROVEN not in flags
-    gathered.windows.append((*_window_values(record), *_machine_values(record["machine"])))
+    gathered.windows.append((*_window_values(record), *map(record["machine"].get, _MACHINE_FIELDS)))
     gathered.valid.append(valid)
     gathered.flags.append(";".join(flags))
     gathered.sizes.append(len(members))
-    gathered.members.extend(map(_member_values, members))
+    gathered.members.extend(tuple(map(member.get, _MEMBER_FIELDS)) for member in members)
     for member in members:
         gathered.step_us.extend(member["step_us"])
     if valid:

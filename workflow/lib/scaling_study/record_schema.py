@@ -5,12 +5,14 @@ Every number is checked on the way in, so that nothing behind this module meets 
 mistake of a power of two. Keys that are not named here are left out.
 
 History of the schema:
-    1: first version.
+    1: first version. Later added, and null where a file is older: `members_cpus` and
+        `trainers_cpus` of a window's machine, and the hardware counters of a member. In files from
+        before them `throttled_s` counts only a quota of the cgroup itself, not of those above it.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 import pydantic
 from pydantic import Field
@@ -108,6 +110,8 @@ class WindowMachine(TypedDict):
     psi_memory_some_s: Seconds | None
     psi_io_some_s: Seconds | None
     frequency_mhz: Seconds | None
+    members_cpus: NotRequired[Count | None]
+    trainers_cpus: NotRequired[Count | None]
 
 
 class WindowMember(TypedDict):
@@ -138,6 +142,10 @@ class WindowMember(TypedDict):
     processes: Count
     rss_bytes: Count
     restarts: Count
+    instructions: NotRequired[Count | None]
+    cycles: NotRequired[Count | None]
+    cache_misses: NotRequired[Count | None]
+    stalled_cycles: NotRequired[Count | None]
 
 
 class Window(TypedDict):

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.explanation import ACCOUNTS
+from scaling_study.explanation import ACCOUNTS, QUOTA
 from scaling_study.figure_panels import draw_fairness, draw_stacks
 from scaling_study.figures import Figure, draw_curves, draw_noise
-from scaling_study.quantities import format_count, format_number, format_percent, format_seconds
+from scaling_study.quantities import (
+    format_count,
+    format_number,
+    format_percent,
+    format_seconds,
+    known,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +38,21 @@ CPU_TIMES = {
     "system_s_per_step": "kernel",
     "runqueue_s_per_step": "waiting for a CPU",
 }
+ACCOUNT_PARTS = dict(
+    zip(
+        ACCOUNTS,
+        (
+            *(("user mode", "part-1"), ("kernel", "part-2"), ("waiting for a CPU", "part-3")),
+            *(("held back by a quota", "series-4"), ("blocked", "part-4")),
+            ("not accounted for", "rest"),
+        ),
+        strict=True,
+    )
+)
+"""Name and colour of each account."""
+RESIDUAL = "trainer_residual_s_per_step"
+SMALL_RESIDUAL = 0.02
+"""Of the step: a smaller residual is told, not drawn."""
 MEMBER_COLUMNS = ["machine", "launch", "n", "slot", "valid", "step_mean_s"]
 """What ``compare_members`` reads of tables/windows."""
 
@@ -196,22 +217,32 @@ def _phases(material: Material) -> Figure:
 
 def _accounts(material: Material) -> Figure:
     name, title = f"accounts{material.suffix}", "Where the training thread's time goes"
-    columns = dict(
-        zip(ACCOUNTS, ("user mode", "kernel", "waiting for a CPU", "blocked"), strict=True)
-    )
+    points = material.points
+    residual = float((points[RESIDUAL] / points["step_s"]).abs().max())
+    absent = set()
+    if not points[QUOTA].gt(0).any():
+        absent.add(QUOTA)
+    if not residual >= SMALL_RESIDUAL:
+        absent.add(RESIDUAL)
+    shown = {name: part for name, part in ACCOUNT_PARTS.items() if name not in absent}
+    columns = {name: text for name, (text, _) in shown.items()}
     svg = draw_stacks(
-        material.points,
+        points,
         material.series[:STACKED],
         name=name,
         columns=columns,
         title=title,
         alt=f"Time accounts of the training thread. {_largest_part(material, columns)}",
+        colours=[colour for _, colour in shown.values()],
     )
     caption = (
         "Per step: CPU time in user mode and in the kernel, waiting in the run queue for a CPU, "
-        "and blocked (on other threads, locks, memory or data). The four add up to the step."
+        "time for which a CPU quota held the members back, where there was any, and blocked (on "
+        "other threads, locks, memory or data). They add up to the step"
     )
-    return Figure(name, title, caption, svg)
+    if known(residual):
+        caption += f", but for {format_percent(residual)} of it at most"
+    return Figure(name, title, f"{caption}.", svg)
 
 
 def _cpu_times(material: Material) -> Figure:

@@ -5,16 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from scaling_study.columns import PER_STEP
+from scaling_study.accounts import add_per_step
 from scaling_study.record_rows import FileRows
 from scaling_study.stats import Integers, grouped_quantiles
 
 US_PER_S = 1e6
 STEP_QUANTILES = {"step_median_s": 0.5, "step_p95_s": 0.95, "step_p99_s": 0.99}
-PHASES = ("load_s", "forward_s", "backward_s", "optimizer_s")
-"""Sums over counted steps; every other quantity per step belongs to all steps of `active_s`."""
-RENAMED = {"user_s": "cpu_user_s", "system_s": "cpu_system_s"}
-"""Columns per step whose field in the records has another name."""
+WINDOW = ("replicate", "cohort", "window", "take")
+"""What tells a window of a launch from its others."""
 
 
 def window_rows(files: Sequence[FileRows]) -> pd.DataFrame:
@@ -36,16 +34,7 @@ def window_rows(files: Sequence[FileRows]) -> pd.DataFrame:
         rows["steps_per_s"] = steps / counted_s
     quantiles = grouped_quantiles(row_of_step, step_us, len(rows), [*STEP_QUANTILES.values()])
     rows[[*STEP_QUANTILES]] = quantiles / US_PER_S
-    busy_s = rows["cpu_user_s"] + rows["cpu_system_s"]
-    rows["cpu_use"] = busy_s / rows["active_s"]
-    runnable_s = rows["trainer_user_s"] + rows["trainer_system_s"] + rows["trainer_runqueue_s"]
-    # The kernel's clocks differ from the window's by microseconds: a thread that never slept would
-    # come out just below zero.
-    rows["trainer_blocked_s"] = (rows["active_s"] - runnable_s).clip(lower=0.0)
-    for column in PER_STEP:
-        name = column.name.removesuffix("_per_step")
-        base = rows["steps"] if name in PHASES else rows["steps_active"]
-        rows[column.name] = rows[RENAMED.get(name, name)] / base.where(base > 0)
+    add_per_step(rows, WINDOW)
     return rows
 
 

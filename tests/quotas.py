@@ -1,0 +1,45 @@
+"""A real CPU quota for tests, where this user may make one (cgroup version 1)."""
+
+import contextlib
+import os
+import time
+
+import pytest
+
+from scaling_study import limits
+
+PERIOD_US = 100_000
+
+
+@contextlib.contextmanager
+def divided_group():
+    """A cgroup below this process's own, with a group ``inner``; removed at the end."""
+    found = limits.read_hierarchy("cpu")
+    if found is None or found.version != 1 or not os.access(found.folders[0], os.W_OK):
+        pytest.skip("no cgroup of version 1 that this user may divide")
+    folder = found.folders[0] / f"scaling-study-test-{os.getpid()}"
+    (folder / "inner").mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        for each in (folder / "inner", folder):
+            _remove(each)
+
+
+def set_quota(group, cpus):
+    """Let a cgroup use so many CPUs; None for all."""
+    quota_us = -1 if cpus is None else round(cpus * PERIOD_US)
+    (group / "cpu.cfs_quota_us").write_text(str(quota_us))
+
+
+def _remove(group):
+    deadline = time.monotonic() + 5
+    while True:
+        try:
+            group.rmdir()
+        except OSError:  # a killed process leaves its group a moment later
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return

@@ -1,0 +1,201 @@
+"""The training thread's accounts: they add up, and a quota's part is split off run_delay."""
+
+import os
+import subprocess
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jobs import WORKLOADS, baseline_job, command, config, environment
+from quotas import divided_group, set_quota
+from scaling_study import accounts
+from scaling_study.columns import PER_STEP
+from scaling_study.record_rows import read_rows
+from scaling_study.record_schema import WindowMachine, WindowMember
+from scaling_study.window_table import window_rows
+
+FIELDS = [*WindowMachine.__annotations__, *WindowMember.__annotations__]
+
+
+def rows(*members, **shared):
+    """Rows of members whose step takes 10 ms, 100 of them in a second."""
+    usual = {
+        **dict.fromkeys(FIELDS, 0.0), "window": 0, "steps": 96, "steps_active": 100,
+        "active_s": 1.0, "step_mean_s": 0.010, "throttled_s": np.nan, "cycles": np.nan,
+        "instructions": np.nan,
+    }  # fmt: skip
+    return pd.DataFrame([usual | shared | member for member in members])
+
+
+def add(frame):
+    accounts.add_per_step(frame, ["window"])
+    return frame
+
+
+def shares(ran_s, waited_s, held_s, foreign_s=0.0):
+    member = {"cpu_user_s": ran_s, "runqueue_s": waited_s}
+    frame = rows(member, throttled_s=held_s, foreign_cpu_s=foreign_s)
+    return accounts.throttled_share(frame, ["window"])[0]
+
+
+# ---- throttling
+
+
+@pytest.mark.parametrize(
+    ("ran_s", "waited_s", "held_s", "expected_s"),
+    [
+        (0.499, 0.501, 0.501, 0.50),  # one program, half a CPU
+        (1.000, 1.000, 0.992, 1.00),  # two programs, one CPU's worth on two
+        (0.499, 1.498, 1.494, 1.50),  # two programs, half a CPU's worth on two
+        (0.999, 2.997, 0.997, 2.00),  # four programs, one CPU's worth on two
+        (0.500, 1.487, 0.493, 1.00),  # two programs on one CPU, half of it
+        (0.499, 3.499, 0.500, 2.00),  # four programs on one CPU, half of it
+        (0.250, 0.493, 0.493, 0.49),  # one program that would sleep half of the time
+        (0.749, 0.962, 0.961, 0.96),  # such a one beside a busy one
+    ],
+)
+def test_a_quota_holds_back_all_that_wait_on_a_throttled_cpu(ran_s, waited_s, held_s, expected_s):
+    """Seconds of each second, measured on Linux 6.18 with nothing else running."""
+    assert shares(ran_s, waited_s, held_s) * waited_s == pytest.approx(expected_s, abs=0.02)
+
+
+def test_without_throttling_all_waiting_is_for_a_cpu():
+    assert shares(2.0, 2.0, 0.0) == 0
+    assert shares(1.0, 0.0, 0.0) == 0
+
+
+def test_throttling_is_never_more_than_the_waiting():
+    # The cgroup's other programs were held back, too.
+    assert shares(1.0, 0.2, 3.0) == 1
+    assert accounts.throttled_share(rows({}, throttled_s=1.0), ["window"]).isna().all()
+
+
+def test_waiting_for_a_foreign_program_is_not_throttling():
+    # A quarter of a CPU each for the program, the quota and nobody; half of it for another one.
+    assert shares(0.25, 0.75, 0.25, foreign_s=0.5) * 0.75 == pytest.approx(0.25)
+
+
+def test_what_nobody_counts_is_not_zero():
+    assert np.isnan(shares(1.0, 1.0, np.nan))
+
+
+def test_all_members_of_a_window_share_what_its_cgroup_was_held_back():
+    frame = rows(
+        {"cpu_user_s": 0.25, "runqueue_s": 0.75, "throttled_s": 1.0},
+        {"cpu_user_s": 0.75, "runqueue_s": 0.25, "throttled_s": 1.0},
+        {"cpu_user_s": 1.0, "runqueue_s": 1.0, "window": 1, "throttled_s": 0.0},
+    )
+    assert accounts.throttled_share(frame, ["window"]).tolist() == [1, 1, 0]
+
+
+# ---- accounts
+
+
+BUSY = {
+    "trainer_user_s": 0.5, "trainer_system_s": 0.1, "trainer_runqueue_s": 0.3,
+    "cpu_user_s": 0.5, "cpu_system_s": 0.1, "runqueue_s": 0.3,
+}  # fmt: skip
+
+
+def account(frame):
+    return {name: frame[f"trainer_{name}_s_per_step"][0] * 1e3 for name in accounts.TRAINER}
+
+
+def test_accounts_add_up_to_the_step_and_the_rest_is_shown():
+    measured = {"throttled_s": 0.2, "foreign_cpu_s": 0.1, "step_mean_s": 0.0102}
+    frame = add(rows(BUSY | measured))
+    # One thread on one CPU: 0.2 s of the 0.3 s are the quota's, 0.1 s the foreign program's.
+    assert account(frame) == pytest.approx(
+        {"user": 5, "system": 1, "runqueue": 1, "throttled": 2, "blocked": 1, "residual": 0.2}
+    )
+    assert sum(account(frame).values()) == pytest.approx(10.2)
+
+
+def test_an_unknown_quota_leaves_waiting_whole():
+    found = account(add(rows(BUSY)))
+    assert np.isnan(found.pop("throttled"))
+    assert found == pytest.approx(
+        {"user": 5, "system": 1, "runqueue": 3, "blocked": 1, "residual": 0}, abs=1e-9
+    )
+
+
+def test_a_thread_that_never_slept_was_not_blocked_for_less_than_nothing():
+    found = account(add(rows({**BUSY, "trainer_user_s": 0.62, "throttled_s": 0.0})))
+    assert found["blocked"] == 0
+    assert found["residual"] == pytest.approx(-0.2)
+    assert sum(found.values()) == pytest.approx(10)
+
+
+def test_what_was_measured_over_no_step_is_missing():
+    frame = add(rows({**BUSY, "steps": 0, "steps_active": 0, "step_mean_s": np.nan}))
+    assert frame[[column.name for column in PER_STEP]].isna().all(axis=None)
+
+
+def test_phases_are_of_counted_steps_and_the_rest_of_all():
+    frame = add(rows({**BUSY, "load_s": 0.96, "minor_faults": 300}))
+    assert frame["load_s_per_step"][0] == pytest.approx(0.01)
+    assert frame["minor_faults_per_step"][0] == 3
+
+
+# ---- threads and hardware counters
+
+
+def test_runnable_threads_run_or_wait():
+    frame = add(rows({**BUSY, "cpu_user_s": 1.7, "runqueue_s": 2.2}))
+    assert frame["runnable_threads"][0] == pytest.approx(1.7 + 0.1 + 2.2)
+    assert frame["cpu_use"][0] == pytest.approx(1.8)
+
+
+def test_counted_cycles_give_the_clock():
+    frame = add(rows({**BUSY, "cycles": 1.6e9, "instructions": 4e9}))
+    assert frame["clock_mhz"][0] == pytest.approx(3200)
+    assert frame["instructions_per_step"][0] == pytest.approx(4e7)
+    assert frame["cycles_per_step"][0] == pytest.approx(1.6e7)
+
+
+def test_without_counters_nothing_is_pretended():
+    frame = add(rows(BUSY))
+    assert frame[["clock_mhz", "cycles_per_step", "instructions_per_step"]].isna().all(axis=None)
+
+
+# ---- a real job
+
+
+JOIN = 'echo $$ > "$0"/cgroup.procs && exec "$@"'
+
+
+def measured(folder, group, cpus):
+    """Rows of windows of 1 and 2 members under a quota that stands one group above them."""
+    set_quota(group, cpus)
+    job = baseline_job(config(WORKLOADS / "plain_loop.py", shortest_s=1.0, steps=20))
+    done = subprocess.run(
+        ["/bin/sh", "-c", JOIN, str(group / "inner"), *command(job, folder)],
+        env=environment(folder), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    file = read_rows(folder / "0.jsonl")
+    file.rows["replicate"] = 0
+    return window_rows([file])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cpus", [None, 0.5])
+def test_a_quota_that_stands_above_the_members_is_found_in_their_steps(tmp_path, cpus):
+    with divided_group() as group:
+        found = measured(tmp_path, group, cpus)
+    columns = [f"trainer_{name}_s_per_step" for name in accounts.TRAINER]
+    assert found[columns].notna().all(axis=None)
+    sums_s = found[columns].sum(axis=1)
+    assert sums_s.to_numpy() == pytest.approx(found["step_mean_s"].to_numpy())
+    assert (found["trainers_cpus"] == len(os.sched_getaffinity(0))).all()
+    if found["flags"].str.contains("foreign_cpu").any():
+        pytest.skip("other programs run")
+    share = found[columns].div(found["step_mean_s"], axis=0)
+    if cpus is None:
+        assert (share["trainer_throttled_s_per_step"] == 0).all()
+        assert (share["trainer_residual_s_per_step"].abs() < 0.1).all()
+    else:  # each of two members that would use a CPU gets a quarter of one
+        two = share[found["n"] == 2]
+        assert (two["trainer_throttled_s_per_step"] > 0.5).all()
+        assert (two["trainer_runqueue_s_per_step"] < 0.2).all()

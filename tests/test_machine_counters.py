@@ -1,0 +1,330 @@
+"""What the kernel counts for the machine and for cgroups: literal texts, and real quotas."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from processes import killed_at_the_end
+from quotas import divided_group, set_quota
+from scaling_study import accounts, counters, machine_counters
+
+# Four CPUs of which cpu2 is unplugged: its line is missing.
+STAT = """\
+cpu  1000 20 300 40000 500 60 70 80 90 10
+cpu0 100 1 10 9000 11 2 3 4 50 6
+cpu1 200 2 20 9000 22 4 6 8 0 0
+cpu3 400 4 40 9000 44 8 12 16 0 0
+intr 33333 0 0 1
+ctxt 5555
+btime 1700000000
+softirq 999 1 2 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("cpus", "busy", "stolen"),
+    [
+        ({0}, 100 + 1 + 10 + 2 + 3, 4),  # not idle, not iowait, and guest is in user already
+        ({1, 3}, 232 + 464, 24),
+        ({0, 1, 2, 3}, 116 + 232 + 464, 28),
+        ({2}, 0, 0),
+    ],
+)
+def test_machine_times_are_those_of_the_studys_cpus(cpus, busy, stolen):
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert machine_counters.parse_stat(STAT, frozenset(cpus)) == (busy / ticks, stolen / ticks)
+
+
+def test_machine_times_of_many_cpus():
+    lines = ["cpu  9 9 9 9 9 9 9 9 9 9"]
+    lines += [f"cpu{cpu} {cpu} 0 0 5 0 0 0 1 0 0" for cpu in range(0, 512, 2)]
+    busy_s, stolen_s = machine_counters.parse_stat("\n".join(lines), frozenset(range(100, 202)))
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert busy_s == sum(range(100, 202, 2)) / ticks
+    assert stolen_s == 51 / ticks
+
+
+def test_pressure_is_that_of_some_tasks():
+    text = (
+        "some avg10=59.51 avg60=46.94 avg300=31.97 total=412052778\n"
+        "full avg10=0.00 avg60=0.00 avg300=0.00 total=1\n"
+    )
+    assert machine_counters.parse_pressure(text) == pytest.approx(412.052778)
+
+
+@pytest.mark.parametrize(
+    ("text", "throttled_s"),
+    [
+        # version 2, with a quota
+        (
+            "usage_usec 900\nnr_periods 50\nnr_throttled 4\nthrottled_usec 1500000\nnr_bursts 0\n",
+            1.5,
+        ),
+        # version 1
+        ("nr_periods 50\nnr_throttled 4\nthrottled_time 1500000000\n", 1.5),
+        # version 2, without the CPU controller
+        ("usage_usec 900\nuser_usec 600\nsystem_usec 300\n", None),
+    ],
+)
+def test_throttled_time(text, throttled_s):
+    assert machine_counters.parse_throttled(text) == throttled_s
+
+
+def machine_files(proc, **pressure):
+    (proc / "stat").write_text(STAT)
+    (proc / "pressure").mkdir()
+    for name, total_us in pressure.items():
+        (proc / "pressure" / name).write_text(f"some avg10=0.00 total={total_us}\n")
+    return proc
+
+
+def test_the_machines_counters(tmp_path):
+    machine_files(tmp_path, cpu=2_000_000, memory=3_000_000, io=4_000_000)
+    machine = machine_counters.read_machine(frozenset({0}), tmp_path)
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert machine == machine_counters.Machine(116 / ticks, 4 / ticks, 2.0, 3.0, 4.0)
+
+
+def test_what_the_kernel_does_not_count_is_none(tmp_path):
+    machine_files(tmp_path, cpu=1_000_000)
+    (tmp_path / "pressure/io").mkdir()  # there, but not to be read, as where it is switched off
+    machine = machine_counters.read_machine(frozenset({0}), tmp_path)
+    assert machine.psi_cpu_some_s == 1.0
+    assert (machine.psi_memory_some_s, machine.psi_io_some_s) == (None, None)
+
+
+def test_the_machines_usage_is_a_difference_where_both_are_known():
+    before = machine_counters.Machine(1.0, 0.5, 1.0, None, 0.0)
+    after = machine_counters.Machine(4.0, 0.75, 1.5, None, None)
+    assert machine_counters.machine_usage(before, after) == {
+        "busy_cpu_s": 3.0, "steal_s": 0.25, "psi_cpu_some_s": 0.5,
+        "psi_memory_some_s": None, "psi_io_some_s": None,
+    }  # fmt: skip
+
+
+def test_this_machines_counters_can_be_read():
+    cpus = frozenset(os.sched_getaffinity(0))
+    before = machine_counters.read_machine(cpus)
+    assert before.busy_cpu_s > 0
+    usage = machine_counters.machine_usage(before, machine_counters.read_machine(cpus))
+    assert usage["busy_cpu_s"] >= 0
+
+
+# ---- throttling: whose files count it
+
+
+MOUNTS = {
+    1: "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct\n",
+    2: "32 31 0:29 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n",
+}
+GROUPS = {1: "4:memory:/elsewhere\n1:cpu,cpuacct:/pod/box\n0::/\n", 2: "0::/pod/box\n"}
+TOPS = {1: "sys/fs/cgroup/cpu", 2: "sys/fs/cgroup"}
+# Of a quota on Linux 6.18 (version 1, shortened), and as cgroup-v2.rst describes version 2.
+V1 = "nr_periods 10\nnr_throttled 9\nthrottled_time {}\nnr_bursts 0\nburst_time 0\n"
+V2 = (
+    "usage_usec 5211043\nuser_usec 5087225\nsystem_usec 123818\n"
+    "nr_periods 10\nnr_throttled 9\nthrottled_usec {}\nnr_bursts 0\nburst_usec 0\n"
+)
+V2_WITHOUT_CONTROLLER = "usage_usec 5211043\nuser_usec 5087225\nsystem_usec 123818\n"
+
+
+def cgroups(root, version, files):
+    """A file system with members 7 and 8 in pod/box; ``files`` by their path below the mount."""
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/mountinfo").write_text(MOUNTS[version])
+    for pid in (7, 8):
+        (root / f"proc/{pid}").mkdir()
+        (root / f"proc/{pid}/cgroup").write_text(GROUPS[version])
+    (root / TOPS[version] / "pod/box").mkdir(parents=True)
+    for name, text in files.items():
+        (root / TOPS[version] / name).write_text(text)
+    return root
+
+
+def seconds(root):
+    read = machine_counters.read_throttled([7, 8], root)
+    return {str(path.relative_to(root)): value for path, value in read.items()}
+
+
+@pytest.mark.parametrize(
+    ("version", "text", "unit"), [(1, V1, 10**9), (2, V2, 10**6)], ids=["v1", "v2"]
+)
+def test_a_quota_at_any_level_is_counted(tmp_path, version, text, unit):
+    top = TOPS[version]
+    files = {
+        "pod/box/cpu.stat": text.format(0),
+        "pod/cpu.stat": text.format(3 * unit),
+        "cpu.stat": V2_WITHOUT_CONTROLLER,  # the uppermost group can have no quota
+    }
+    cgroups(tmp_path, version, files)
+    read = seconds(tmp_path)
+    assert read == {f"{top}/pod/box/cpu.stat": 0.0, f"{top}/pod/cpu.stat": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("version", "text"), [(1, "throttled_time 1500000000\n"), (2, "throttled_usec 1500000\n")]
+)
+def test_a_groups_own_count_of_all_quotas_is_preferred(tmp_path, version, text):
+    files = {
+        "pod/box/cpu.stat.local": text,
+        "pod/box/cpu.stat": V2.format(0),
+        "pod/cpu.stat": V2.format(9),
+    }
+    cgroups(tmp_path, version, files)
+    assert seconds(tmp_path) == {f"{TOPS[version]}/pod/box/cpu.stat.local": 1.5}
+
+
+def test_groups_without_a_cpu_controller_count_nothing(tmp_path):
+    cgroups(tmp_path, 2, {"pod/box/cpu.stat": V2_WITHOUT_CONTROLLER})
+    assert seconds(tmp_path) == {}
+
+
+def test_without_cgroups_or_members_nothing_is_counted(tmp_path):
+    (tmp_path / "proc/7").mkdir(parents=True)
+    (tmp_path / "proc/7/cgroup").write_text("")
+    assert machine_counters.read_throttled([7, 8], tmp_path) == {}
+    assert machine_counters.throttled_s({}, {}) is None
+
+
+def test_members_in_groups_of_their_own_are_added(tmp_path):
+    files = {"pod/box/cpu.stat": V2.format(1_000_000), "pod/cpu.stat": V2.format(0)}
+    cgroups(tmp_path, 2, files)
+    (tmp_path / "sys/fs/cgroup/pod/other").mkdir()
+    (tmp_path / "sys/fs/cgroup/pod/other/cpu.stat").write_text(V2.format(500_000))
+    (tmp_path / "proc/8/cgroup").write_text("0::/pod/other\n")
+    before = machine_counters.read_throttled([7, 8], tmp_path)
+    assert len(before) == 3
+    (tmp_path / "sys/fs/cgroup/pod/box/cpu.stat").write_text(V2.format(1_250_000))
+    (tmp_path / "sys/fs/cgroup/pod/other/cpu.stat").write_text(V2.format(1_500_000))
+    after = machine_counters.read_throttled([7, 8], tmp_path)
+    assert machine_counters.throttled_s(before, after) == pytest.approx(1.25)
+
+
+def test_a_group_that_only_one_reading_saw_tells_nothing():
+    one, other = Path("one"), Path("other")
+    assert machine_counters.throttled_s({one: 1.0}, {one: 1.5, other: 9.0}) == 0.5
+    assert machine_counters.throttled_s({one: 1.0}, {other: 9.0}) is None
+
+
+# ---- throttling: real quotas of cgroup version 1
+
+SPIN = "while True: pass"
+HALF = """
+import time
+while True:
+    end = time.perf_counter() + 0.005
+    while time.perf_counter() < end: pass
+    time.sleep(0.005)
+"""
+
+
+@pytest.fixture
+def group():
+    with divided_group() as folder:
+        yield folder
+
+
+class Spinning:
+    """Programs in a group whose parent has a quota, and others outside it."""
+
+    def __init__(self, group, programs, quota, cpus):
+        set_quota(group, quota)
+        self.cpus = frozenset(cpus)
+        self.members = [self.start(program) for program in programs]
+        for process in self.members:
+            (group / "inner/cgroup.procs").write_text(str(process.pid))
+        self.pids = [process.pid for process in self.members]
+
+    def start(self, program):
+        process = subprocess.Popen([sys.executable, "-S", "-c", program])
+        os.sched_setaffinity(process.pid, self.cpus)
+        return process
+
+    def _edge(self):
+        throttled = machine_counters.read_throttled(self.pids)
+        machine = machine_counters.read_machine(self.cpus)
+        return throttled, machine, [counters.read_tree(pid, pid) for pid in self.pids]
+
+    def measure(self, span_s):
+        """A row for each program, as records hold it."""
+        before = self._edge()
+        time.sleep(span_s)
+        after = self._edge()
+        edges = zip(self.pids, before[2], after[2], strict=True)
+        used = [counters.usage(then, now, pid) for pid, then, now in edges]
+        busy_s = machine_counters.machine_usage(before[1], after[1])["busy_cpu_s"]
+        fields = ("cpu_user_s", "cpu_system_s", "runqueue_s")
+        rows = pd.DataFrame([{name: getattr(one, name) for name in fields} for one in used])
+        return rows.assign(
+            window=0,
+            throttled_s=machine_counters.throttled_s(before[0], after[0]),
+            foreign_cpu_s=max(0.0, busy_s - sum(one.cpu_s for one in used)),
+        )
+
+
+ONE, TWO = {0}, {0, 1}
+
+
+QUIET_CPUS = 0.05
+SPAN_S = 0.8  # eight periods of a quota
+TRIES = 5
+
+
+def held_back(rows):
+    """Seconds of thread in which the quota held programs back, and in which they waited at all."""
+    share = accounts.throttled_share(rows, ["window"])
+    assert share.max() == share.min()
+    return float((rows["runqueue_s"] * share).sum()), float(rows["runqueue_s"].sum())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("programs", "quota", "cpus", "held_s"),
+    [
+        ([SPIN], None, ONE, 0.0),
+        ([SPIN] * 2, None, ONE, 0.0),
+        ([SPIN], 0.5, ONE, 0.5),
+        ([SPIN] * 2, 1.0, TWO, 1.0),
+        # Four on two CPUs at half speed: half the time all are held back, and otherwise two wait.
+        ([SPIN] * 4, 1.0, TWO, 2.0),
+        # Two on one CPU: half the time both are held back, and otherwise one waits.
+        ([SPIN] * 2, 0.5, ONE, 1.0),
+        ([SPIN, HALF], 0.75, TWO, 0.96),
+    ],
+    ids=["free", "share", "one", "two", "four-on-two", "pile", "half-idle"],
+)
+def test_waiting_divides_into_quota_and_competition(group, programs, quota, cpus, held_s):
+    """What a quota holds back follows by arithmetic, if nothing else runs."""
+    if not cpus <= os.sched_getaffinity(0):
+        pytest.skip("too few CPUs")
+    spinning = Spinning(group, programs, quota, cpus)
+    with killed_at_the_end(*spinning.members):
+        time.sleep(0.25)
+        for _ in range(TRIES):
+            rows = spinning.measure(SPAN_S)
+            if rows["foreign_cpu_s"][0] < QUIET_CPUS * SPAN_S:
+                break
+        else:
+            pytest.skip("other programs run")
+    found_s, waited_s = held_back(rows)
+    assert found_s / SPAN_S == pytest.approx(held_s, abs=0.12 * max(1.0, held_s))
+    assert found_s <= waited_s
+
+
+@pytest.mark.slow
+def test_waiting_for_a_foreign_program_is_not_the_quotas(group):
+    spinning = Spinning(group, [SPIN], 0.4, ONE)
+    hog = spinning.start(SPIN)
+    with killed_at_the_end(*spinning.members, hog):
+        time.sleep(0.25)
+        rows = spinning.measure(2.0)
+    found_s, waited_s = held_back(rows)
+    held_s, foreign_s = float(rows["throttled_s"][0]), float(rows["foreign_cpu_s"][0])
+    assert found_s == pytest.approx(held_s, rel=0.1)
+    assert foreign_s > 0.4
+    assert waited_s - found_s > 0.4
