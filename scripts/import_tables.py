@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from scaling_study import imported
+from scaling_study import imported, imported_causes
 from scaling_study.columns import OPERATORS
 from scaling_study.import_config import ImportStudy
 from scaling_study.problems import ConfigError
@@ -17,7 +17,9 @@ def import_study(study: ImportStudy, folder: Path) -> None:
     tables = imported.read_tables(study)
     operators = imported.operator_frame(tables)
     write_table(folder / "tables", OPERATORS, operators)
-    description = {**study.to_dict(), "tables": [table.to_dict() for table in tables]}
+    entries = [table.to_dict() for table in tables]
+    found = imported_causes.findings(entries, operators)
+    description = {**study.to_dict(), "tables": entries, "findings": found}
     write_json(folder / "analysis/tables.json", description)
     write_json(folder / "analysis/inflation.json", imported.compare_tables(tables, operators))
 

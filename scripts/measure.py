@@ -3,7 +3,6 @@
 import argparse
 import json
 import logging
-import resource
 import signal
 import sys
 from pathlib import Path
@@ -37,9 +36,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, stop)
-    # A member takes two descriptors of its coordinator; the usual soft limit is 1,024.
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    measure.raise_descriptor_limit()
     job = measure.read_job(options.job, options.replicate)
     logging.basicConfig(
         level=logging.INFO,

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 
 from scaling_study import measure, probe, profile_launch, storage
-from scaling_study.plan import RECOMMENDED
+from scaling_study.plan import RECOMMENDED, recommended
 
 
 def stop(signum: int, _frame: FrameType | None) -> None:
@@ -34,7 +34,7 @@ def main() -> None:
     if options.target == RECOMMENDED:
         plan = storage.read_json(options.study_folder / "plan.json")
         found = storage.read_json(options.study_folder / "analysis/recommendation.json")
-        launch = profile_launch.recommended(plan, found, machine)
+        launch = recommended(plan, found, machine)
         if launch is None or launch["id"] in plan["profiled"]:
             content = profile_launch.without_profile(launch, machine)
             storage.write_json(options.output / "profile.json", content)

@@ -11,9 +11,11 @@ def main() -> None:
     """Parse the arguments, render."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--study-folder", type=Path, required=True, help="results/<study>")
+    parser.add_argument("--decide", type=Path, required=True, help="config of the experiments")
     parser.add_argument("--report", type=Path, required=True, help="the HTML file to write")
     arguments = parser.parse_args()
-    written = render_imported(arguments.study_folder, arguments.report)
+    decide = arguments.decide.read_text(encoding="utf-8")
+    written = render_imported(arguments.study_folder, arguments.report, decide)
     print(f"wrote {len(written)} files: {arguments.report} and its figures", file=sys.stderr)
 
 

@@ -12,7 +12,7 @@ from scaling_study import channel, cohort, counters, environment, launchers, pri
 pytestmark = pytest.mark.slow
 
 SETTINGS = cohort.WindowSettings(steps=5, shortest_s=0.2, longest_s=3.0, settle_s=0.05)
-HOST = cohort.Host(frozenset(os.sched_getaffinity(0)), counters.available_bytes(), None, ())
+HOST = cohort.Host(frozenset(os.sched_getaffinity(0)), counters.available_bytes(), ())
 
 
 @pytest.fixture

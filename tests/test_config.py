@@ -96,6 +96,17 @@ def test_defaults():
     }
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        *(("quick", "quick"), ("full", "full"), ("off", "off"), (False, "off"), ({}, "quick")),
+        *(({"effort": False}, "off"), ({"effort": "full", "launches": ["baseline"]}, "full")),
+    ],
+)
+def test_how_much_is_explained_is_a_word_or_a_section(written, read):
+    assert load_config(minimal(why=written)).why.effort == read
+
+
 def test_a_config_does_not_change():
     read = load_config(minimal())
     with pytest.raises(ValueError, match="frozen"):
@@ -104,6 +115,14 @@ def test_a_config_does_not_change():
 
 # key, value, path of the problem, part of what is wrong, nearest match
 MISTAKES = [
+    # a word that may stand for its section; YAML reads on as true
+    ("why", "ful", "why", "is not a known word", "full"),
+    ("why", True, "why", "is a boolean", None),
+    ("why", ["quick"], "why", "is a list", None),
+    ("why", None, "why", "is empty", None),
+    ("why.effort", "of", "why.effort", "is not a known word", "off"),
+    ("why.launches", "default", "why.launches", "is text", "['default']"),
+    ("why.lunches", [], "why.lunches", "unknown key", "launches"),
     # names of keys
     ("measure.windws", 3, "measure.windws", "unknown key", "windows"),
     ("windows", 3, "windows", "unknown key", "measure.windows"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from configs import FULL, ROOT, SHIPPED, config, make_files, minimal
-from scaling_study import launches
+from scaling_study import efforts, launches
 from scaling_study.axes_table import AXES, DEFAULTS
 from scaling_study.config import load_config
 from scaling_study.estimate import PROFILE_S, chosen_counts, describe, estimate
@@ -185,7 +185,7 @@ def test_plan_json_holds_what_measuring_needs():
     assert set(stored) == {
         *("schema_version", "study", "description", "seed", "default", "baseline", "repeat"),
         *("launches", "dropped", "processes", "replicates", "measure", "workload"),
-        *("profile", "profiled"),
+        *("profile", "profiled", "why", "explained"),
     }
     assert stored["processes"] == [1, 2, 4]
     assert stored["replicates"] == stored["measure"]["replicates"] == 3
@@ -240,11 +240,12 @@ def test_priorities_are_small_whole_numbers():
 
 def test_estimate_counts_cohorts_windows_and_minutes():
     measure = {"replicates": 2, "windows": 3, "shortest_s": 2.0, "longest_s": 4.0}
-    made = plan(launches={"baseline": {"intra_op": 1}}, measure=measure, profile={"launches": []})
+    nothing = {"profile": {"launches": []}, "why": "off"}
+    made = plan(launches={"baseline": {"intra_op": 1}}, measure=measure, **nothing)
     forecast = estimate(made, (1, 2), start_s=10.0)
     assert (forecast.launches, forecast.cohorts, forecast.windows) == (3, 6, 36)
     assert forecast.minutes == pytest.approx((60 / 60 + 72 / 60, 60 / 60 + 144 / 60))
-    assert forecast.profiles == 0
+    assert (forecast.profiles, forecast.explained) == (0, 0)
     alone = plan(launches={"baseline": {"intra_op": 1}}, measure={**measure, "isolated": True})
     assert estimate(alone, (1, 2), start_s=10.0).cohorts == 12
     assert estimate(alone, (1, 2), start_s=10.0).windows == 36
@@ -266,6 +267,21 @@ def test_estimate_counts_profiles():
     assert added_s == pytest.approx(2 * 9 + 4 * (3 * 2 + 10 + 2 * PROFILE_S))
 
 
+def test_estimate_counts_the_experiments_that_explain():
+    none, quick, full = (plan(why=word) for word in ("off", "quick", "full"))
+    assert set(quick.explained) == {quick.default, "recommended"}
+    assert set(none.explained) == set()
+    minutes = [estimate(made, (1, 2), start_s=5.0).why_minutes for made in (none, quick, full)]
+    assert minutes[0] == (0.0, 0.0)
+    # Six blocks of a reference and two reliefs, each alone and together, and 39 beside bystanders.
+    windows = 6 * 2 * 3 + 39
+    effort = efforts.EFFORTS["quick"]
+    one_s = 3 * 5.0 + windows * (0.4 + efforts.EDGE_S) + efforts.KERNELS_S + efforts.LOOKING_S
+    assert effort.dose_windows == 39
+    assert 60 * minutes[1][0] == pytest.approx(2 * one_s + efforts.FINGERPRINT_S)
+    assert minutes[2][0] > 3 * minutes[1][0]
+
+
 def test_description_says_what_will_be_done():
     made = make_plan(load_config(config()))
     made = dataclasses.replace(made, launches=made.launches[:4])
@@ -275,7 +291,8 @@ def test_description_says_what_will_be_done():
         "  4 launches: 1 default, 1 baseline, 1 repeat, 1 one_change; 2 excluded",
         "  processes: 1, 2, 4",
         "  36 cohorts (3 replicates of each launch), 108 windows; profiles of 6 points",
-        "  10.1 to 27.1 minutes",
+        "  why (full): experiments on 2 launches, 32.7 to 58.2 minutes of",
+        "  42.7 to 85.4 minutes",
     ]
     many = dataclasses.replace(made, launches=made.launches * 25)
     assert "hours" in describe(many, (1, 2), estimate(many, (1, 2), start_s=8.0))

@@ -13,7 +13,7 @@ import pytest
 from jobs import QUICK, WORKLOADS, config, processes, profile, profile_text
 from scaling_study import private, profile_launch, stacks, windows
 from scaling_study.channel import Step
-from scaling_study.plan import RECOMMENDED
+from scaling_study.plan import RECOMMENDED, recommended
 
 FEW = {"steps": 3, "stacks_s": 2.0, "unprofiled_s": 0.5}
 
@@ -61,9 +61,9 @@ def test_the_recommended_launch_is_that_of_this_machine():
             {"machine": "m3", "recommended": None},
         ]
     }
-    assert profile_launch.recommended(plan, found, "m2") == {"id": "b"}
-    assert profile_launch.recommended(plan, found, "m3") is None
-    assert profile_launch.recommended(plan, found, "m4") is None
+    assert recommended(plan, found, "m2") == {"id": "b"}
+    assert recommended(plan, found, "m3") is None
+    assert recommended(plan, found, "m4") is None
 
 
 def test_a_recommended_launch_that_is_profiled_already_refers_to_that():

@@ -50,6 +50,7 @@ def study(script=SCRIPT, **launches):
             "warmup_steps": 5,
             "retakes": 3,
         },
+        "why": "off",
     }
 
 

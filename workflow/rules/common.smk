@@ -8,9 +8,10 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from scaling_study import imported, measure, plan
+from scaling_study import fingerprint, imported, measure, plan, why
 from scaling_study.config_file import read_config
 from scaling_study.config import load_config
+from scaling_study.efforts import EFFORTS
 from scaling_study.import_config import is_import
 from scaling_study.problems import ConfigError
 from scaling_study.study import StudyInUseError, StudyLock, conclusion, outline
@@ -44,6 +45,7 @@ shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH
 RESULTS = f"results/{STUDY.study}"
 REPORT = f"reports/{STUDY.study}.html"
 BUILDS = "results/.builds"  # no study can have this name
+FINGERPRINTS = "results/.fingerprints"
 PACKAGE = Path(workflow.basedir) / "workflow/lib/scaling_study"
 CODE = sorted(map(str, PACKAGE.glob("*.py")))
 TEMPLATES = sorted(map(str, (Path(workflow.basedir) / "workflow/report").iterdir()))
@@ -67,6 +69,13 @@ if not IMPORTED:
     PROFILE_FILES = measure.digest(
         FILES, measure.harness_digest("profile_launch", "profiled")
     )
+    WHY = [
+        f"{RESULTS}/why/{target}/{replicate}.jsonl"
+        for target in PLAN.explained
+        for replicate in range(EFFORTS[PLAN.why.effort].replicates)
+    ]
+    WHY_FILES = measure.digest(FILES, measure.harness_digest(*why.MODULES))
+    FINGERPRINT_FILES = measure.harness_digest(*fingerprint.MODULES)
 
 
 wildcard_constraints:
@@ -91,6 +100,12 @@ def profile_of(wildcards):
     """What a profile depends on; the recommended launch is the job's to find out."""
     launch = JOBS.get(wildcards.launch)
     return measure.job_text(PLAN_JSON, launch, PROFILE_FILES, "profile")
+
+
+def why_of(wildcards):
+    """What the experiments on a launch depend on; the recommended one is the job's to find out."""
+    launch = JOBS.get(wildcards.launch)
+    return measure.job_text(PLAN_JSON, launch, WHY_FILES, "why")
 
 
 def known_before(wildcards):

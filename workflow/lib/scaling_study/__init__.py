@@ -7,3 +7,8 @@ def mark() -> None:
     Outside a study this does nothing. Inside one, a member's harness puts its own step function
     in this place before the script starts, and the config says ``workload.step: mark``.
     """
+
+
+def asked() -> int:
+    """Return what the coordinator asks of a kernel (see ``kernels``); outside a study, 0."""
+    return 0

@@ -19,6 +19,8 @@ from typing import Any
 
 import torch
 
+from scaling_study import changes
+
 # 512 x 512 fits the L2 cache of current CPUs and is large enough to reach a BLAS kernel's plateau.
 SGEMM_SIZE = 512
 SGEMM_REPEATS = 6
@@ -184,6 +186,7 @@ def report(*, with_kernel: bool) -> dict[str, Any]:
         "huge_page_bytes": _huge_page_bytes(),
         "isa": capability,
         "spin_s": _spin_s(),
+        "changes": changes.effective(),
         "torch": torch.__version__,
         "python": sys.executable,
         "env": dict(os.environ),

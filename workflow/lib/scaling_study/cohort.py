@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import time
 from collections import Counter
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from scaling_study import channel, counters, windows
+from scaling_study import channel, counters, machine_counters, perf_events, windows
 from scaling_study.launchers import LaunchError, Member, launcher
 from scaling_study.members import Members
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from scaling_study.launchers import Launch
@@ -62,13 +64,11 @@ class Host:
     Attributes:
         cpus: the CPUs that the study may use.
         memory_bytes: what all members together may use.
-        cpu_stat: the cgroup's cpu.stat, if there is a CPU controller.
         frequency: files that hold the current frequency (kHz) of those CPUs.
     """
 
     cpus: frozenset[int]
     memory_bytes: int
-    cpu_stat: Path | None
     frequency: tuple[Path, ...]
 
 
@@ -85,8 +85,10 @@ class _Edge:
     """Counters at one edge of a window."""
 
     wall_ns: int
-    machine: counters.Machine
+    machine: machine_counters.Machine
+    throttled: dict[Path, float]
     trees: dict[int, dict[int, counters.Process]]
+    events: dict[int, dict[str, perf_events.Reading]]
     sleeping_s: float
     study_s: float
     coordinator_s: float
@@ -102,6 +104,7 @@ class Cohort:
         self.events: list[dict[str, Any]] = []
         self.members = Members(launch.folder, len(members))
         self._launcher = launcher(name, launch, len(members))
+        self._hardware = perf_events.PerfEvents(len(members))
         self._ended: Counter[int] = Counter()
 
     def __enter__(self) -> Self:
@@ -112,6 +115,7 @@ class Cohort:
         """Kill the members and whatever they started, and wait for their end."""
         for slot in list(self.members.pids):
             self._kill(slot)
+        self._hardware.close()
         self.members.close()
         self._launcher.close()
 
@@ -138,7 +142,9 @@ class Cohort:
         """
         for slot in slots:
             try:
-                self.members.add(slot, self._launcher.start(self._specs[slot]))
+                pid = self._launcher.start(self._specs[slot])
+                self._hardware.add(slot, pid)
+                self.members.add(slot, pid)
             except LaunchError as error:
                 self._ended[slot] += 1
                 self._event(slot, "not_started", str(error))
@@ -247,6 +253,84 @@ class Cohort:
         ended_ns = time.perf_counter_ns()
         return done, ended_ns, self._all_rest(slots, self.members.sleep_until(ended_ns))
 
+    def freeze(self) -> None:
+        """Stop every process of this cohort; its members must rest."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let the processes of this cohort go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        host = self._launcher.host
+        for root in self.members.pids.values() if host is None else [host]:
+            for pid in counters.descendants(root):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+    def tell(self, slots: Sequence[int], asked: int) -> None:
+        """Put a number beside the members' orders; it stays there until it is changed."""
+        for slot in slots:
+            self.members.words(slot)[channel.ASKED] = asked
+
+    @contextmanager
+    def training(self, n: int, asked: int) -> Iterator[list[windows.Activity]]:
+        """Let n members train for as long as the context lasts.
+
+        Args:
+            n: how many of the living members.
+            asked: the number that stands beside their order (see ``kernels.encode``).
+
+        Yields:
+            A list that holds, once the context is over, what the members did.
+
+        Raises:
+            MemberEndedError: a member died or hung.
+        """
+        slots = self.alive[:n]
+        self.tell(slots, asked)
+        done: list[windows.Activity] = []
+        self.members.order(slots, channel.RUN)
+        try:
+            yield done
+        finally:
+            ended = self.members.sleep_until(time.perf_counter_ns() + _MOMENT_NS)
+            done += self._all_rest(slots, ended)
+
+    def watch(
+        self,
+        n: int,
+        looks: int,
+        every_s: float,
+        look: Callable[[Mapping[int, tuple[int, int]]], None],
+    ) -> None:
+        """Let n members train and look at them now and then, which disturbs: not for measuring.
+
+        Args:
+            n: how many of the living members.
+            looks: how often.
+            every_s: mean time between two looks.
+            look: takes the process and the training thread of each member, by slot.
+
+        Raises:
+            MemberEndedError: a member died or hung.
+        """
+        slots = self.alive[:n]
+        threads = {
+            slot: (self.members.pids[slot], self.members.words(slot)[channel.TRAINER_TID])
+            for slot in slots
+        }
+        at_ns = self.members.order(slots, channel.RUN)
+        ended: set[int] = set()
+        for _ in range(looks):
+            # At irregular times: steps are regular, and would always be met at the same place.
+            at_ns += round(random.uniform(0.5, 1.5) * every_s * 1e9)  # noqa: S311 (no secret)
+            ended = self.members.sleep_until(at_ns)
+            if ended:
+                break
+            look(threads)
+        self._all_rest(slots, ended)
+
     def _all_rest(self, slots: Sequence[int], ended: set[int]) -> tuple[windows.Activity, ...]:
         """Close the members' gates, wait until they rest, and return what they did."""
         self._bury(ended)
@@ -273,6 +357,7 @@ class Cohort:
         opened_ns = release_ns + round(settings.settle_s * 1e9)
         members = self._member_records(activities, (opened_ns, closed_ns), (before, after))
         machine = self._machine_record(before, after) | {"frequency_mhz": frequency_mhz}
+        machine |= self._cpus_record(after)
         overlap = windows.overlap(activities, opened_ns, closed_ns)
         found = windows.flags(
             activities,
@@ -343,8 +428,13 @@ class Cohort:
         sleeping = [slot for slot in self.alive if slot not in active]
         return _Edge(
             wall_ns=time.perf_counter_ns(),
-            machine=counters.read_machine(self._host.cpus, self._host.cpu_stat),
-            trees={slot: counters.read_tree(pids[slot]) for slot in active},
+            machine=machine_counters.read_machine(self._host.cpus),
+            throttled=machine_counters.read_throttled(pids[slot] for slot in active),
+            trees={
+                slot: counters.read_tree(pids[slot], self.members.words(slot)[channel.TRAINER_TID])
+                for slot in active
+            },
+            events={slot: self._hardware.read(slot) for slot in active},
             sleeping_s=sum(counters.tree_cpu_s(pids[slot]) for slot in sleeping),
             study_s=counters.tree_cpu_s(os.getpid()),
             coordinator_s=time.process_time(),
@@ -376,14 +466,28 @@ class Cohort:
         for one in activities:
             tid = self.members.words(one.slot)[channel.TRAINER_TID]
             used = counters.usage(before.trees[one.slot], after.trees[one.slot], tid)
-            records.append({**windows.member_record(one, *span_ns), **asdict(used)})
+            hardware = perf_events.count(
+                before.events[one.slot], after.events[one.slot], used.cpu_s
+            )
+            records.append({**windows.member_record(one, *span_ns), **asdict(used), **hardware})
         return records
+
+    def _cpus_record(self, after: _Edge) -> dict[str, int]:
+        """Count the CPUs that the members' threads, and their training threads, may run on."""
+        tids = {slot: self.members.words(slot)[channel.TRAINER_TID] for slot in after.trees}
+        every = (counters.allowed_cpus(tree) for tree in after.trees.values())
+        own = (counters.allowed_cpus(tree, tids[slot]) for slot, tree in after.trees.items())
+        return {
+            "members_cpus": len(frozenset().union(*every)),
+            "trainers_cpus": len(frozenset().union(*own)),
+        }
 
     @staticmethod
     def _machine_record(before: _Edge, after: _Edge) -> dict[str, Any]:
-        machine = counters.machine_usage(before.machine, after.machine)
+        machine = machine_counters.machine_usage(before.machine, after.machine)
         study_s = after.study_s - before.study_s
         return machine | {
+            "throttled_s": machine_counters.throttled_s(before.throttled, after.throttled),
             "foreign_cpu_s": max(0.0, machine["busy_cpu_s"] - study_s),
             "sleeping_cpu_s": max(0.0, after.sleeping_s - before.sleeping_s),
             "coordinator_cpu_s": after.coordinator_s - before.coordinator_s,

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     PlainValidator,
     StrictBool,
@@ -29,6 +30,7 @@ from scaling_study.config_schema import (
     must_exist,
     problems_of,
 )
+from scaling_study.config_why import TARGETS, Why, read_targets, read_why
 from scaling_study.named_files import require_file, require_path
 from scaling_study.problems import (
     ConfigError,
@@ -238,15 +240,6 @@ class Measure(Section):
         return settle_s
 
 
-def _read_profiled(value: object) -> tuple[str, ...]:
-    def read(item: object) -> str:
-        if not isinstance(item, str):
-            raise wrong(item, found(item), "a name or a launch's label")
-        return item
-
-    return read_distinct(value, read, PROFILED)
-
-
 def _read_profiled_counts(value: object) -> Literal["ends"] | tuple[int, ...]:
     if value == "ends":
         return "ends"
@@ -256,14 +249,13 @@ def _read_profiled_counts(value: object) -> Literal["ends"] | tuple[int, ...]:
     return () if counts == "auto" else counts
 
 
-PROFILED = "a list of baseline, default, recommended, or labels of launches; [] for none"
 PROFILED_COUNTS = f"ends, or a list of counts, each {COUNT}"
 
 
 class Profile(Section):
     """Where the time of a step goes: profiles of single members, apart from all measuring."""
 
-    launches: Annotated[Sequence[str], PlainValidator(_read_profiled), Allowed(PROFILED)] = (
+    launches: Annotated[Sequence[str], PlainValidator(read_targets), Allowed(TARGETS)] = (
         "baseline",
         "default",
         "recommended",
@@ -327,6 +319,9 @@ class Config(Section):
 
     profile: Profile = Profile()
     """Where the time goes."""
+
+    why: Annotated[Why, BeforeValidator(read_why)] = Why()
+    """Why it does not scale further."""
 
 
 def load_config(mapping: object) -> Config:

@@ -41,6 +41,7 @@ def serve_member(folder: str, request: dict[str, Any]) -> None:
             request["command"],
             by_mark=request["by_mark"],
             inter_op=request["inter_op"],
+            change=request["change"],
             launcher="dask",
         )
     except BaseException:  # noqa: BLE001 (the member is over, whatever it was: the log says why)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scaling_study import efforts
 from scaling_study.config import Profile
 from scaling_study.plan import Plan
 
@@ -24,13 +25,17 @@ class Estimate:
         cohorts: Cohorts that are started.
         windows: Windows over all points and replicates, without retakes.
         profiles: Points that are profiled.
-        minutes: Shortest and longest time.
+        explained: Launches that are explained.
+        why_minutes: Shortest and longest time of the experiments that explain them.
+        minutes: Shortest and longest time of all.
     """
 
     launches: int
     cohorts: int
     windows: int
     profiles: int
+    explained: int
+    why_minutes: tuple[float, float]
     minutes: tuple[float, float]
 
 
@@ -51,11 +56,24 @@ def estimate(plan: Plan, ladder: Sequence[int], start_s: float = START_S) -> Est
     windows = runs * len(ladder) * measure.windows
     profiles = len(plan.profiled) * len(chosen_counts(plan.profile.processes, ladder))
     profiling_s = len(plan.profiled) * start_s + profiles * _profile_s(plan.profile)
+    explained = len(plan.explained)
     shortest, longest = (
-        (cohorts * start_s + windows * window_s + profiling_s) / 60
-        for window_s in (measure.shortest_s, measure.longest_s)
+        ((cohorts * start_s + windows * window_s + profiling_s) / 60, why_s / 60)
+        for window_s, why_s in zip(
+            (measure.shortest_s, measure.longest_s),
+            efforts.seconds(plan.why.effort, explained, start_s),
+            strict=True,
+        )
     )
-    return Estimate(len(plan.launches), cohorts, windows, profiles, (shortest, longest))
+    return Estimate(
+        len(plan.launches),
+        cohorts,
+        windows,
+        profiles,
+        explained,
+        (shortest[1], longest[1]),
+        (sum(shortest), sum(longest)),
+    )
 
 
 def chosen_counts(asked: str | Sequence[int], ladder: Sequence[int]) -> list[int]:
@@ -89,9 +107,19 @@ def describe(plan: Plan, ladder: Sequence[int], forecast: Estimate) -> str:
             f"  {launches}: {arms}{dropped}",
             f"  processes: {', '.join(map(str, ladder))}",
             f"  {cohorts} ({replicates} of each launch), {windows}{profiles}",
+            *_why(plan, forecast),
             f"  {_duration(forecast.minutes)}",
         ]
     )
+
+
+def _why(plan: Plan, forecast: Estimate) -> list[str]:
+    """What the experiments will take, where there are any."""
+    if not forecast.explained:
+        return []
+    explained = _count(forecast.explained, "launch", "launches")
+    took = _duration(forecast.why_minutes)
+    return [f"  why ({plan.why.effort}): experiments on {explained}, {took} of"]
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -35,6 +35,7 @@ def serve_member(folder: Path, request: dict[str, Any], server: int) -> None:
         request["command"],
         by_mark=request["by_mark"],
         inter_op=request["inter_op"],
+        change=request["change"],
         launcher="fork",
     )
 

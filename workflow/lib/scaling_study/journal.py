@@ -12,6 +12,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 # What must be equal for windows of an earlier run to stand beside new ones.
@@ -29,14 +30,18 @@ class Journal:
         self._part = path.with_name(f"{path.name}.part")
         path.parent.mkdir(parents=True, exist_ok=True)
 
-    def resume(self, head: Record) -> list[Record]:
+    def resume(self, head: Record, same: Sequence[str] = SAME) -> list[Record]:
         """Return the records of an interrupted run of the same thing, and keep them.
 
         Anything else that the part holds, of another script, machine or harness, is removed.
+
+        Args:
+            head: the record that a new run would begin with.
+            same: what must be equal in it for old windows to stand beside new ones.
         """
         records = read_part(self._part)
-        old = [record for record in records if record["kind"] == "cohort"]
-        if old and all(one.get(key) == head[key] for one in old for key in SAME):
+        old = [record for record in records if record["kind"] == head["kind"]]
+        if old and all(one.get(key) == head[key] for one in old for key in same):
             # Whole lines are not written again: a crash here could lose them.
             os.truncate(self._part, self._part.read_bytes().rfind(b"\n") + 1)
             return records

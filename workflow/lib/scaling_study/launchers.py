@@ -41,6 +41,7 @@ class Launch:
         env: the members' whole environment.
         by_mark: the script ends its steps with ``scaling_study.mark()``.
         inter_op: inter-op threads, None for torch's default.
+        change: single changes that are made inside each member (see ``changes``).
     """
 
     folder: Path
@@ -48,6 +49,7 @@ class Launch:
     env: Mapping[str, str]
     by_mark: bool
     inter_op: int | None
+    change: tuple[str, ...] = ()
 
     def log(self, slot: int) -> Path:
         """Return the file that gets a member's output."""
@@ -56,6 +58,10 @@ class Launch:
 
 class Launcher(Protocol):
     """Starts the members of one cohort."""
+
+    @property
+    def host(self) -> int | None:
+        """The process that all members come from; None where each is started by itself."""
 
     def start(self, member: Member) -> int:
         """Start a member and return its process id.
@@ -94,6 +100,8 @@ def _split_preload(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, st
 class Exec:
     """A fresh interpreter for each member."""
 
+    host: int | None = None
+
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -105,6 +113,8 @@ class Exec:
         options = ["--mark"] if launch.by_mark else []
         if launch.inter_op is not None:
             options += ["--inter-op", str(launch.inter_op)]
+        for name in launch.change:
+            options += ["--change", name]
         command = [
             *bind_command(member.cpus, member.mempolicy, preload),
             *(launch.python, "-m", "scaling_study.worker"),
@@ -166,11 +176,13 @@ class Host:
                 text=True,
                 start_new_session=True,
             )
+        self.host = self._process.pid
 
     def start(self, member: Member) -> int:
         """Have the host start a member."""
         launch = self._launch
-        request = {**asdict(member), "by_mark": launch.by_mark, "inter_op": launch.inter_op}
+        shared = {name: getattr(launch, name) for name in ("by_mark", "inter_op", "change")}
+        request = asdict(member) | shared
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise LaunchError("the host has no pipes")

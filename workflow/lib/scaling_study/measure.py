@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import random
+import resource
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,9 +29,10 @@ SCHEMA_VERSION = 1
 
 # What decides what is measured and how: a change of any of them makes old windows another thing.
 HARNESS = (
-    *("attest", "axes", "bind", "channel", "cohort", "counters", "dask_host", "environment"),
-    *("fork_server", "ladder", "launchers", "libraries", "limits", "measure", "members"),
-    *("placement", "private", "resolve", "topology", "windows", "worker"),
+    *("attest", "axes", "bind", "changes", "channel", "cohort", "counters", "dask_host"),
+    *("environment", "fork_server", "ladder", "launchers", "libraries", "limits"),
+    *("machine_counters", "measure", "members", "perf_events", "placement", "private", "resolve"),
+    *("topology", "windows", "worker"),
 )
 
 # A member that ended is started again this often in a cohort; then its points are given up.
@@ -135,6 +137,15 @@ def harness_digest(*further: str) -> str:
     """Return the digest of the code that measures, and of further modules."""
     folder = Path(__file__).parent
     return digest([(folder / f"{name}.py").read_text() for name in (*HARNESS, *further)])
+
+
+def raise_descriptor_limit() -> None:
+    """Allow this process as many descriptors as it may have.
+
+    A member takes two of its coordinator; the usual soft limit is 1,024.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class Measurement:

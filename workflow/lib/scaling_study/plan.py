@@ -6,18 +6,19 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from scaling_study.config import Config, Measure, Profile, Workload
+from scaling_study.config_why import Why
 from scaling_study.launches import Axes, Launch, label, named, repeat_of
 from scaling_study.problems import ConfigError, nearest_word, read_each, wrong
 
-# 1: the first format.
-SCHEMA_VERSION = 1
+# 1: the first format. 2: with what is explained.
+SCHEMA_VERSION = 2
 
 # Where a launch stands within its replicate: 20 bits keep ties among 10,000 launches rare (and a
 # tie only leaves two neighbours in the scheduler's own order), and priorities small integers.
 ORDER_BITS = 20
 
 RECOMMENDED = "recommended"
-"""The profiled launch that is known when all have been measured."""
+"""The launch that is known when all have been measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Plan:
         processes: The ladder's counts, or `auto`: resolved where it is measured.
         profiled: What is profiled: `recommended`, which only the analysis knows, or the id of a
             launch; each with what the config calls it.
+        explained: The same for the launches whose end of scaling is explained.
     """
 
     study: str
@@ -56,6 +58,8 @@ class Plan:
     measure: Measure
     profile: Profile
     profiled: Mapping[str, str]
+    why: Why
+    explained: Mapping[str, str]
     workload: Workload
 
     @property
@@ -86,6 +90,8 @@ class Plan:
             "measure": self.measure.model_dump(mode="json"),
             "profile": self.profile.model_dump(mode="json"),
             "profiled": dict(self.profiled),
+            "why": self.why.model_dump(mode="json"),
+            "explained": dict(self.explained),
             "workload": self.workload.model_dump(mode="json"),
         }
 
@@ -120,6 +126,8 @@ class Plan:
             measure=Measure.model_validate(data["measure"]),
             profile=Profile.model_validate(data["profile"]),
             profiled=dict(data["profiled"]),
+            why=Why.model_validate(data["why"]),
+            explained=dict(data["explained"]),
             workload=Workload.model_validate(data["workload"]),
         )
 
@@ -128,13 +136,14 @@ def make_plan(config: Config) -> Plan:
     """Expand a config's launches; the default launch and an A/A repeat are always among them.
 
     Raises:
-        ConfigError: a launch that is to be profiled is not among them.
+        ConfigError: a launch that is to be profiled or explained is not among them.
     """
     expansion = config.launches.expanded()
     launches = [named(candidate.axes, candidate.arm) for candidate in expansion.kept]
     baseline = next((item for item in launches if item.arm == "baseline"), launches[0])
     repeat = repeat_of(baseline)
     launches.insert(launches.index(baseline) + 1, repeat)
+    explained = () if config.why.effort == "off" else config.why.launches
     return Plan(
         study=config.study,
         description=config.description,
@@ -150,13 +159,21 @@ def make_plan(config: Config) -> Plan:
         processes=config.processes if config.processes == "auto" else tuple(config.processes),
         measure=config.measure,
         profile=config.profile,
-        profiled=_profiled(config.profile, launches, baseline),
+        profiled=_targets("profile", config.profile.launches, launches, baseline),
+        why=config.why,
+        explained=_targets("why", explained, launches, baseline),
         workload=config.workload,
     )
 
 
-def _profiled(profile: Profile, launches: Sequence[Launch], baseline: Launch) -> dict[str, str]:
-    """Return what the config's names of profiled launches stand for."""
+def _targets(
+    section: str, names: Sequence[str], launches: Sequence[Launch], baseline: Launch
+) -> dict[str, str]:
+    """Return what a section's names of launches stand for, each with what it is called there.
+
+    Raises:
+        ConfigError: a launch is not in the plan.
+    """
     known = {"baseline": baseline.id, "default": launches[0].id, RECOMMENDED: RECOMMENDED}
     known |= {item.label: item.id for item in launches} | {item.id: item.id for item in launches}
 
@@ -167,11 +184,29 @@ def _profiled(profile: Profile, launches: Sequence[Launch], baseline: Launch) ->
         return known[str(name)], str(name)
 
     try:
-        found = read_each(enumerate(profile.launches), find)
+        pairs = read_each(enumerate(names), find)
     except ConfigError as error:
-        raise ConfigError(error.under("profile", "launches")) from None
+        raise ConfigError(error.under(section, "launches")) from None
     # The baseline may be the default launch: the first name stays.
-    return dict(reversed(found))
+    return dict(reversed(pairs))
+
+
+def recommended(
+    plan: Mapping[str, Any], recommendation: Mapping[str, Any], machine: str
+) -> Mapping[str, Any] | None:
+    """Return the launch of a plan that is recommended for a machine; None if there is none.
+
+    Args:
+        plan: plan.json.
+        recommendation: analysis/recommendation.json.
+        machine: the machine's hash.
+    """
+    for entry in recommendation["machines"]:
+        if entry["machine"] == machine and entry["recommended"]:
+            chosen = entry["recommended"]["launch"]
+            launches: Sequence[Mapping[str, Any]] = plan["launches"]
+            return next(launch for launch in launches if launch["id"] == chosen)
+    return None
 
 
 def priority(plan: Plan, launch: Launch, replicate: int) -> int:

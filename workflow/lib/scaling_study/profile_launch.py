@@ -94,24 +94,6 @@ def profile_launch(job: Job, target: str, folder: Path, builds: Path) -> None:
     storage.write_json(folder / "profile.json", content)
 
 
-def recommended(
-    plan: Mapping[str, Any], recommendation: Mapping[str, Any], machine: str
-) -> Mapping[str, Any] | None:
-    """Return the launch of a plan that is recommended for a machine; None if there is none.
-
-    Args:
-        plan: plan.json.
-        recommendation: analysis/recommendation.json.
-        machine: the machine's hash.
-    """
-    for entry in recommendation["machines"]:
-        if entry["machine"] == machine and entry["recommended"]:
-            chosen = entry["recommended"]["launch"]
-            launches: Sequence[Mapping[str, Any]] = plan["launches"]
-            return next(launch for launch in launches if launch["id"] == chosen)
-    return None
-
-
 def without_profile(launch: Mapping[str, Any] | None, machine: str) -> Json:
     """Return profile.json for a recommended launch that needs no profile of its own.
 

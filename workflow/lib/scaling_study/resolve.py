@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study import axes, cohort, environment, ladder, placeholders, placement, probe
 from scaling_study.launchers import Launch, Member
-from scaling_study.limits import read_hierarchy
 from scaling_study.topology import format_cpu_list, parse_cpu_list
 from scaling_study.unavailable import UnavailableError
 
@@ -207,11 +206,9 @@ def wrong(found: Sequence[Mapping[str, Any]]) -> str:
 def host(machine: Mapping[str, Any]) -> cohort.Host:
     """Return what a coordinator must know of this machine."""
     cpus = parse_cpu_list(machine["allowed_cpus"])
-    hierarchy = read_hierarchy("cpu")
     files = [Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq") for cpu in cpus]
     return cohort.Host(
         cpus=frozenset(cpus),
         memory_bytes=machine["memory_limit_bytes"] or machine["memory_bytes"],
-        cpu_stat=hierarchy.folders[0] / "cpu.stat" if hierarchy else None,
         frequency=tuple(file for file in files if os.access(file, os.R_OK)),
     )

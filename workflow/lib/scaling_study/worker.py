@@ -1,6 +1,6 @@
 """The harness inside a member: it runs the user's script, times its steps and holds it at the gate.
 
-``python -m scaling_study.worker FOLDER SLOT [--mark] -- SCRIPT ARGS...``
+``python -m scaling_study.worker FOLDER SLOT [--mark] [--change NAME]... -- SCRIPT ARGS...``
 
 The script runs in this process as ``__main__`` (runpy). torch's global optimizer hooks end a step;
 light wrappers attribute its time to the loader, backward and the optimizer. The end of a step is
@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import scaling_study
-from scaling_study import bind, channel
+from scaling_study import bind, changes, channel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import FrameType, ModuleType
 
@@ -125,6 +125,10 @@ class Member:
         report = {"slot": self.slot, "launcher": self._launcher}
         report |= attest.report(with_kernel=with_kernel)
         (self._folder / f"attestation-{self.slot}.json").write_text(json.dumps(report))
+
+    def asked(self) -> int:
+        """Return the number that the coordinator has put beside its order."""
+        return self._words[channel.ASKED]
 
     def script_ended(self) -> None:
         """Count a start of the script and, outside a window, sleep before the next one."""
@@ -297,6 +301,7 @@ def serve(
     by_mark: bool = False,
     inter_op: int | None = None,
     launcher: str = "exec",
+    change: Sequence[str] = (),
 ) -> None:
     """Be a member: attach, then run the script until the cohort is over.
 
@@ -307,13 +312,17 @@ def serve(
         by_mark: the script ends its steps with ``scaling_study.mark()``.
         inter_op: inter-op threads to set, which torch takes from no environment variable.
         launcher: how this process was started, for the attestation.
+        change: names of single changes to make in this process (see ``changes``).
     """
     member = Member(folder, slot, launcher)
     if by_mark:
         scaling_study.mark = member.step_end
+        scaling_study.asked = member.asked
 
     def prepare() -> None:
         attach(member, by_mark=by_mark)
+        for name in change:
+            changes.apply(name)
         if inter_op is not None:
             import torch  # noqa: PLC0415
 
@@ -324,7 +333,7 @@ def serve(
 
 
 def main(argv: list[str]) -> None:
-    """Parse ``FOLDER SLOT [--mark] [--inter-op N] -- SCRIPT ARGS`` and serve."""
+    """Parse ``FOLDER SLOT [options] -- SCRIPT ARGS`` and serve."""
     import argparse  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(description="Run a training script as a member of a cohort.")
@@ -332,6 +341,9 @@ def main(argv: list[str]) -> None:
     parser.add_argument("slot", type=int)
     parser.add_argument("--mark", action="store_true", help="steps end with scaling_study.mark()")
     parser.add_argument("--inter-op", type=int, help="inter-op threads to set")
+    parser.add_argument(
+        "--change", action="append", default=[], choices=changes.CHANGES, help="a change to make"
+    )
     arguments, command = bind.split_command(argv)
     options = parser.parse_args(arguments)
     del sys.path[0]  # -m put the working directory there; the script's own folder takes its place
@@ -341,6 +353,7 @@ def main(argv: list[str]) -> None:
         command,
         by_mark=options.mark,
         inter_op=options.inter_op,
+        change=options.change,
     )
 
 

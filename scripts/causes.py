@@ -1,0 +1,38 @@
+"""Gather a study's experiments into tables/experiments and judge them in analysis/causes.json."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from scaling_study.cause_file import gather
+from scaling_study.columns import EXPERIMENTS
+from scaling_study.record_schema import RecordError
+from scaling_study.storage import write_json, write_table
+
+
+def main() -> int:
+    """Parse the arguments, gather, judge, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--study-folder", type=Path, required=True, help="results/<study>")
+    parser.add_argument(
+        "--why", type=Path, nargs="*", default=[], help="files of experiments, all replicates"
+    )
+    parser.add_argument("--fingerprint", type=Path, help="fingerprint.json of the machine")
+    arguments = parser.parse_args()
+    try:
+        experiments, content = gather(arguments.why, arguments.study_folder, arguments.fingerprint)
+    except RecordError as error:
+        print(f"causes: {error}", file=sys.stderr)
+        return 1
+    write_table(arguments.study_folder / "tables", EXPERIMENTS, experiments)
+    write_json(arguments.study_folder / "analysis" / "causes.json", content)
+    targets = [target for entry in content["machines"] for target in entry["targets"]]
+    print(f"gathered {len(experiments)} windows of experiments on {len(targets)} launches")
+    for target in targets:
+        named = [entry["title"] for side in ("growth", "level") for entry in target[side]["named"]]
+        print(f"{target['target']}: {target['status']}{': ' if named else ''}{'; '.join(named)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Find out by experiment why a launch stops scaling; the rule ``why`` runs this."""
+
+import argparse
+import logging
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from scaling_study import measure, probe, storage, why
+from scaling_study.plan import RECOMMENDED, recommended
+
+
+def stop(signum: int, _frame: FrameType | None) -> None:
+    """End members and remove the private folder on the way out, then exit."""
+    sys.exit(128 + signum)
+
+
+def knee(folder: Path, machine: str, launch: str) -> float | None:
+    """Return where a launch's scaling law has its knee, as far as the study has analysed it."""
+    path = folder / "analysis/scaling.json"
+    if not path.exists():
+        return None
+    laws: list[dict[str, Any]] = [
+        entry["laws"]
+        for one in storage.read_json(path)["machines"]
+        if one["machine"] == machine
+        for entry in one["launches"]
+        if entry["launch"] == launch
+    ]
+    return next((law["knee"] for law in laws if law["status"] == "fitted"), None)
+
+
+def main() -> None:
+    """Parse the command line and experiment."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--job", required=True, help="what to explain, as JSON")
+    parser.add_argument("--target", required=True, help="a launch's id, or recommended")
+    parser.add_argument("--replicate", type=int, required=True)
+    parser.add_argument("--builds", type=Path, required=True, help="folder of built environments")
+    parser.add_argument("--study-folder", type=Path, required=True, help="results/<study>")
+    parser.add_argument("--log", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, stop)
+    measure.raise_descriptor_limit()
+    job = measure.read_job(options.job, options.replicate)
+    machine = probe.read_machine().to_dict()["hash"]
+    same_as, nothing = None, ""
+    name = options.target
+    if options.target == RECOMMENDED:
+        plan = storage.read_json(options.study_folder / "plan.json")
+        found = storage.read_json(options.study_folder / "analysis/recommendation.json")
+        launch = recommended(plan, found, machine)
+        job = replace(job, launch=launch or why.NO_LAUNCH)
+        name = f"{RECOMMENDED}: {job.launch['label']}"
+        if launch is None:
+            nothing = "no launch is recommended on this machine"
+        elif launch["id"] in plan["explained"]:
+            same_as, nothing = launch["id"], "it is explained under its own name"
+    logging.basicConfig(
+        level=logging.INFO,
+        format=f"why ({name}): %(message)s",
+        handlers=[logging.FileHandler(options.log, mode="w"), logging.StreamHandler()],
+    )
+    experiments = why.Experiments(job, options.target, options.output, options.builds)
+    if nothing:
+        experiments.leave_out(same_as, nothing)
+    else:
+        experiments.run(knee(options.study_folder, machine, job.launch["id"]))
+
+
+if __name__ == "__main__":
+    main()

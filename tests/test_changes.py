@@ -1,0 +1,60 @@
+"""Single changes inside a member: each takes effect, and says so."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import json, torch
+from scaling_study import changes
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        return iter(range(1000))
+
+drawn = []
+class Counting(TensorDataset):
+    def __getitem__(self, index):
+        drawn.append(index)
+        return super().__getitem__(index)
+
+before = changes.effective()
+changes.apply(NAME)
+loader = DataLoader(Counting(torch.arange(100.0)), batch_size=5)
+epochs = [[float(batch[0][0]) for batch in loader] for _ in range(2)]
+endless = DataLoader(Endless(), batch_size=5)
+first = [float(batch[0]) for batch, _ in zip(endless, range(20))]
+print(json.dumps({"before": before, "after": changes.effective(), "epochs": epochs,
+                  "drawn": len(drawn), "first": first}))
+"""
+
+
+def changed(name):
+    done = subprocess.run(
+        [sys.executable, "-c", CODE.replace("NAME", repr(name))],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", ["flush_denormals", "cached_batches", "no_collector"])
+def test_a_change_takes_effect_alone(name):
+    found = changed(name)
+    assert not any(found["before"].values())
+    assert [key for key, holds in found["after"].items() if holds] == [name]
+
+
+def test_cached_batches_keep_the_epochs_and_ask_the_dataset_no_more():
+    without, with_cache = changed("no_collector"), changed("cached_batches")
+    assert without["drawn"] == 200
+    assert [len(epoch) for epoch in without["epochs"]] == [20, 20]
+    assert with_cache["drawn"] == 8 * 5
+    assert [len(epoch) for epoch in with_cache["epochs"]] == [20, 20]
+    assert with_cache["epochs"][0][:10] == [0, 5, 10, 15, 20, 25, 30, 35, 0, 5]
+    # A dataset without a length has no epoch to keep.
+    assert with_cache["first"][:10] == [0, 5, 10, 15, 20, 25, 30, 35, 0, 5]

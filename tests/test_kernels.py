@@ -1,0 +1,95 @@
+"""The kernels: what is asked for, what they touch, and a cohort of them."""
+
+import json
+import time
+
+import pytest
+
+from scaling_study import efforts, fingerprint, kernel_cohort, kernels, probe, resolve, windows
+
+
+def test_what_is_asked_for_is_understood():
+    for name in kernels.KERNELS:
+        for duty in (1 / 3, 0.5, 1.0):
+            kernel, share = kernels.decode(kernels.encode(name, duty))
+            assert kernel == name
+            assert share == pytest.approx(duty, abs=0.005)
+    # The smallest dose is not none, and a word that nobody has set asks for something harmless.
+    assert kernels.decode(kernels.encode("wake", 0.0001))[1] > 0
+    assert kernels.decode(0) == ("register", 0.0)
+
+
+def test_every_effort_names_kernels_that_exist():
+    for effort in efforts.EFFORTS.values():
+        assert set(effort.kernels) <= set(kernels.KERNELS)
+        assert "register" in effort.kernels  # the control
+
+
+@pytest.mark.parametrize(("duty", "rest_s"), [(1.0, 0.0), (0.5, 2.0), (0.25, 6.0), (0.0, 200.0)])
+def test_rest_makes_work_the_share_of_time_asked_for(duty, rest_s):
+    assert kernels.rest_s(2.0, duty) == pytest.approx(rest_s)
+
+
+@pytest.mark.parametrize(
+    ("l2", "l3", "spare", "expected"),
+    [
+        (2**20, 32 * 2**20, 2**40, (2**19, 8 * 2**20, 128 * 2**20)),
+        (None, None, 2**40, (2**17, 2**19, 64 * 2**20)),
+        (2**21, 256 * 2**20, 2**28, (2**20, 64 * 2**20, 2**27)),
+    ],
+)
+def test_working_sets_fit_where_they_belong(l2, l3, spare, expected):
+    chosen = kernels.sizes(l2, l3, spare)
+    assert (chosen.l2, chosen.llc, chosen.memory) == expected
+
+
+def test_every_kernel_does_its_batch():
+    work = kernels.prepare(kernels.Sizes(2**16, 2**20, 2**22))
+    assert list(work) == list(kernels.KERNELS)
+    for batch in work.values():
+        batch()
+
+
+def test_counts_of_a_large_machine_stay_few():
+    machine = probe.read_machine().to_dict()
+    cpus = [
+        {"cpu": cpu, "core": cpu, "socket": cpu // 96, "node": cpu // 48, "l3": cpu // 8 * 8}
+        for cpu in range(192)
+    ]
+    nodes = [{"node": node, "memory_bytes": 2**36, "distances": {"0": 10}} for node in range(4)]
+    machine |= {
+        "topology": {"cpus": cpus, "nodes": nodes},
+        "allowed_cpus": "0-191",
+        "allowed_nodes": "0-3",
+        "quota_cpus": None,
+    }
+    counts = fingerprint.counts(machine)
+    assert (counts[0], counts[-1]) == (1, 192)
+    assert len(counts) <= fingerprint.MOST_COUNTS
+    assert fingerprint.placements(machine) == ["cores", "spread"]
+
+
+@pytest.mark.slow
+def test_a_cohort_runs_the_kernel_asked_for_at_the_duty_asked_for(tmp_path):
+    machine = probe.read_machine().to_dict()
+    settings = fingerprint.WINDOW
+    (tmp_path / "memory").mkdir()
+    with kernel_cohort.make(tmp_path, [(None, "default")], machine, resolve.host(machine)) as one:
+        assert kernel_cohort.start(one)
+
+        def rate(kernel, duty):
+            one.tell(one.alive, kernels.encode(kernel, duty))
+            (found,) = kernel_cohort.rates(one.take(windows.Window(0, 0, 1), settings))
+            return found
+
+        rates = {duty: [] for duty in (0.25, 1.0)}
+        for _ in range(5):
+            for duty, found in rates.items():
+                found.append(rate("register", duty))
+        whole, quarter = (sorted(rates[duty])[2] for duty in (1.0, 0.25))
+        assert quarter < 0.8 * whole  # a quarter on a quiet machine, more beside other programs
+        with one.training(1, kernels.encode("pages")) as done:
+            assert not done
+            time.sleep(0.2)
+        assert done[0].steps_active > 0
+    assert json.dumps(one.events) == "[]"

@@ -1,0 +1,120 @@
+"""What threads wait for, and who else takes CPU time."""
+
+import fcntl
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from scaling_study import sampling
+
+# As a Linux 6.1 on x86-64 wrote it.
+LOCKS = """\
+1: FLOCK  ADVISORY  WRITE 1201 08:01:131090 0 EOF
+1: -> FLOCK  ADVISORY  WRITE 1202 08:01:131090 0 EOF
+1: -> FLOCK  ADVISORY  WRITE 1203 08:01:131090 0 EOF
+2: POSIX  ADVISORY  READ  815 00:18:622 128 128
+"""
+
+
+def test_a_waiter_is_told_from_a_holder():
+    assert sampling.parse_locks(LOCKS) == [(1202, "08:01:131090"), (1203, "08:01:131090")]
+    assert sampling.parse_locks("") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "machine", "expected"),
+    [
+        ("running\n", "x86_64", None),
+        ("-1 0x7ffd5a 0x7f1c", "x86_64", None),
+        ("73 0x4 0x2 0x0 0x0 0x0 0x0 0x7f 0x7f", "x86_64", ("flock", 4)),
+        ("32 0x4 0x2 0x0 0x0 0x0 0x0 0x7f 0x7f", "aarch64", ("flock", 4)),
+        ("9999 0x1 0x2 0x0 0x0 0x0 0x0 0x7f 0x7f", "x86_64", ("system call 9999", 1)),
+        ("73 0x4 0x2 0x0 0x0 0x0 0x0 0x7f 0x7f", "riscv64", ("system call 73", 4)),
+    ],
+)
+def test_a_system_call_has_a_name(text, machine, expected):
+    assert sampling.parse_syscall(text, machine) == expected
+
+
+@pytest.fixture
+def started():
+    processes = []
+
+    def start(code, *arguments):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        processes.append(process)
+        process.stdout.readline()
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+LOCKING = """
+import fcntl, sys
+file = open(sys.argv[1], "w")
+print("ready", flush=True)
+fcntl.flock(file, fcntl.LOCK_EX)
+"""
+
+
+def sample(process, looks=10):
+    sampler = sampling.Sampler()
+    for _ in range(looks):
+        sampler.look({3: (process.pid, process.pid)})
+        time.sleep(0.01)
+    return sampler.record(1, 0.01)
+
+
+def test_who_waits_for_a_file_lock_is_seen_with_the_file(tmp_path, started):
+    path = tmp_path / "a lock"
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        process = started(LOCKING, str(path))
+        time.sleep(0.1)
+        found = sample(process)
+    (member,) = found["members"]
+    assert member["slot"] == 3
+    assert member["states"] == {"S": 10}
+    assert member["waits"] == [{"syscall": "flock", "on": str(path), "count": 10}]
+    assert found["locks"] == [{"path": str(path), "waiters_mean": 1.0, "samples": 10}]
+
+
+def test_who_waits_for_a_pipe_sleeps_in_a_read_and_a_spinner_runs(started):
+    (member,) = sample(started("print(flush=True); import sys; sys.stdin.read()"))["members"]
+    assert [(wait["syscall"], wait["on"]) for wait in member["waits"]] == [("read", "pipe")]
+    (member,) = sample(started("print(flush=True)\nwhile True: pass"))["members"]
+    assert member["states"] == {"R": 10}
+    assert member["waits"] == []
+
+
+def test_a_process_that_has_ended_is_passed_over(started):
+    process = started("print(flush=True)")
+    process.wait()
+    assert sample(process)["members"] in ([], [{"slot": 3, "samples": 10,
+                                               "states": {"Z": 10}, "waits": []}])  # fmt: skip
+
+
+def test_a_foreign_program_is_named_and_our_own_are_not():
+    own = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        deadline_s = time.monotonic() + 60
+        while sampling.cpu_times()[own.pid][1] <= 0.1:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.1)
+        after = sampling.cpu_times()
+    finally:
+        own.kill()
+        own.wait()
+    assert after[own.pid][0] == "python"
+    foreign = {1: ("in)it", 5.0), 2: ("idle", 0.01), own.pid: ("python", 9.0)}
+    found = sampling.foreign({1: ("in)it", 3.0)}, foreign | {os.getpid(): ("me", 99.0)}, 10.0)
+    assert found["processes"][-1] == {"name": "in)it", "pid": 1, "cpu_s": 2.0, "share": 0.2}
+    assert os.getpid() not in [row["pid"] for row in found["processes"]]

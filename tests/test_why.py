@@ -1,0 +1,176 @@
+"""Experiments on real members: side by side, verified, and gone when they are over."""
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jobs import ROOT, WORKLOADS, config, environment, processes
+from scaling_study import efforts, why
+from scaling_study.config import load_config
+from scaling_study.experiment_windows import key
+from scaling_study.measure import job_text
+from scaling_study.plan import make_plan
+
+SCRIPT = str(ROOT / "scripts/why.py")
+
+
+def test_the_count_to_explain_is_well_past_the_knee_or_the_last():
+    assert why.reference_count([1, 2, 4, 8, 16], None) == 16
+    assert why.reference_count([1, 2, 4, 8, 16], 4.0) == 8
+    assert why.reference_count([1, 2, 4, 8, 16], 12.0) == 16
+    assert why.reference_count([1], 0.5) == 1
+
+
+def command(mapping, folder):
+    plan = make_plan(load_config(mapping))
+    data = plan.to_dict()
+    launch = next(one for one in data["launches"] if one["id"] == plan.baseline)
+    return [
+        *(sys.executable, "-m", "scaling_study.keep", "--watch", str(os.getpid()), "--"),
+        *(sys.executable, SCRIPT, "--job", job_text(data, launch, "", "why")),
+        *("--target", launch["id"], "--replicate", "0", "--builds", str(folder / "builds")),
+        *("--study-folder", str(folder), "--log", str(folder / "log")),
+        *("--output", str(folder / "0.jsonl")),
+    ]
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("why")
+    done = subprocess.run(
+        command(config(WORKLOADS / "slow_loader.py"), folder),
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert processes(folder) == []
+    assert [path.name for path in folder.glob("scaling-study-*")] == []
+    return [json.loads(line) for line in (folder / "0.jsonl").read_text().splitlines()]
+
+
+def of(records, kind, **wanted):
+    return [
+        record
+        for record in records
+        if record["kind"] == kind and all(record[key] == wanted[key] for key in wanted)
+    ]
+
+
+def step_s(windows):
+    """Median over windows, so that one disturbed window decides nothing."""
+    return statistics.median(
+        statistics.fmean(member["step_us"]) / 1e6
+        for window in windows
+        for member in window["members"]
+        if member["step_us"]
+    )
+
+
+@pytest.mark.slow
+def test_what_is_tried_stands_first_and_every_cohort_is_proved(records):
+    head = records[0]
+    assert (head["kind"], head["n"], head["effort"]) == ("why", 2, "quick")
+    names = [one["relief"] for one in head["reliefs"]]
+    assert "cached_batches" in names
+    assert "passive" in [one["relief"] for one in head["not_applicable"]]
+    proved = {record["cohort"]: record for record in of(records, "attestation")}
+    assert set(proved) == {"reference", *names}
+    for name, record in proved.items():
+        assert all(check["ok"] for check in record["checks"]), record["checks"]
+        for member in record["members"]:
+            held = [change for change, holds in member["changes"].items() if holds]
+            assert held == ([name] if name in member["changes"] else [])
+    assert records[-1]["kind"] == "end"
+    assert records[-1]["status"] == "complete", records[-1]
+
+
+@pytest.mark.slow
+def test_reference_and_reliefs_share_every_block(records):
+    names = ["reference", *(one["relief"] for one in records[0]["reliefs"])]
+    blocks = efforts.EFFORTS["quick"].blocks
+    first_takes = [window for window in of(records, "window", take=0)
+                   if window["experiment"] != "bystander"]  # fmt: skip
+    taken = [(one["block"], one["name"], one["n"]) for one in first_takes]
+    expected = {(block, name, n) for block in range(blocks) for name in names for n in (1, 2)}
+    assert len(taken) == len(expected)
+    assert set(taken) == expected
+    orders = {tuple(one[1:] for one in taken if one[0] == block) for block in range(blocks)}
+    assert len(orders) > 1  # shuffled anew in every block
+
+
+@pytest.mark.slow
+def test_the_relief_of_the_planted_loader_brings_its_time_back(records):
+    reference = of(records, "window", name="reference", n=1)
+    cached = of(records, "window", name="cached_batches", n=1)
+    assert step_s(reference) - step_s(cached) > 0.003  # of the 4 ms that were planted
+    pinned = of(records, "window", name="pinned", n=1)
+    assert step_s(pinned) > 0.004
+
+
+@pytest.mark.slow
+def test_bystanders_are_given_at_every_dose_and_checked(records):
+    effort = efforts.EFFORTS["quick"]
+    windows = of(records, "window", experiment="bystander")
+    doses = {(window["name"], round(window["dose"], 2)) for window in windows}
+    assert doses == {
+        ("none", 0.0),
+        *((kernel, round(dose, 2)) for kernel in effort.kernels for dose in effort.doses),
+    }
+    for window in windows:
+        assert (window["n"], window["count"]) == (1, 1)
+        assert (window["rate_share"] is None) == (window["name"] == "none")
+    shares = [window["rate_share"] for window in windows if window["name"] == "register"]
+    assert statistics.median(shares) > 0.3
+
+
+@pytest.mark.slow
+def test_what_members_wait_for_is_seen(records):
+    alone, both = of(records, "samples")
+    assert (alone["n"], both["n"]) == (1, 2)
+    assert [member["slot"] for member in both["members"]] == [0, 1]
+    (member,) = alone["members"]
+    assert member["samples"] == why.LOOKS
+    assert any(wait["syscall"] == "clock_nanosleep" for wait in member["waits"]), member
+
+
+@pytest.mark.slow
+def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
+    mapping = config(WORKLOADS / "plain_loop.py")
+    process = subprocess.Popen(
+        command(mapping, tmp_path),
+        env=environment(tmp_path),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    part = tmp_path / "0.jsonl.part"
+    deadline_s = time.monotonic() + 120
+    while not part.exists() or part.read_text().count('"window"') < 3:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+    (coordinator,) = [pid for pid in processes(tmp_path, SCRIPT) if pid != process.pid]
+    os.kill(coordinator, signal.SIGKILL)
+    assert process.wait(timeout=30) != 0
+    deadline_s = time.monotonic() + 10
+    while processes(tmp_path):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+    assert not (tmp_path / "0.jsonl").exists()
+    assert list(tmp_path.glob("scaling-study-*")) == []
+    kept = part.read_bytes()
+    done = subprocess.run(command(mapping, tmp_path), env=environment(tmp_path), check=False)
+    assert done.returncode == 0
+    whole = (tmp_path / "0.jsonl").read_bytes()
+    assert whole.startswith(kept[: kept.rfind(b"\n") + 1])  # it went on after what was there
+    records = [json.loads(line) for line in whole.splitlines()]
+    assert len(of(records, "why")) == 1
+    taken = [key(window) for window in of(records, "window", take=0)]
+    assert len(taken) == len(set(taken))
+    assert records[-1]["status"] == "complete"

@@ -1,0 +1,73 @@
+"""Single changes inside a member that take one cause of slow steps away.
+
+They are experiments, no launches: cached batches train on the same data again and again, and the
+other two belong into the script itself. Each is applied when torch has been imported, and tells
+afterwards whether it took effect. Standard library and torch only.
+"""
+
+from __future__ import annotations
+
+import gc
+from itertools import cycle, islice
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# Enough for the batches to differ, few enough to stay in memory.
+CACHED_BATCHES = 8
+
+_cached_loaders = 0
+
+
+def _flush_denormals() -> None:
+    import torch  # noqa: PLC0415 (the script's to import first: see worker.attach_when_imported)
+
+    torch.set_flush_denormal(True)
+
+
+def _flushes_denormals() -> bool:
+    """Whether an operator of torch, in this thread, makes zero of a denormal number."""
+    import torch  # noqa: PLC0415
+
+    denormal = torch.full((64,), 1e-39, dtype=torch.float32, device="cpu")
+    return bool((denormal * 0.5 == 0).all())
+
+
+def _cache_batches() -> None:
+    from torch.utils.data import DataLoader  # noqa: PLC0415
+
+    make: Callable[[Any], Iterator[Any]] = DataLoader.__iter__
+
+    def __iter__(loader: Any) -> Iterator[Any]:  # noqa: N807 (the replaced method's name)
+        global _cached_loaders  # noqa: PLW0603
+        batches = loader.__dict__.get("_study_batches")
+        if batches is None:
+            batches = list(islice(make(loader), CACHED_BATCHES))
+            loader.__dict__["_study_batches"] = batches
+            _cached_loaders += bool(batches)
+        try:
+            epoch = len(loader)
+        except TypeError:  # an iterable dataset that does not know its length
+            return cycle(batches)
+        return islice(cycle(batches), epoch)
+
+    DataLoader.__iter__ = __iter__
+
+
+CHANGES: dict[str, tuple[Callable[[], None], Callable[[], bool]]] = {
+    "flush_denormals": (_flush_denormals, _flushes_denormals),
+    "cached_batches": (_cache_batches, lambda: _cached_loaders > 0),
+    "no_collector": (gc.disable, lambda: not gc.isenabled()),
+}
+"""By name: what makes the change, and what tells whether it holds."""
+
+
+def apply(name: str) -> None:
+    """Make a change in this process."""
+    CHANGES[name][0]()
+
+
+def effective() -> dict[str, bool]:
+    """Return, for every change, whether it holds in this process; asked for or not."""
+    return {name: holds() for name, (_, holds) in CHANGES.items()}

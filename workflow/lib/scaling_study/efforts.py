@@ -1,0 +1,107 @@
+"""How much is tried to explain a launch, and what that costs: the words of `why` in the config."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is tried, and how long.
+
+    Attributes:
+        replicates: Fresh starts of everything.
+        blocks: Blocks of windows of the reference and its reliefs.
+        steps: A window lasts until every member has done these steps, within the next bounds.
+        shortest_s: A window lasts at least this long.
+        longest_s: A window lasts at most this long.
+        settle_s: Steps that begin before this time of a window do not count.
+        kernels: What bystanders run.
+        doses: The shares of time in which they do.
+        dose_blocks: Blocks of windows beside bystanders.
+        reliefs: How many reliefs usually apply, from and to; the machine and the launch decide.
+    """
+
+    replicates: int
+    blocks: int
+    steps: int
+    shortest_s: float
+    longest_s: float
+    settle_s: float
+    kernels: tuple[str, ...]
+    doses: tuple[float, ...]
+    dose_blocks: int
+    reliefs: tuple[int, int]
+
+    @property
+    def dose_windows(self) -> int:
+        """Windows beside bystanders, with the one without any in each block."""
+        return self.dose_blocks * (1 + len(self.kernels) * len(self.doses))
+
+
+# Short windows, often: what disturbs on a shared machine lasts seconds and meets a whole window.
+EFFORTS = {
+    "quick": Effort(
+        replicates=1,
+        blocks=6,
+        steps=10,
+        shortest_s=0.4,
+        longest_s=3.0,
+        settle_s=0.05,
+        kernels=("register", "llc", "memory", "pages"),
+        doses=(1 / 3, 2 / 3, 1.0),
+        dose_blocks=3,
+        reliefs=(2, 6),
+    ),
+    "full": Effort(
+        replicates=3,
+        blocks=8,
+        steps=20,
+        shortest_s=1.0,
+        longest_s=8.0,
+        settle_s=0.1,
+        kernels=("register", "multiply", "l2", "llc", "memory", "pages", "gather", "wake"),
+        doses=(0.25, 0.5, 0.75, 1.0),
+        dose_blocks=4,
+        reliefs=(6, 14),
+    ),
+}
+
+# What a window takes beside its time: counters at both edges, and rest.
+EDGE_S = 0.06
+
+# The kernels alone, looking at members, and the fingerprint where the machine's is not known yet.
+KERNELS_S = 6.0
+LOOKING_S = 3.0
+FINGERPRINT_S = 20.0
+
+
+def seconds(name: str, targets: int, start_s: float) -> tuple[float, float]:
+    """Return the shortest and longest time of the experiments on so many launches.
+
+    The longest has the most reliefs, and a reference so slow that its windows end by time.
+
+    Args:
+        name: of the effort; ``off`` takes none.
+        targets: launches that are explained.
+        start_s: what a cohort takes from its start to its first window.
+    """
+    if name not in EFFORTS or not targets:
+        return 0.0, 0.0
+    effort = EFFORTS[name]
+    window_s = effort.shortest_s + EDGE_S
+
+    def one(reliefs: int, reference_s: float) -> float:
+        cohorts = 1 + reliefs
+        return (
+            cohorts * start_s
+            + effort.blocks * (2 * reliefs * window_s + window_s + reference_s)
+            + effort.dose_windows * window_s
+            + KERNELS_S
+            + LOOKING_S
+        )
+
+    few, many = effort.reliefs
+    runs = targets * effort.replicates
+    return (
+        runs * one(few, window_s) + FINGERPRINT_S,
+        runs * one(many, effort.longest_s) + FINGERPRINT_S,
+    )

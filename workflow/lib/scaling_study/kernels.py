@@ -1,0 +1,221 @@
+"""Small kernels, each bound by one part of the machine, as a script that members run.
+
+``kernels.py --l2-bytes N --llc-bytes N --memory-bytes N``
+
+Alone they give the machine's fingerprint: how much each part slows down when more members use it.
+Beside a training member they are bystanders that load one part on purpose. Which kernel runs, and
+in which share of the time, is the number that the coordinator asks for (``encode``), so that one
+cohort serves for all. A batch is a fixed amount of work, some milliseconds, and counts as a step.
+
+The kernels follow those of STREAM (McCalpin 1995), lmbench (McVoy and Staelin 1996) and GUPS; they
+are made of numpy and the standard library, whose loops are compiled, so that no compiler is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import mmap
+import os
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import scaling_study
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Work = Callable[[], Any]
+
+DUTIES = 100
+"""The share of time in which a kernel works is asked for in so many parts."""
+
+# Fixed work of one batch: 1 to 5 ms on a CPU of 2020 to 2025.
+HASH_ROUNDS = 6_000
+MULTIPLY_SIZE = 96
+MULTIPLIES = 150
+STREAM_BYTES = 32 * 1024**2
+PAGES_BYTES = 4 * 1024**2
+GATHERS = 100_000
+WAKES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel: what a person calls it, and which part of the machine bounds it."""
+
+    title: str
+    bound_by: str
+
+
+KERNELS: Mapping[str, Kernel] = {
+    "register": Kernel("a loop in registers", "a core's arithmetic and its clock"),
+    "multiply": Kernel("a matrix product that stays in L1", "a core's vector units"),
+    "l2": Kernel("a stream through L2", "a core's own cache"),
+    "llc": Kernel("a stream through the last-level cache", "the cache that cores share"),
+    "memory": Kernel("a stream through memory", "memory bandwidth"),
+    "pages": Kernel("mapping and touching pages", "the kernel's page faults"),
+    "gather": Kernel("reading memory at random places", "memory latency"),
+    "wake": Kernel("two threads that wake one another", "the scheduler's wake-ups"),
+}
+
+
+def encode(kernel: str, duty: float = 1.0) -> int:
+    """Return the number that asks for a kernel in a share of the time (above 0, at most 1)."""
+    return list(KERNELS).index(kernel) * (DUTIES + 1) + max(1, round(duty * DUTIES))
+
+
+def decode(asked: int) -> tuple[str, float]:
+    """Return the kernel and the share of the time that a number asks for."""
+    index, duty = divmod(asked, DUTIES + 1)
+    return list(KERNELS)[index], duty / DUTIES
+
+
+def rest_s(busy_s: float, duty: float) -> float:
+    """Return how long to sleep after so much work, for it to be this share of the time."""
+    return busy_s * (1 - duty) / max(duty, 1 / DUTIES)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Working sets (bytes) that stay in L2, in a share of the last-level cache, and in neither."""
+
+    l2: int
+    llc: int
+    memory: int
+
+
+def sizes(l2_bytes: int | None, l3_bytes: int | None, spare_bytes: int) -> Sizes:
+    """Choose working sets for a machine.
+
+    Args:
+        l2_bytes: a core's second-level cache; None where it is not known.
+        l3_bytes: one last-level cache; None where there is none.
+        spare_bytes: what one member may take of memory.
+    """
+    l2 = l2_bytes or 256 * 1024
+    l3 = max(l3_bytes or 0, 4 * l2)
+    return Sizes(l2 // 2, max(2 * l2, l3 // 4), min(max(4 * l3, 64 * 1024**2), spare_bytes // 2))
+
+
+def _hash() -> None:
+    hashlib.pbkdf2_hmac("sha256", b"", b"", HASH_ROUNDS)
+
+
+def _multiply() -> Work:
+    left = np.ones((MULTIPLY_SIZE, MULTIPLY_SIZE), np.float32)
+    out = np.empty_like(left)
+
+    def work() -> None:
+        for _ in range(MULTIPLIES):
+            np.matmul(left, left, out=out)
+
+    return work
+
+
+def _stream(working_set: int) -> Work:
+    """Scale an array onto another one (STREAM's scale), both together of the size given."""
+    count = working_set // 2 // 8
+    source, target = np.ones(count), np.zeros(count)
+    # A long stream goes on where the last batch stopped.
+    part = min(count, STREAM_BYTES // 16)
+    parts = [slice(at, at + part) for at in range(0, count - part + 1, part)]
+    passes = max(1, STREAM_BYTES // 16 // part)
+    state = [0]
+
+    def work() -> None:
+        here = parts[state[0] % len(parts)]
+        state[0] += 1
+        for _ in range(passes):
+            np.multiply(source[here], 1.5, out=target[here])
+
+    return work
+
+
+def _pages() -> None:
+    with mmap.mmap(-1, PAGES_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as area:
+        area.madvise(mmap.MADV_NOHUGEPAGE)
+        pages = np.frombuffer(area, np.uint8)
+        pages[:: mmap.PAGESIZE] = 1
+        del pages
+
+
+def _gather(working_set: int) -> Work:
+    table = np.ones(working_set // 8)
+    places = np.random.default_rng(0).integers(0, len(table), 16 * GATHERS).reshape(16, GATHERS)
+    out = np.empty(GATHERS)
+    state = [0]
+
+    def work() -> None:
+        state[0] = (state[0] + 1) % len(places)
+        np.take(table, places[state[0]], out=out, mode="clip")
+
+    return work
+
+
+def _wake() -> Work:
+    there, back = os.pipe(), os.pipe()
+
+    def answer() -> None:
+        while os.read(there[0], 1):
+            os.write(back[1], b"!")
+
+    threading.Thread(target=answer, daemon=True).start()
+
+    def work() -> None:
+        for _ in range(WAKES):
+            os.write(there[1], b"!")
+            os.read(back[0], 1)
+
+    return work
+
+
+def prepare(chosen: Sizes) -> dict[str, Work]:
+    """Allocate what the kernels need; return what does one batch of each."""
+    return {
+        "register": _hash,
+        "multiply": _multiply(),
+        "l2": _stream(chosen.l2),
+        "llc": _stream(chosen.llc),
+        "memory": _stream(chosen.memory),
+        "pages": _pages,
+        "gather": _gather(chosen.memory),
+        "wake": _wake(),
+    }
+
+
+def command(chosen: Sizes) -> tuple[str, ...]:
+    """Return the script and arguments with which members run these kernels."""
+    return (
+        str(Path(__file__).resolve()),
+        *("--l2-bytes", str(chosen.l2)),
+        *("--llc-bytes", str(chosen.llc)),
+        *("--memory-bytes", str(chosen.memory)),
+    )
+
+
+def main(argv: list[str]) -> None:
+    """Do batches of the kernel asked for until the process is killed."""
+    parser = argparse.ArgumentParser(description="Run the kernel that the coordinator asks for.")
+    for name in ("l2", "llc", "memory"):
+        parser.add_argument(f"--{name}-bytes", type=int, required=True)
+    options = parser.parse_args(argv)
+    work = prepare(Sizes(options.l2_bytes, options.llc_bytes, options.memory_bytes))
+    for batch in work.values():  # pages are touched, caches of Python and numpy are filled
+        batch()
+    while True:
+        kernel, duty = decode(scaling_study.asked())
+        began = time.perf_counter()
+        work[kernel]()
+        time.sleep(rest_s(time.perf_counter() - began, duty))
+        scaling_study.mark()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

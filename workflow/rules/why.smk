@@ -1,0 +1,48 @@
+# reads:  the launch's entry of the plan; the analysis
+# writes: why/<launch>/<replicate>.jsonl; fingerprint.json
+
+
+rule why:
+    """Find out by experiment why one launch stops scaling, alone on the machine."""
+    input:
+        # The knee is known after the analysis; another analysis of the same points moves it little.
+        analyses=ancient(ANALYSES),
+        known=known_before,
+        build=build_of,
+    output:
+        f"{RESULTS}/why/{{launch}}/{{replicate}}.jsonl",
+    log:
+        f"{RESULTS}/logs/why/{{launch}}-{{replicate}}.log",
+    conda:
+        "../../envs/study.yaml"
+    resources:
+        quiet=100,
+    params:
+        job=why_of,
+        study=lambda _, output: Path(output[0]).parents[2],
+    shell:
+        "python -m scaling_study.keep --watch $PPID --"
+        " python scripts/why.py --job {params.job:q} --target {wildcards.launch:q}"
+        f" --replicate {{wildcards.replicate}} --builds {BUILDS}"
+        " --study-folder {params.study:q} --log {log:q} --output {output:q}"
+
+
+rule fingerprint:
+    """How much each part of the machine slows down with more members: once per machine."""
+    input:
+        # It comes after what a person waits for first.
+        analyses=ancient(ANALYSES),
+    output:
+        f"{RESULTS}/fingerprint.json",
+    log:
+        f"{RESULTS}/logs/fingerprint.log",
+    conda:
+        "../../envs/study.yaml"
+    resources:
+        quiet=100,
+    params:
+        code=FINGERPRINT_FILES,
+    shell:
+        "python -m scaling_study.keep --watch $PPID --"
+        f" python scripts/fingerprint.py --code {{params.code:q}} --kept {FINGERPRINTS}"
+        " --log {log:q} --output {output:q}"
