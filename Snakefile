@@ -23,6 +23,8 @@ else:
     include: "workflow/rules/collect.smk"
     include: "workflow/rules/analyse.smk"
     include: "workflow/rules/inflation.smk"
+    include: "workflow/rules/why.smk"
+    include: "workflow/rules/causes.smk"
     include: "workflow/rules/render.smk"
 
 

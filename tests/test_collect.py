@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import synthetic
+from scaling_study.accounts import TRAINER
 from scaling_study.collect import collect, oversubscribed, usable_cpus
 from scaling_study.columns import TABLES
 from scaling_study.record_schema import RecordError
@@ -60,6 +61,9 @@ def test_windows_hold_every_member_and_window_of_the_records(study):
             assert row["cpu_use"] == pytest.approx(0.95)
             assert np.isnan(row["migrations_per_step"])
             assert np.isnan(row["throttled_s"])
+            assert np.isnan(row["trainer_throttled_s_per_step"])
+            accounts = [f"trainer_{name}_s_per_step" for name in TRAINER]
+            assert row[accounts].sum() == pytest.approx(row["step_mean_s"])
             at += 1
 
 

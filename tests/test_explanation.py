@@ -1,10 +1,11 @@
 import pandas as pd
 import pytest
 
-from scaling_study.explanation import ACCOUNTS, LAWS, explain
+from scaling_study.explanation import ACCOUNTS, LAWS, UserTime, explain
 from scaling_study.laws import DOMAIN_SATURATION
 from scaling_study.laws import LAWS as FITTED
 
+FOUR = ("user", "system", "runqueue", "blocked")
 REFUSED = {"status": "refused", "reason": "too few", "best": None, "candidates": [], "knee": None}
 FOUND = {
     "status": "fitted",
@@ -25,7 +26,11 @@ def points(counts, rates, accounts_ms):
                 "steps_per_s": rate,
                 "efficiency": rate / rates[0] / n,
                 "cpu_use": 0.9 * n,
-                **{name: ms / 1e3 for name, ms in zip(ACCOUNTS, parts, strict=True)},
+                **dict.fromkeys(ACCOUNTS, 0.0),
+                **{
+                    f"trainer_{name}_s_per_step": ms / 1e3
+                    for name, ms in zip(FOUR, parts, strict=True)
+                },
             }
             for n, rate, parts in zip(counts, rates, accounts_ms, strict=True)
         ]
@@ -73,6 +78,56 @@ def test_one_count_tells_nothing():
 def test_missing_accounts_are_not_divided():
     frame = SATURATED.assign(trainer_runqueue_s_per_step=float("nan"))
     assert "added" not in said(frame)
+
+
+def test_a_quota_that_nothing_counts_is_no_account_of_its_own():
+    unknown = SATURATED.assign(trainer_throttled_s_per_step=float("nan"))
+    assert said(unknown) == said(SATURATED)
+    counted = SATURATED.assign(
+        trainer_runqueue_s_per_step=[0, 0.001, 0.002],
+        trainer_throttled_s_per_step=[0, 0, 0.005],
+    )
+    text = said(counted)
+    assert "50% held back by a CPU quota, 20%" in text
+    assert "20% waiting for a CPU" in text
+
+
+def test_what_is_not_accounted_for_is_said():
+    text = said(SATURATED.assign(trainer_residual_s_per_step=[0, 0, 0.010]))
+    assert "10.0 ms with 1 process and 30.0 ms with 8" in text
+    assert "50% not accounted for, 35% waiting for a CPU" in text
+
+
+COUNTED = SATURATED.assign(
+    user_s_per_step=[0.010, 0.015, 0.040],
+    instructions_per_step=[2e7, 2e7, 4e7],
+    cycles_per_step=[3e7, 4.5e7, 9e7],
+)
+
+
+def test_user_time_divides_into_work_stalls_and_clock():
+    # Four times the time: twice the instructions, 1.5 times the cycles for each, 3 GHz to 2.25.
+    text = said(COUNTED)
+    assert "10.0 ms in user mode per step with 1 process and 40.0 ms with 8" in text
+    assert "50% is more instructions, 29% more cycles for each of them (stalls)" in text
+    assert "and 21% a lower clock" in text
+
+
+def test_shares_of_user_time_add_up_whatever_the_counts():
+    before, after = UserTime(0.01, 2e7, 3e7), UserTime(0.08, 1e7, 7e7)
+    shares = after.growth_from(before)
+    assert sum(shares.values()) == pytest.approx(1)
+    assert shares["work"] < 0 < shares["clock"] < shares["stalls"]
+
+
+@pytest.mark.parametrize("column", ["cycles_per_step", "instructions_per_step"])
+def test_without_counters_user_time_is_not_divided(column):
+    assert "in user mode per step" not in said(SATURATED)
+    assert "in user mode per step" not in said(COUNTED.assign(**{column: float("nan")}))
+
+
+def test_user_time_that_does_not_grow_is_not_divided():
+    assert "in user mode per step" not in said(COUNTED.assign(user_s_per_step=0.01))
 
 
 def test_the_law_is_said_with_its_knee_or_why_there_is_none():

@@ -42,6 +42,41 @@ def test_a_row_per_member_and_window_with_its_steps_in_order(path):
     assert sorted(file.cohorts[0]["ns_valid"]) == [1, 2]
 
 
+LATER = {"members_cpus", "trainers_cpus"}
+COUNTERS = {"instructions", "cycles", "cache_misses", "stalled_cycles"}
+
+
+def test_what_an_older_file_lacks_is_missing(path):
+    window = next(
+        record
+        for record in map(json.loads, path.read_text().splitlines())
+        if record["kind"] == "window"
+    )
+    assert not LATER & window["machine"].keys()
+    assert not COUNTERS & window["members"][0].keys()
+    assert read_rows(path).rows[sorted(LATER | COUNTERS)].isna().all(axis=None)
+
+
+def test_counters_and_cpus_are_read_where_they_were_counted(path):
+    def count(record):
+        record["machine"].update(members_cpus=4, trainers_cpus=1)
+        record["members"][0].update(instructions=10**12, cycles=5, cache_misses=None)
+
+    edit(path, "window", count)
+    row = read_rows(path).rows.iloc[0]
+    assert (row["members_cpus"], row["trainers_cpus"]) == (4, 1)
+    assert (row["instructions"], row["cycles"]) == (10**12, 5)
+    assert np.isnan(row["cache_misses"])
+    assert np.isnan(row["stalled_cycles"])
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, "7"])
+def test_a_counter_is_a_count(path, wrong):
+    edit(path, "window", lambda record: record["members"][0].update(cycles=wrong))
+    with pytest.raises(RecordError, match="cycles"):
+        read_rows(path)
+
+
 def test_windows_of_a_launch_that_did_not_take_effect_do_not_count(path):
     edit(path, "attestation", lambda record: record["checks"][0].update(ok=False))
     file = read_rows(path)

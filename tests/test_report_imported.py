@@ -8,7 +8,7 @@ import pytest
 
 import browser
 from configs import ROOT
-from scaling_study import imported
+from scaling_study import imported, imported_causes
 from scaling_study.columns import OPERATORS
 from scaling_study.quantities import MISSING, TIMES
 from scaling_study.report_imported import (
@@ -22,6 +22,7 @@ from scaling_study.report_imported import (
 from scaling_study.storage import write_json, write_table
 
 PHONE = {"width": 390, "height": 844}
+DECIDE = (ROOT / "config/decide.yaml").read_text(encoding="utf-8")
 HOSTILE = '<script>window.hacked=1</script>"><img src=x onerror="window.hacked=2"> & it\'s $x$'
 TEXT = (
     "Name  Self CPU  CPU total  CPU time avg  # of Calls  Total FLOPs\n"
@@ -44,10 +45,12 @@ def make_study(folder, texts, description=""):
     operators = imported.operator_frame(tables)
     write_table(folder / "tables", OPERATORS, operators)
     entries = [table.to_dict() for table in tables]
-    write_json(folder / "analysis/tables.json", {**study.to_dict(), "tables": entries})
+    findings = imported_causes.findings(entries, operators)
+    description = {**study.to_dict(), "tables": entries, "findings": findings}
+    write_json(folder / "analysis/tables.json", description)
     comparisons = imported.compare_tables(tables, operators)
     write_json(folder / "analysis/inflation.json", comparisons)
-    render_imported(folder, folder / "report.html")
+    render_imported(folder, folder / "report.html", DECIDE)
     return folder / "report.html"
 
 
@@ -171,6 +174,12 @@ def test_the_example_in_a_browser(page, example):
     assert f"A step takes 3.63{TIMES} as long with 64 processes as with 4" in text
     assert "72% to 76% of all self time" in text
     assert "there is no flame graph" in text
+    assert "64 processes do no more together than 32: 612 against 635 steps/s" in text
+    assert "These tables name no cause" in text
+    assert "Memory bandwidth, alone." in text
+    assert "snakemake --cores all --configfile config/decide.yaml" in text
+    config = "document.querySelector('[aria-label=\"Configuration of the experiments\"]')"
+    assert page.run(f"{config}.textContent") == DECIDE
     ids = page.run("[...document.querySelectorAll('[id]')].map(e => e.id)")
     assert len(ids) == len(set(ids))
     links = page.run("[...document.querySelectorAll('a[href^=\"#\"]')].map(e => e.hash.slice(1))")

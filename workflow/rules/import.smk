@@ -33,6 +33,7 @@ rule render_tables:
         tables=rules.import_tables.output,
         code=[*CODE, "scripts/render_tables.py"],
         templates=TEMPLATES,
+        decide=Path(workflow.basedir) / "config/decide.yaml",
     output:
         report=REPORT,
     log:
@@ -47,4 +48,4 @@ rule render_tables:
         "Render {REPORT}"
     shell:
         "python scripts/render_tables.py --study-folder {params.folder:q} --report {output.report:q}"
-        " 2>&1 | tee {log:q}"
+        " --decide {input.decide:q} 2>&1 | tee {log:q}"

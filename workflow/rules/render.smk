@@ -10,6 +10,7 @@ rule render:
         tables=rules.collect.output,
         analyses=ANALYSES,
         inflation=INFLATION,
+        causes=CAUSES,
         profiles=PROFILES,
         code=[*CODE, str(PACKAGE / "operator_groups.yaml"), "scripts/render.py"],
         templates=TEMPLATES,

@@ -75,21 +75,74 @@ PER_STEP = (
     Column("optimizer_s_per_step", "number", "s", "Time in the optimizer."),
     Column("user_s_per_step", "number", "CPU s", "User time, all threads and child processes."),
     Column("system_s_per_step", "number", "CPU s", "System time, all threads and children."),
-    Column("runqueue_s_per_step", "number", "s", "Runnable but waiting for a CPU, all threads."),
+    Column(
+        "runqueue_s_per_step",
+        "number",
+        "s",
+        "Runnable but waiting for a CPU, all threads; time held back by a quota is in it.",
+    ),
     Column("trainer_user_s_per_step", "number", "CPU s", "User time of the training thread."),
     Column("trainer_system_s_per_step", "number", "CPU s", "System time of the training thread."),
-    Column("trainer_runqueue_s_per_step", "number", "s", "Training thread waiting for a CPU."),
+    Column(
+        "trainer_runqueue_s_per_step",
+        "number",
+        "s",
+        "Training thread waiting for a CPU, without the time held back by a quota where that is "
+        "counted.",
+    ),
+    Column(
+        "trainer_throttled_s_per_step",
+        "number",
+        "s",
+        "Training thread held back by a cgroup's quota; empty where no cgroup counts it.",
+    ),
     Column(
         "trainer_blocked_s_per_step",
         "number",
         "s",
-        "Training thread asleep: wall time less CPU time and run-queue wait, at least 0.",
+        "Training thread asleep: wall time less CPU time, run-queue wait and throttled time, "
+        "at least 0.",
+    ),
+    Column(
+        "trainer_residual_s_per_step",
+        "number",
+        "s",
+        "Mean time of the counted steps less the five accounts of the training thread, which are "
+        "of all steps of the window and of the script's new starts.",
     ),
     Column("minor_faults_per_step", "number", "1/step", "Page faults served from memory."),
     Column("major_faults_per_step", "number", "1/step", "Page faults that needed a disk."),
     Column("voluntary_switches_per_step", "number", "1/step", "Times a thread gave up its CPU."),
     Column("involuntary_switches_per_step", "number", "1/step", "Times a thread lost its CPU."),
     Column("migrations_per_step", "number", "1/step", "Moves of a thread to another CPU."),
+    Column(
+        "instructions_per_step",
+        "number",
+        "1/step",
+        "Instructions in user mode, all threads; this and the next three where the machine counts.",
+    ),
+    Column("cycles_per_step", "number", "1/step", "CPU cycles in user mode, all threads."),
+    Column(
+        "cache_misses_per_step",
+        "number",
+        "1/step",
+        "What the processor counts as cache misses: of the last level on Intel, of L2 on AMD.",
+    ),
+    Column(
+        "stalled_cycles_per_step",
+        "number",
+        "1/step",
+        "Cycles in user mode in which the processor's back end waited.",
+    ),
+)
+RUNNABLE = Column(
+    "runnable_threads",
+    "number",
+    "threads",
+    "Threads of a member that ran or waited for a CPU: mean over the time active.",
+)
+CLOCK = Column(
+    "clock_mhz", "number", "MHz", "Cycles in user mode over user time: the clock while computing."
 )
 WINDOWS = Table(
     "windows",
@@ -116,6 +169,8 @@ WINDOWS = Table(
         Column("steps_active", "integer", "steps", "Whole steps in that time."),
         Column("cpu_use", "number", "CPUs", "User and system time over the time active."),
         *PER_STEP,
+        RUNNABLE,
+        CLOCK,
         Column("threads", "integer", "threads", "OS threads of the member and its children."),
         Column("processes", "integer", "processes", "The member and its child processes."),
         Column("rss_bytes", "integer", "bytes", "Resident memory of the member and its children."),
@@ -125,11 +180,20 @@ WINDOWS = Table(
         Column("foreign_cpu_s", "number", "CPU s", "CPU time of other programs."),
         Column("sleeping_cpu_s", "number", "CPU s", "CPU time of members meant to sleep."),
         Column("steal_s", "number", "CPU s", "CPU time the hypervisor took."),
-        Column("throttled_s", "number", "s", "Time the cgroup's quota held the members back."),
+        Column(
+            "throttled_s",
+            "number",
+            "CPU s",
+            "Time for which a quota held the members' cgroups back, summed over CPUs.",
+        ),
         Column("psi_cpu_some_s", "number", "s", "Pressure: some task waited for a CPU."),
         Column("psi_memory_some_s", "number", "s", "Pressure: some task waited for memory."),
         Column("psi_io_some_s", "number", "s", "Pressure: some task waited for input or output."),
         Column("frequency_mhz", "number", "MHz", "Mean CPU frequency, where readable."),
+        Column("members_cpus", "number", "CPUs", "CPUs that some thread of a member may run on."),
+        Column(
+            "trainers_cpus", "number", "CPUs", "CPUs that some member's training thread may run on."
+        ),
     ),
 )
 REPLICATES = Table(
@@ -186,6 +250,8 @@ POINTS = Table(
         *_with_interval("efficiency", "", "Speed-up over n."),
         Column("cpu_use", "number", "CPUs", "CPUs kept busy by all members together."),
         *PER_STEP,
+        RUNNABLE,
+        CLOCK,
         Column("threads", "number", "threads", "OS threads per member."),
         Column("processes", "number", "processes", "Processes per member."),
         Column("rss_bytes", "number", "bytes", "Resident memory per member."),
@@ -222,8 +288,60 @@ OPERATORS = Table(
         Column("tax", "number", "", "Step time while profiled over that of unprofiled windows."),
     ),
 )
+VMSTAT = (
+    *("pswpin", "pswpout", "pgmajfault", "numa_hint_faults", "numa_pages_migrated"),
+    *("thp_fault_alloc", "thp_split_page", "compact_stall"),
+)
+"""Counters of /proc/vmstat whose change in a window is recorded, where the kernel has them."""
+EXPERIMENTS = Table(
+    "experiments",
+    "one window of the experiments that look for causes",
+    (
+        *WHERE,
+        Column("target", "text", "", "What is explained: a launch id, or `recommended`."),
+        Column("replicate", "integer", "", "Fresh start of the whole experiment, from 0."),
+        Column("experiment", "text", "", "`reference`, `relief` or `bystander`."),
+        Column("name", "text", "", "`reference`, the relief, or the kernel of the bystanders."),
+        Column("dose", "number", "", "Share of the time in which bystanders ran their kernel."),
+        Column("count", "number", "processes", "Bystanders."),
+        Column("block", "integer", "", "Randomised block."),
+        Column("n", "integer", "processes", "Members that trained."),
+        Column("take", "integer", "", "0 for the first take, above for a retake."),
+        Column("valid", "yes/no", "", "Whether the window measures its launch."),
+        Column(
+            "usable",
+            "yes/no",
+            "",
+            "Whether it is evidence: valid, or disturbed by foreign load or steal only.",
+        ),
+        Column("flags", "text", "", "Remarks and reasons, joined by `;`."),
+        Column("step_s", "number", "s", "Mean time of a member's step: n over all throughput."),
+        Column("rate_share", "number", "", "What bystanders achieved of what they should."),
+        *PER_STEP,
+        Column("threads", "number", "threads", "OS threads per member and its children."),
+        Column("processes", "number", "processes", "Processes per member."),
+        RUNNABLE,
+        CLOCK,
+        Column("members_cpus", "number", "CPUs", "CPUs that some thread of a member may run on."),
+        Column(
+            "trainers_cpus", "number", "CPUs", "CPUs that some member's training thread may run on."
+        ),
+        Column("cpu_use", "number", "CPUs", "CPUs kept busy by all members together."),
+        Column("foreign_cpus", "number", "CPUs", "CPUs kept busy by other programs."),
+        Column("steal_cpus", "number", "CPUs", "CPUs that the hypervisor took."),
+        Column("throttled_s_per_step", "number", "s", "Time the cgroup was throttled."),
+        Column("psi_cpu_share", "number", "", "Share of the time some task waited for a CPU."),
+        Column("psi_memory_share", "number", "", "Share of the time some task waited for memory."),
+        Column("psi_io_share", "number", "", "Share of the time some task waited for a device."),
+        Column("frequency_mhz", "number", "MHz", "Mean CPU frequency, where readable."),
+        *(
+            Column(f"{name}_per_step", "number", "1/step", f"`{name}` of /proc/vmstat (machine).")
+            for name in VMSTAT
+        ),
+    ),
+)
 TABLES = (WINDOWS, REPLICATES, POINTS)
-"""What every study has; OPERATORS comes with profiles."""
+"""What every study has; OPERATORS comes with profiles, EXPERIMENTS with `why`."""
 
 _HEAD = """\
 # Columns of the tables
@@ -237,7 +355,7 @@ and as CSV. An empty cell is a number that was not measured or does not exist. P
 def markdown() -> str:
     """The tables' documentation, as in docs/columns.md."""
     parts = [_HEAD]
-    for table in (*TABLES, OPERATORS):
+    for table in (*TABLES, OPERATORS, EXPERIMENTS):
         parts.append(f"\n## {table.name}\n\nA row is {table.row}.\n\n")
         parts.append("| column | type | unit | meaning |\n|---|---|---|---|\n")
         parts.extend(

@@ -1,11 +1,12 @@
 """Why it does not scale further: what the tables and the fitted laws show, in sentences.
 
-Each function returns sentences about one launch. A later stage that knows causes adds a function of
-its own to ``explain``.
+Each function returns sentences about one launch. Causes that experiments found are told apart from
+these, by ``headline_causes``.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,13 @@ ACCOUNTS = {
     "trainer_user_s_per_step": "CPU time in user mode",
     "trainer_system_s_per_step": "CPU time in the kernel",
     "trainer_runqueue_s_per_step": "waiting for a CPU (run queue)",
+    "trainer_throttled_s_per_step": "held back by a CPU quota",
     "trainer_blocked_s_per_step": "blocked",
+    "trainer_residual_s_per_step": "not accounted for",
 }
-"""Where the training thread's time goes; the four add up to the time of a step."""
+"""Where the training thread's time goes; they add up to the time of a step."""
+QUOTA = "trainer_throttled_s_per_step"
+"""The account that is missing where no cgroup counts it; then waiting for a CPU holds it."""
 
 LAWS = {
     "linear": "growth in proportion",
@@ -75,7 +80,8 @@ def explain(
     for launch, text in launches.items():
         rows = points[points["launch"] == launch].sort_values("n")
         if not rows.empty:
-            findings = (*_growth(rows, usable_cpus), *_accounts(rows), *_law(laws[launch]))
+            growth, law = _growth(rows, usable_cpus), _law(laws[launch])
+            findings = (*growth, *_accounts(rows), *_user_time(rows), *law)
             found.append(Explanation(text, findings))
     return tuple(found)
 
@@ -117,7 +123,8 @@ def _law(laws: Mapping[str, Any]) -> list[str]:
 def _accounts(rows: pd.DataFrame) -> list[str]:
     """Divide the step time that the largest count adds to the smallest."""
     columns = list(ACCOUNTS)
-    first, last = rows[["n", *columns]].iloc[0], rows[["n", *columns]].iloc[-1]
+    rows = rows[["n", *columns]].fillna({QUOTA: 0.0})
+    first, last = rows.iloc[0], rows.iloc[-1]
     before_s, after_s = float(first[columns].sum()), float(last[columns].sum())
     if rows[columns].isna().any(axis=None) or after_s < LONGER * before_s:
         return []
@@ -136,6 +143,47 @@ def _accounts(rows: pd.DataFrame) -> list[str]:
         f"{format_seconds(added_s)} added: {', '.join(parts)}{shrunk}."
     )
     return [sentence]
+
+
+def _user_time(rows: pd.DataFrame) -> list[str]:
+    """Divide added user time into work, stalls and clock, where the machine counts."""
+    columns = ["n", "user_s_per_step", "instructions_per_step", "cycles_per_step"]
+    sides = rows.reindex(columns=columns).iloc[[0, -1]]
+    one, many = (UserTime(*side) for side in sides[columns[1:]].itertuples(index=False))
+    if sides.isna().any(axis=None) or many.user_s < LONGER * one.user_s:
+        return []
+    shares = many.growth_from(one)
+    work, stalls, clock = (format_percent(shares[name]) for name in ("work", "stalls", "clock"))
+    sentence = (
+        f"All threads together spent {format_seconds(one.user_s)} in user mode per step with "
+        f"{_processes(rows['n'].iloc[0])} and {format_seconds(many.user_s)} with "
+        f"{rows['n'].iloc[-1]}. Of what was added, {work} is more instructions, {stalls} more "
+        f"cycles for each of them (stalls), and {clock} a lower clock."
+    )
+    return [sentence]
+
+
+@dataclass(frozen=True, slots=True)
+class UserTime:
+    """User time of a step (s), and what was counted in it: instructions and cycles."""
+
+    user_s: float
+    instructions: float
+    cycles: float
+
+    def growth_from(self, before: UserTime) -> dict[str, float]:
+        """Divide the time added to ``before`` into work, stalls and clock: shares that add up.
+
+        User time is instructions times cycles per instruction over the clock. The difference of a
+        product divides without remainder by the logarithmic mean (Ang, Energy Policy 32, 2004).
+        """
+        factors = {
+            "work": self.instructions / before.instructions,
+            "stalls": self.cycles / self.instructions * before.instructions / before.cycles,
+            "clock": self.user_s / self.cycles * before.cycles / before.user_s,
+        }
+        whole = math.log(self.user_s / before.user_s)
+        return {name: math.log(factor) / whole for name, factor in factors.items()}
 
 
 def _processes(count: float) -> str:

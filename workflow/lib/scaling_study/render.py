@@ -13,10 +13,12 @@ from scaling_study.columns import POINTS, WINDOWS
 from scaling_study.environment import INHERITED
 from scaling_study.launch_script import render_launch_script
 from scaling_study.report import Launching, MachineStudy, render_report
+from scaling_study.report_causes import view_causes
 from scaling_study.report_figures import MEMBER_COLUMNS, compare_members
 from scaling_study.report_flames import view_flames
 from scaling_study.report_time import view_time
 from scaling_study.resolve import build_python
+from scaling_study.study import read_causes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +55,8 @@ def render_study(study_folder: Path, report: Path, *, plan: Path, builds: Path) 
     members = compare_members(windows)
     manifests = profiles.read_manifests(_profiled(study_folder, planned))
     inflation = _read_inflation(study_folder)
+    causes = read_causes(study_folder)
+    fingerprint = _read_fingerprint(study_folder)
     studies: list[MachineStudy] = []
     texts: dict[Path, str] = {}
     for index, provenance in enumerate(entries["provenance"]):
@@ -76,6 +80,11 @@ def render_study(study_folder: Path, report: Path, *, plan: Path, builds: Path) 
                 launching=Launching(str(path), texts[path]),
                 suffix=suffix,
                 time=time,
+                causes=view_causes(
+                    causes.get(machine, []),
+                    fingerprint if fingerprint and fingerprint["machine"] == machine else None,
+                    suffix=suffix,
+                ),
             )
         )
     rendered = render_report(planned, studies)
@@ -105,6 +114,12 @@ def _read_inflation(study_folder: Path) -> dict[str, list[dict[str, Any]]]:
     if not path.exists():
         return {}
     return {entry["machine"]: entry["comparisons"] for entry in storage.read_json(path)["machines"]}
+
+
+def _read_fingerprint(study_folder: Path) -> dict[str, Any] | None:
+    """The machine's own ladder of kernels; None where it was not measured."""
+    path = study_folder / "fingerprint.json"
+    return storage.read_json(path) if path.exists() else None
 
 
 def _launch_script(recommendation: Mapping[str, Any], plan: Mapping[str, Any], builds: Path) -> str:

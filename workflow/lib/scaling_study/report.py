@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from scaling_study import report_rows, svg
 from scaling_study.axes_table import DEFAULTS
-from scaling_study.columns import OPERATORS, TABLES
+from scaling_study.columns import EXPERIMENTS, OPERATORS, TABLES
 from scaling_study.explanation import explain
 from scaling_study.figure_axes import find_boundaries
 from scaling_study.figure_series import choose_series
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from scaling_study.columns import Table
     from scaling_study.figure_series import Series
     from scaling_study.figures import Figure
+    from scaling_study.report_causes import CausesView
     from scaling_study.report_time import TimeView
 
 TEMPLATES = Path(__file__).parents[2] / "report"
@@ -76,6 +78,7 @@ class MachineStudy:
         launching: how to start what is recommended.
         suffix: of its figures' names; ``""`` for the first machine.
         time: what its profiles show; None where none was taken.
+        causes: what its experiments on causes show; None where none was made.
     """
 
     machine: Mapping[str, Any]
@@ -85,6 +88,7 @@ class MachineStudy:
     launching: Launching
     suffix: str
     time: TimeView | None = None
+    causes: CausesView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +123,27 @@ def render_report(plan: Mapping[str, Any], machines: Sequence[MachineStudy]) -> 
         dropped=plan["dropped"],
         config_yaml=_dump_yaml(_readable_plan(plan)),
         provenance=_provenance(plan, machines),
-        tables=(*TABLES, OPERATORS) if times else TABLES,
+        tables=_tables(machines),
         machines=views,
         contents=_contents(views),
         h="h3" if several else "h2",
         h2="h4" if several else "h3",
+        h3="h5" if several else "h4",
     )
     figures = [figure for view in views for figure in view["figures"]]
-    return Report(html, (*figures, *(figure for time in times for figure in time.figures)))
+    figures += [figure for time in times for figure in time.figures]
+    figures += [
+        figure for machine in machines if machine.causes for figure in machine.causes.figures
+    ]
+    return Report(html, tuple(figures))
+
+
+def _tables(machines: Sequence[MachineStudy]) -> tuple[Table, ...]:
+    """The tables that the study has."""
+    profiled = any(machine.time for machine in machines)
+    explained = any(machine.causes for machine in machines)
+    operators = (OPERATORS,) if profiled else ()
+    return (*TABLES, *operators, *((EXPERIMENTS,) if explained else ()))
 
 
 def render_page(template: str, *, flames: bool, **content: Any) -> str:
@@ -206,6 +223,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
         "ranking": report_rows.ranking_rows(recommendation),
         "has_models": recommendation["objective"] == "models_per_hour",
         "time": study.time,
+        "causes": study.causes,
         "figures_note": _figures_note(study, series),
         "figures": draw_all(_material(study, series)),
         "points": report_rows.point_rows(study.points, series),

@@ -40,18 +40,19 @@ the others did meanwhile, or whether they ran at all.
 How sure the times are: each number of processes was profiled once, so there is no interval and no \
 A/A check.
 Why an operator takes longer. Its CPU time is the wall time between its begin and its end: it may \
-have computed, waited for memory or waited for a CPU. A study that measures tells these apart.
+have computed, waited for memory or waited for a CPU. A study with experiments tells these apart.
 Who called an operator, and in which phase: there are no stacks, so there is no flame graph.
 Which launch it was: threads, BLAS, allocator and placement are not in a table.""".splitlines()
 )
 
 
-def render_imported(study_folder: Path, report: Path) -> list[Path]:
+def render_imported(study_folder: Path, report: Path, decide: str) -> list[Path]:
     """Write figures/*.svg and the report of an imported study.
 
     Args:
         study_folder: results/<study>, with its tables and analyses.
         report: the HTML file to write.
+        decide: the config whose experiments decide what tables cannot, as text.
 
     Returns:
         The files written.
@@ -61,7 +62,7 @@ def render_imported(study_folder: Path, report: Path) -> list[Path]:
     (machine,) = storage.read_json(study_folder / "analysis/inflation.json")["machines"]
     comparisons = machine["comparisons"]
     time = _view_time(comparisons)
-    texts = {report: _render(study, operators, time)}
+    texts = {report: _render(study, operators, time, decide)}
     for figure in time.figures if time else ():
         texts[study_folder / "figures" / f"{figure.name}.svg"] = svg.standalone(figure.svg)
     for path, text in texts.items():
@@ -77,6 +78,7 @@ def _render(
     study: Mapping[str, Any],
     operators: pd.DataFrame,
     time: TimeView | None,
+    decide: str,
 ) -> str:
     tables = study["tables"]
     config = {name: study[name] for name in ("study", "description", "import")}
@@ -91,6 +93,8 @@ def _render(
         notes=[*work_notes(operators), *rate_notes(tables)],
         tables=table_rows(tables),
         view={"anchor": "m1", "time": time},
+        why=study["findings"],
+        decide=decide,
         counts=[table["n"] for table in tables],
         operators=operator_rows(operators, [table["n"] for table in tables]),
         shown=shown_notes(tables),

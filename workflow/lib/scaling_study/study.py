@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 from scaling_study import estimate, ladder, probe, storage
 from scaling_study.headline import write_headline
+from scaling_study.headline_causes import summarise
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+    from typing import Any
 
     from scaling_study.plan import Plan
 
@@ -53,6 +56,29 @@ def outline(plan: Plan, jobs: int, measured: int) -> str:
     return f"{text}\n  {measured} of {jobs} cohorts are measured already" if measured else text
 
 
+def read_causes(results: Path) -> dict[str, list[dict[str, Any]]]:
+    """Targets of analysis/causes.json by machine; none in a study without experiments on causes."""
+    path = results / "analysis/causes.json"
+    if not path.exists():
+        return {}
+    return {entry["machine"]: entry["targets"] for entry in storage.read_json(path)["machines"]}
+
+
+def _conclude_causes(targets: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why each launch does not scale further, with what is left unexplained and what helps."""
+    lines = []
+    for because in summarise(targets):
+        rest = [share for share in because.growth if share.kind == "unexplained"]
+        left = f" ({rest[0].value} unexplained)" if rest and len(because.growth) > 1 else ""
+        lines.append(f"  why, {because.launch}: {because.verdict}{left}")
+        if because.question:
+            lines.append(f"    {because.question}")
+        lines += [f"    Warning: {note.text}" for note in because.notes if note.warning]
+        if because.remedy:
+            lines.append(f"    What helps: {because.remedy}")
+    return lines
+
+
 def conclusion(results: Path, report: Path) -> str:
     """Say what came out of a study, and where its report is."""
     recommendations = storage.read_json(results / "analysis/recommendation.json")["machines"]
@@ -60,6 +86,7 @@ def conclusion(results: Path, report: Path) -> str:
     noise = {entry["machine"]: entry for entry in noises}
     losses = storage.read_json(results / "analysis/failures.json")["machines"]
     lost = {entry["machine"]: entry for entry in losses}
+    causes = read_causes(results)
     replicates = storage.read_json(results / "plan.json")["replicates"]
     lines = []
     for entry in recommendations:
@@ -73,4 +100,5 @@ def conclusion(results: Path, report: Path) -> str:
             lines.append(f"  launch it: bash {results / 'launch/recommended.sh'}")
         else:
             lines.append(f"  {entry['reason']}")
+        lines += _conclude_causes(causes.get(machine, []))
     return "\n".join([*lines, f"Report: {report}"])

@@ -1,0 +1,296 @@
+"""Worlds with one planted cause each: what physics says the accounts then are."""
+
+import dataclasses
+
+from synthetic_why import MS, Step, World
+
+ALL = (
+    *("passive", "one_thread", "pinned", "large_thresholds", "cached_batches"),
+    *("flush_denormals", "openblas"),
+)
+
+
+@dataclasses.dataclass(slots=True)
+class Quota(World):
+    """A quota of one CPU for n members of one thread."""
+
+    first: str = "cpu_quota"
+    quota: float = 1.0
+
+    def step(self, relief, n):
+        step = self.crowd(Step(), n)
+        waits = max(0.0, n / self.quota - 1) * (step.user + step.system) - step.runqueue
+        if waits > 0:
+            step.runqueue += waits
+            step.quota_s = waits
+        return step
+
+
+@dataclasses.dataclass(slots=True)
+class PileUp(World):
+    """All members on one CPU, until they are pinned."""
+
+    first: str = "affinity_pileup"
+
+    def step(self, relief, n):
+        if relief == "pinned":
+            return self.crowd(Step(), n)
+        step = Step()
+        step.runqueue = (n - 1) * (step.user + step.system)
+        step.trainers_cpus = 1
+        return step
+
+
+@dataclasses.dataclass(slots=True)
+class Oversubscribed(World):
+    """Twice as many members as CPUs."""
+
+    first: str = "cpu_oversubscription"
+    n: int = 4
+
+
+@dataclasses.dataclass(slots=True)
+class Threaded(World):
+    """Two threads on two CPUs that share the work perfectly: a second member halves the CPUs."""
+
+    first: str = "cpu_oversubscription"
+    threads: int = 2
+    reliefs: tuple[str, ...] = ALL
+
+    def step(self, relief, n):
+        work = 18 * MS
+        if relief in {"one_thread", "pinned"}:
+            return self.crowd(Step(user=work), n)
+        shared = max(1.0, n * self.threads / self.cpus)
+        return Step(
+            user=work / 2, helper_s=work / 2, runqueue=(shared - 1) * work / 2,
+            helper_wait_s=(shared - 1) * work / 2,
+        )  # fmt: skip
+
+
+@dataclasses.dataclass(slots=True)
+class Spinning(World):
+    """Default threads: alone faster than one thread, together many times slower."""
+
+    first: str = "spinning"
+    threads: int = 2
+    reliefs: tuple[str, ...] = ALL
+    worse: float = 10.0
+
+    def step(self, relief, n):
+        if relief in {"one_thread", "pinned"}:
+            return self.crowd(Step(user=14 * MS), n)
+        alone = 10 * MS
+        if relief == "passive":
+            slower = 1.2 + 0.5 * (n > 1)
+            return Step(user=alone * slower, helper_s=6 * MS)
+        if n == 1:
+            return Step(user=alone, helper_s=alone)
+        total = alone * self.worse
+        return Step(user=total / 2, runqueue=total / 2, helper_s=total / 2, helper_wait_s=total / 2)
+
+
+@dataclasses.dataclass(slots=True)
+class TooManyThreads(World):
+    """Sleeping threads that still cost more than they save, alone and together."""
+
+    first: str = "too_many_threads"
+    threads: int = 2
+    reliefs: tuple[str, ...] = ALL[1:]
+    axes: dict = dataclasses.field(default_factory=lambda: {"wait_policy": "passive"})
+
+    def step(self, relief, n):
+        if relief in {"one_thread", "pinned"}:
+            return self.crowd(Step(user=10 * MS), n)
+        return Step(user=(12 + 6 * (n > 1)) * MS, blocked=(6 + 14 * (n > 1)) * MS, helper_s=4 * MS)
+
+
+@dataclasses.dataclass(slots=True)
+class Hog(World):
+    """Another program that always wants one CPU."""
+
+    first: str = "foreign_load"
+
+    def step(self, relief, n):
+        step = Step()
+        share = min(1.0, self.cpus / (n + 1))
+        step.runqueue = (1 / share - 1) * (step.user + step.system)
+        step.foreign_cpus = share
+        return step
+
+    def foreign(self):
+        return [{"name": "stress", "pid": 7, "cpu_s": 50.0, "share": 0.8}]
+
+
+@dataclasses.dataclass(slots=True)
+class Steal(World):
+    """A hypervisor that takes half of the CPUs when both are wanted."""
+
+    first: str = "steal"
+
+    def step(self, relief, n):
+        step = Step()
+        if n > 1:
+            step.blocked = step.user
+            step.steal_cpus = 1.0
+        return step
+
+
+@dataclasses.dataclass(slots=True)
+class Lock(World):
+    """Members that hold one lock for most of a step."""
+
+    first: str = "lock_contention"
+
+    def step(self, relief, n):
+        return Step(blocked=(n - 1) * 7 * MS)
+
+    def samples(self, n):
+        if n == 1:
+            return World.samples(self, n)
+        return {
+            "states": {"R": 30, "S": 30},
+            "waits": [{"syscall": "flock", "on": "/data/cache.lock", "count": 28}],
+            "locks": [{"path": "/data/cache.lock", "waiters_mean": 0.5, "samples": 60}],
+        }
+
+
+@dataclasses.dataclass(slots=True)
+class LockedLoader(Lock):
+    """The same inside the loader, so that cached batches bring the time back too."""
+
+    def step(self, relief, n):
+        if relief == "cached_batches":
+            return Step()
+        wait = (n - 1) * 7 * MS
+        return Step(blocked=wait, load=1 * MS + wait)
+
+
+@dataclasses.dataclass(slots=True)
+class SlowLoader(World):
+    """A loader that sleeps; the same with any number of members."""
+
+    first: str = "data_loading"
+
+    def step(self, relief, n):
+        if relief == "cached_batches":
+            return self.crowd(Step(load=0.05 * MS), n)
+        return self.crowd(Step(blocked=8 * MS, load=8.3 * MS), n)
+
+
+@dataclasses.dataclass(slots=True)
+class Denormals(World):
+    """Arithmetic on denormals."""
+
+    first: str = "denormals"
+    factor: float = 2.0
+
+    def step(self, relief, n):
+        return self.crowd(
+            Step(user=(1 if relief == "flush_denormals" else self.factor) * 10 * MS), n
+        )
+
+
+@dataclasses.dataclass(slots=True)
+class OldBlas(World):
+    """A slow kernel, until another library is preloaded."""
+
+    first: str = "slow_blas"
+    gflops: dict = dataclasses.field(default_factory=lambda: {"openblas": 240.0})
+
+    def step(self, relief, n):
+        return self.crowd(Step(user=(6 if relief == "openblas" else 10) * MS), n)
+
+
+@dataclasses.dataclass(slots=True)
+class Faults(World):
+    """Pages that are mapped anew in every step."""
+
+    first: str = "page_faults"
+
+    def step(self, relief, n):
+        if relief in {"large_thresholds", "jemalloc"}:
+            return self.crowd(Step(), n)
+        return self.crowd(Step(system=5 * MS, user=11 * MS, faults=8000), n)
+
+
+@dataclasses.dataclass(slots=True)
+class Bandwidth(World):
+    """Streaming operators that share memory."""
+
+    first: str = "memory_bandwidth"
+
+    def step(self, relief, n):
+        return Step(user=10 * MS * (1 + 0.5 * (n - 1)))
+
+    def beside(self, kernel, dose):
+        return 1 + {"memory": 0.6, "pages": 0.3}.get(kernel, 0.0) * dose
+
+    def inflation(self, kernel):
+        return {"memory": 1.8, "pages": 1.3}.get(kernel, 1.0)
+
+
+@dataclasses.dataclass(slots=True)
+class Cache(World):
+    """Working sets that push each other out of the last-level cache."""
+
+    first: str = "last_level_cache"
+
+    def step(self, relief, n):
+        return Step(user=10 * MS * (1 + 0.5 * (n - 1)))
+
+    def beside(self, kernel, dose):
+        return 1 + {"memory": 0.62, "llc": 0.6}.get(kernel, 0.0) * dose
+
+    def inflation(self, kernel):
+        return {"memory": 1.4, "llc": 1.5}.get(kernel, 1.0)
+
+
+@dataclasses.dataclass(slots=True)
+class Smt(World):
+    """Two CPUs that are one core, as a virtual machine does not tell."""
+
+    first: str = "smt"
+
+    def step(self, relief, n):
+        return Step(user=10 * MS * (1 + 0.6 * (n - 1)))
+
+    def beside(self, kernel, dose):
+        return 1 + 0.6 * dose
+
+    def inflation(self, kernel):
+        return 1.6
+
+    def machine(self):
+        return World.machine(self) | {"virtual": "hypervisor"}
+
+
+@dataclasses.dataclass(slots=True)
+class Swap(World):
+    """Memory that does not suffice for all."""
+
+    first: str = "swap"
+
+    def step(self, relief, n):
+        if n == 1:
+            return Step()
+        return Step(blocked=9 * MS, major_faults=3.0, memory_stall=9 * MS)
+
+
+@dataclasses.dataclass(slots=True)
+class Migrations(World):
+    """Members that are moved about until they are pinned."""
+
+    first: str = "migrations"
+
+    def step(self, relief, n):
+        if relief == "pinned" or n == 1:
+            return Step(migrations=0.01)
+        return Step(user=16 * MS, migrations=2.0)
+
+
+PLANTED = (
+    *(Quota, PileUp, Oversubscribed, Threaded, Spinning, TooManyThreads, Hog, Steal, Lock),
+    *(LockedLoader, SlowLoader, Denormals, OldBlas, Faults, Bandwidth, Cache, Smt, Swap),
+    Migrations,
+)

@@ -1,0 +1,32 @@
+from pathlib import Path
+
+import pytest
+
+from scaling_study.cause_tables import causes_list, reliefs_table, updated
+from scaling_study.causes import CAUSES
+from scaling_study.reliefs import RELIEFS
+
+DOCUMENTATION = Path(__file__).parent.parent / "docs" / "why.md"
+
+
+def test_the_documentation_lists_what_there_is():
+    text = DOCUMENTATION.read_text(encoding="utf-8")
+    assert text == updated(text), "run python -m scaling_study.cause_tables docs/why.md"
+
+
+def test_every_cause_has_its_line_with_a_source_and_a_remedy():
+    lines = causes_list().splitlines()
+    assert len(lines) == len(CAUSES)
+    for cause, line in zip(CAUSES, lines, strict=True):
+        assert f"`{cause.id}`" in line
+        assert " Source: " in line
+        assert cause.remedy.text in line
+
+
+def test_every_relief_has_its_row():
+    assert reliefs_table().count("\n") == len(RELIEFS) + 2
+
+
+def test_a_file_without_a_place_is_refused():
+    with pytest.raises(ValueError, match="no place for the table"):
+        updated("# Why\n")

@@ -1,0 +1,231 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planted_worlds import Faults, Oversubscribed, Spinning
+from scaling_study import cause_file, verdict
+from scaling_study.causes import CAUSES
+from scaling_study.columns import EXPERIMENTS
+from scaling_study.record_schema import RecordError
+from scaling_study.storage import read_json, read_table, write_json
+from synthetic_why import World, fingerprint, write_run
+
+ROOT = Path(__file__).parents[1]
+WANTED = {
+    *("cpu_oversubscription", "spinning", "too_many_threads", "affinity_pileup", "cpu_quota"),
+    *("cpuset", "smt", "last_level_cache", "memory_bandwidth", "remote_memory", "numa_balancing"),
+    *("page_faults", "thp", "swap", "migrations", "steal", "foreign_load", "frequency"),
+    *("slow_blas", "denormals", "data_loading", "interpreter", "helper_threads"),
+    *("lock_contention", "file_io"),
+}
+
+
+def test_every_cause_is_an_entry_with_all_its_texts():
+    assert {cause.id for cause in CAUSES} == WANTED
+    for cause in CAUSES:
+        assert cause.growth or cause.level
+        for text in (cause.title, cause.plain, cause.looks, cause.source, cause.remedy.text):
+            assert text.strip()
+            assert "  " not in text
+        # The plain words stand after a colon and before a full stop.
+        assert cause.plain[0].islower()
+        assert not cause.plain.endswith(".")
+        assert "run queue" not in cause.plain
+
+
+def diagnose(folder, world, seed=3, **options):
+    rng = np.random.default_rng(seed)
+    path = write_run(folder / "0.jsonl", world, rng, **options)
+    return verdict.diagnose([path], fingerprint(world, rng), {"kind": "flat"})
+
+
+def test_a_target_has_all_that_the_report_needs(tmp_path):
+    target = diagnose(tmp_path, Spinning())
+    assert target["status"] == "explained"
+    assert target["units"] == "blocks"
+    assert target["unit_count"] == 6
+    assert target["signature"] == {"kind": "flat"}
+    assert 9 < target["growth_ratio"]["value"] < 11
+    growth = target["growth"]
+    listed = [
+        entry["cause"]
+        for name in ("named", "ruled_out", "inconclusive", "not_tested")
+        for entry in growth[name]
+    ]
+    assert sorted(listed) == sorted(cause.id for cause in CAUSES if cause.growth)
+    assert growth["explained_share"]["value"] + growth["unexplained_share"][
+        "value"
+    ] == pytest.approx(1)
+    found = growth["named"][0]
+    assert {one["kind"] for one in found["for"]} == {"relief", "fact"}
+    assert found["remedy"]["axes"] == {"wait_policy": "passive"}
+    assert "wait_policy: passive" in found["remedy"]["config"]
+    assert "OMP_WAIT_POLICY=PASSIVE" in found["remedy"]["command"]
+    assert {one["relief"] for one in target["reliefs"]} == {*Spinning().reliefs, "spread"}
+    spread = next(one for one in target["reliefs"] if one["relief"] == "spread")
+    assert spread["status"] == "not_applicable"
+    assert spread["reason"] == "only one last-level cache"
+
+
+def test_accounts_add_up_to_the_added_time(tmp_path):
+    target = diagnose(tmp_path, Oversubscribed(), noise=0.0)
+    assert sum(one["share"] for one in target["accounts"]) == pytest.approx(1, abs=0.01)
+    assert sum(one["low_s"] for one in target["accounts"]) == pytest.approx(
+        target["step_1_s"]["value"], rel=0.01
+    )
+
+
+def test_the_summary_needs_no_word_of_the_trade(tmp_path):
+    text = diagnose(tmp_path, Spinning())["summary"]
+    assert "10" in text
+    for word in ("run queue", "OpenMP", "schedstat", "cgroup", "n ="):
+        assert word not in text.partition("What to do first")[0]
+
+
+def test_a_remedy_that_makes_nothing_faster_is_no_cause(tmp_path):
+    """One thread removes the growth of threads that share the work well, and helps nobody."""
+    from planted_worlds import Threaded
+
+    target = diagnose(tmp_path, Threaded())
+    relief = next(one for one in target["reliefs"] if one["relief"] == "one_thread")
+    assert relief["growth"]["value"] > 0.8
+    assert abs(relief["comes_back"]["value"]) < 0.2
+    assert [one["cause"] for one in target["growth"]["named"]] == ["cpu_oversubscription"]
+
+
+def test_dask_is_named_where_it_is_the_launcher(tmp_path):
+    target = diagnose(tmp_path, Faults(axes={"launcher": "dask"}))
+    found = target["level"]["named"][0]
+    assert found["cause"] == "page_faults"
+    assert any("Dask" in one["text"] for one in found["for"])
+
+
+def test_three_starts_are_the_units(tmp_path):
+    rng = np.random.default_rng(3)
+    world = Oversubscribed()
+    paths = [
+        write_run(tmp_path / f"{at}.jsonl", world, rng, replicate=at, start=0.02, effort="full")
+        for at in range(3)
+    ]
+    target = verdict.diagnose(paths, None, None)
+    assert (target["units"], target["unit_count"]) == ("replicates", 3)
+    assert target["growth"]["named"][0]["cause"] == "cpu_oversubscription"
+    assert target["fingerprint"] == []
+
+
+def edit(path, change):
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(one) + "\n" for one in change(records)))
+
+
+def test_a_job_that_was_cut_off_still_gives_what_it_measured(tmp_path):
+    path = write_run(tmp_path / "0.jsonl", Oversubscribed(), np.random.default_rng(3))
+    edit(path, lambda records: [one for one in records if one["kind"] not in {"end", "samples"}])
+    target = verdict.diagnose([path], None, None)
+    assert target["status"] == "explained"
+    assert "cut off" in target["reason"]
+
+
+def test_a_job_without_windows_failed_with_its_reason(tmp_path):
+    path = write_run(tmp_path / "0.jsonl", World(), np.random.default_rng(3))
+
+    def fail(records):
+        head, end = records[0], records[-1]
+        return [head, end | {"status": "failed", "reason": "no module named torch"}]
+
+    edit(path, fail)
+    target = verdict.diagnose([path], None, None)
+    assert target["status"] == "failed"
+    assert target["reason"] == "no module named torch"
+    assert target["growth"]["named"] == []
+    json.dumps(target, allow_nan=False)
+
+
+def test_the_same_launch_is_judged_once(tmp_path):
+    path = write_run(tmp_path / "0.jsonl", World(), np.random.default_rng(3))
+    edit(path, lambda records: [records[0] | {"same_as": "default-44136f"}, records[-1]])
+    target = verdict.diagnose([path], None, None)
+    assert (target["status"], target["same_as"]) == ("skipped", "default-44136f")
+
+
+def test_one_block_is_no_verdict(tmp_path):
+    target = diagnose(tmp_path, Oversubscribed(), blocks=1)
+    assert target["status"] == "inconclusive"
+
+
+def test_a_relief_that_failed_says_so(tmp_path):
+    path = write_run(tmp_path / "0.jsonl", Spinning(), np.random.default_rng(3))
+
+    def fail(records):
+        kept = [one for one in records if one.get("name") != "passive"]
+        return [*kept, {"kind": "relief_failed", "relief": "passive", "reason": "libomp is there"}]
+
+    edit(path, fail)
+    target = verdict.diagnose([path], None, None)
+    relief = next(one for one in target["reliefs"] if one["relief"] == "passive")
+    assert (relief["status"], relief["reason"]) == ("failed", "libomp is there")
+    untested = {one["cause"]: one["reason"] for one in target["growth"]["not_tested"]}
+    assert untested["spinning"] == "libomp is there"
+    # What is left is seen by the more general cause.
+    assert target["growth"]["named"][0]["cause"] == "too_many_threads"
+
+
+def study(folder, world=None):
+    rng = np.random.default_rng(3)
+    world = world or Oversubscribed()
+    path = write_run(folder / "why/default-44136f/0.jsonl", world, rng)
+    write_json(folder / "fingerprint.json", fingerprint(world, rng))
+    return path
+
+
+def test_the_script_writes_table_and_verdicts(tmp_path):
+    path = study(tmp_path)
+    done = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "scripts/causes.py"), "--study-folder", str(tmp_path)),
+            *("--fingerprint", str(tmp_path / "fingerprint.json"), "--why", str(path)),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "More work than CPUs" in done.stdout
+    content = read_json(tmp_path / "analysis/causes.json")
+    (machine,) = content["machines"]
+    assert machine["targets"][0]["fingerprint"]
+    assert len(read_table(tmp_path / "tables", EXPERIMENTS)) > 100
+
+
+def test_without_experiments_there_are_no_targets(tmp_path):
+    table, content = cause_file.gather([], tmp_path, None)
+    assert table.empty
+    assert content == {"schema_version": 1, "machines": []}
+
+
+def test_replicates_of_different_workloads_are_not_pooled(tmp_path):
+    first = study(tmp_path)
+    second = write_run(first.with_name("1.jsonl"), Oversubscribed(), np.random.default_rng(4))
+    edit(second, lambda records: [records[0] | {"measured_hash": "other"}, *records[1:]])
+    with pytest.raises(RecordError, match="changed"):
+        cause_file.gather([first, second], tmp_path, None)
+
+
+def test_a_fingerprint_of_another_machine_is_not_used(tmp_path):
+    path = study(tmp_path)
+    other = read_json(tmp_path / "fingerprint.json") | {"machine": "another"}
+    write_json(tmp_path / "fingerprint.json", other)
+    _, content = cause_file.gather([path], tmp_path, tmp_path / "fingerprint.json")
+    assert content["machines"][0]["targets"][0]["fingerprint"] == []
+
+
+def test_a_fingerprint_of_a_disturbed_machine_is_no_evidence(tmp_path):
+    rng = np.random.default_rng(3)
+    path = write_run(tmp_path / "0.jsonl", World(), rng)
+    disturbed = fingerprint(World(), rng)
+    for row in disturbed["rows"]:
+        row["valid"] = False
+    assert verdict.diagnose([path], disturbed, None)["fingerprint"] == []

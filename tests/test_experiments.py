@@ -1,0 +1,121 @@
+import json
+
+import numpy as np
+import pytest
+
+from scaling_study import experiments
+from scaling_study.columns import EXPERIMENTS
+from scaling_study.record_schema import RecordError
+from synthetic_why import Step, World, write_run
+
+
+@pytest.fixture
+def path(tmp_path):
+    return write_run(tmp_path / "0.jsonl", World(), np.random.default_rng(1), noise=0.0)
+
+
+def change(path, kind, edit):
+    """Edit the first record of a kind."""
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    edit(next(record for record in records if record["kind"] == kind))
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def test_a_run_has_a_row_per_window_with_all_columns(path):
+    run = experiments.read_run(path)
+    table = experiments.frame([run])
+    assert list(table.columns) == EXPERIMENTS.names
+    assert len(table) == sum(json.loads(line)["kind"] == "window" for line in path.open())
+    assert set(table["experiment"]) == {"reference", "relief", "bystander"}
+
+
+def test_the_accounts_of_a_step_add_up_to_it(path):
+    table = experiments.read_run(path).windows
+    accounts = [f"trainer_{name}_s_per_step" for name in ("user", "system", "runqueue", "blocked")]
+    total = table[accounts].sum(axis=1) + table["trainer_residual_s_per_step"]
+    assert total.to_numpy() == pytest.approx(table["step_s"].to_numpy(), rel=1e-4)
+    assert table["step_s"].to_numpy() == pytest.approx(Step().total, rel=1e-3)
+
+
+def test_members_of_different_speed_give_the_step_of_all_throughput(path):
+    def slow(window):
+        for member in window["members"][1:]:
+            member["step_us"] = [3 * each for each in member["step_us"]]
+
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    at = next(
+        index
+        for index, record in enumerate(records)
+        if record["kind"] == "window" and record["n"] == 2
+    )
+    slow(records[at])
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    table = experiments.read_run(path).windows
+    row = table[table["n"] == 2].iloc[0]
+    # Rates 1 and 1/3 together: two members share 4/3 steps.
+    assert row["step_s"] == pytest.approx(Step().total * 2 / (4 / 3), rel=1e-3)
+
+
+def test_a_window_disturbed_from_outside_is_evidence_and_no_measurement(path):
+    change(
+        path, "window", lambda one: one.update(valid=False, flags=["foreign_cpu", "short_steps"])
+    )
+    row = experiments.read_run(path).windows.iloc[0]
+    assert not row["valid"]
+    assert row["usable"]
+
+
+@pytest.mark.parametrize("flag", ["short_overlap", "sleeping_member_ran", "few_steps"])
+def test_any_other_invalid_window_is_of_no_use(path, flag):
+    change(path, "window", lambda one: one.update(valid=False, flags=["foreign_cpu", flag]))
+    assert not experiments.read_run(path).windows.iloc[0]["usable"]
+
+
+def test_windows_of_a_cohort_that_did_not_prove_itself_are_of_no_use(path):
+    def fail(one):
+        one["checks"][0]["ok"] = False
+
+    change(path, "attestation", fail)
+    table = experiments.read_run(path).windows
+    reference = table[table["experiment"] != "relief"]
+    assert not reference["usable"].any()
+    assert table.loc[table["experiment"] == "relief", "usable"].all()
+
+
+def test_a_window_that_lost_a_member_is_of_no_use(path):
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    lost = next(one for one in records if one["kind"] == "window" and one["n"] == 2)
+    del lost["members"][1]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    table = experiments.read_run(path).windows
+    assert not table[table["n"] == 2].iloc[0]["usable"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit"),
+    [
+        ("window", lambda one: one.update(window_s=-1.0)),
+        ("window", lambda one: one.update(experiment="guess")),
+        ("window", lambda one: one["members"][0].update(steps=3)),
+        ("window", lambda one: one["members"].append(one["members"][0])),
+        ("why", lambda one: one.update(schema_version=2)),
+        ("end", lambda one: one.update(status="fine")),
+        ("samples", lambda one: one.pop("members")),
+    ],
+)
+def test_a_record_that_cannot_be_is_refused_with_its_line(path, kind, edit):
+    change(path, kind, edit)
+    with pytest.raises(RecordError, match=r"0\.jsonl:\d+"):
+        experiments.read_run(path)
+
+
+def test_a_file_without_its_first_record_is_refused(path):
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[1:]))
+    with pytest.raises(RecordError, match="0 first records"):
+        experiments.read_run(path)
+
+
+def test_no_runs_make_an_empty_table():
+    assert experiments.frame([]).empty
+    assert list(experiments.frame([]).columns) == EXPERIMENTS.names

@@ -1,0 +1,183 @@
+"""What saved tables say about causes: computed from them, and never a cause by itself."""
+
+import contextlib
+import re
+
+import pandas as pd
+import pytest
+import yaml
+
+from configs import IMPORTED, ROOT
+from scaling_study import imported
+from scaling_study.config import load_config
+from scaling_study.config_file import read_config
+from scaling_study.imported_causes import CONFIG, findings, throughput
+from scaling_study.imported_growth import compare_work
+from scaling_study.plan import make_plan
+from scaling_study.quantities import TIMES
+
+INSIDE = "time in Optimizer.step#SGD.step"
+OPTIMIZER = "Optimizer.step#SGD.step"
+GROUPS = {
+    OPTIMIZER: "Python and dispatch",
+    "aten::mm": "matrix multiply",
+    "aten::bernoulli_": "random numbers",
+    "aten::mul": "allocation and new memory",
+    "aten::add_": "streaming in place",
+}
+LOW = {OPTIMIZER: 2e-3, "aten::mm": 3e-3, "aten::bernoulli_": 1e-3, "aten::mul": 2e-3,
+       "aten::add_": 2e-3}  # fmt: skip
+
+
+def study(ratios, low=4, high=64, outside=(0.0, 0.0)):
+    """Two tables: each operator takes its ratio as long in the second one."""
+    times = {low: LOW, high: {name: LOW[name] * ratio for name, ratio in ratios.items()}}
+    tables, rows = [], []
+    for (n, by_name), beside in zip(times.items(), outside, strict=True):
+        step_s = sum(by_name.values())
+        tables.append(
+            {"n": n, "step_s": step_s, "steps": 100, "self_s": 100 * (step_s + beside),
+             "step_from": INSIDE}
+        )  # fmt: skip
+        rows += [
+            {"n": n, "operator": name, "group": GROUPS[name], "calls_per_step": 10.0,
+             "self_s_per_step": self_s, "flops_per_step": None}
+            for name, self_s in by_name.items()
+        ]  # fmt: skip
+    return tables, pd.DataFrame(rows)
+
+
+def causes(found):
+    return {one["cause"] for one in found["against"]}
+
+
+def all_alike(ratio):
+    return dict.fromkeys(LOW, ratio)
+
+
+@pytest.fixture(scope="module")
+def example():
+    with contextlib.chdir(ROOT):
+        loaded = imported.load_import(yaml.safe_load(IMPORTED.read_text(encoding="utf-8")))
+        tables = imported.read_tables(loaded)
+    operators = imported.operator_frame(tables)
+    return [table.to_dict() for table in tables], operators
+
+
+def test_the_reference_tables(example):
+    found = findings(*example)
+    facts = " ".join(found["facts"])
+    assert f"2.60{TIMES} (Optimizer.step#AdamW.step) to 5.31{TIMES} (aten::bernoulli_)" in facts
+    assert f"where the step takes 3.63{TIMES}" in facts
+    assert "All 7 operators" in facts
+    assert "They do not grow alike" in facts
+    assert "64 processes do no more together than 32: 612 against 635 steps/s" in facts
+    assert causes(found) == {
+        "memory_bandwidth", "page_faults", "slow_blas", "data_loading", "waiting", "level",
+    }  # fmt: skip
+    assert "name no cause" in found["answer"]
+
+
+def test_the_reference_figures_are_those_of_the_files(example):
+    _, operators = example
+    text = {n: (ROOT / f"tests/data/profiler/tsmixerx-{n}.txt").read_text() for n in (4, 64)}
+
+    def row(n, name):
+        """Self time (s) and MFLOPs of an operator, as the file has them."""
+        line = next(line for line in text[n].splitlines() if line.strip().startswith(name))
+        cells = line.split()
+        value, unit = re.fullmatch(r"([\d.]+)(ms|s)", cells[2]).groups()
+        return float(value) * {"ms": 1e-3, "s": 1.0}[unit], cells[-1]
+
+    (few_s, few), (many_s, many) = (row(n, "aten::mm") for n in (4, 64))
+    growth = {one.name: one.ratio for one in compare_work(operators, 4, 64)}
+    # Its multiplies are smaller in the second table: per operation they grew more than per call.
+    assert growth["aten::mm"] == pytest.approx(many_s / few_s * float(few) / float(many), rel=1e-6)
+    assert growth["aten::mm"] > 1.2 * (many_s / 34760) / (few_s / 18210)
+    assert growth["aten::copy_"] == pytest.approx((10.115 / 292837) / (1.428 / 153454), rel=1e-6)
+
+
+def test_what_grows_alike_is_said_to():
+    found = findings(*study(all_alike(3.0)))
+    assert any(text.startswith("They grow alike") for text in found["facts"])
+    assert "100% of the added time" in " ".join(found["facts"])
+    assert {"memory_bandwidth", "page_faults"} <= causes(found)
+    assert "It meets every operator" in found["open"][0]["text"]
+
+
+def test_what_only_streams_does_not_speak_against_bandwidth():
+    streams = {**all_alike(1.0), "aten::mul": 5.0, "aten::add_": 5.0}
+    found = findings(*study(streams))
+    assert not {"memory_bandwidth", "page_faults"} & causes(found)
+    assert not any("grow alike" in text for text in found["facts"])
+    assert found["facts"][0].startswith("2 of 5 operators")
+    assert "It meets every operator" not in found["open"][0]["text"]
+
+
+def test_new_memory_alone_does_not_speak_against_page_faults():
+    found = findings(*study({**all_alike(1.1), "aten::mul": 6.0}))
+    assert "page_faults" not in causes(found)
+    # Multiplies would be spared too: one of the two controls is not enough.
+    found = findings(*study({**all_alike(1.1), "aten::bernoulli_": 6.0, "aten::mul": 6.0}))
+    assert "page_faults" not in causes(found)
+    assert "memory_bandwidth" in causes(found)
+
+
+def test_multiplies_that_hold_the_added_time_are_not_ruled_out():
+    found = findings(*study({**all_alike(1.0), "aten::mm": 4.0}))
+    assert "slow_blas" not in causes(found)
+
+
+def test_a_loader_that_holds_the_added_time_is_not_ruled_out():
+    assert "data_loading" in causes(findings(*study(all_alike(2.0))))
+    found = findings(*study(all_alike(2.0), outside=(1e-3, 4e-3)))
+    assert "data_loading" not in causes(found)
+
+
+def test_time_between_operators_is_not_ruled_out_where_it_grows():
+    assert "waiting" in causes(findings(*study(all_alike(2.0))))
+    assert "waiting" not in causes(findings(*study({**all_alike(1.0), OPTIMIZER: 9.0})))
+
+
+def test_a_step_that_does_not_grow_needs_no_explanation():
+    found = findings(*study(all_alike(1.05)))
+    assert "nothing to explain" in found["answer"]
+    assert found["against"] == found["open"] == []
+    tables, operators = study(all_alike(2.0))
+    assert "nothing to explain" in findings(tables[:1], operators)["answer"]
+
+
+def test_tables_that_share_no_operator():
+    tables, operators = study(all_alike(2.0))
+    found = findings(tables, operators[(operators["n"] == 4) | (operators["operator"] == "x")])
+    assert found["facts"][0] == "The tables share no operator."
+    assert "memory_bandwidth" not in causes(found)
+
+
+@pytest.mark.parametrize(
+    ("steps_s", "start"),
+    [
+        ({4: 0.01, 8: 0.01}, "8 processes do the most together: 800 steps/s"),
+        ({4: 0.01, 8: 0.02}, "8 processes do no more together than 4: 400 against 400 steps/s"),
+        ({1: 0.01, 4: 0.01, 8: 0.03}, "8 processes do no more together than 4: 267 against 400"),
+        ({4: 0.01, 8: 0.0197}, "8 processes do no more together than 4: 406 against 400"),
+        ({4: 0.01, 8: 0.0190}, "8 processes do the most together: 421 steps/s"),
+    ],
+)
+def test_throughput_is_computed(steps_s, start):
+    (text,) = throughput([{"n": n, "step_s": step_s} for n, step_s in steps_s.items()])
+    assert text.startswith(start)
+
+
+def test_the_config_that_decides_is_ready(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    plan = make_plan(load_config(read_config(ROOT / CONFIG)))
+    assert plan.why.effort == "full"
+    assert plan.processes == "auto"
+    changed = {(axis, value) for launch in plan.launches for axis, value in launch.axes.items()}
+    wanted = {
+        ("intra_op", 1), ("wait_policy", "passive"), ("placement", "cores"),
+        ("placement", "spread"), ("placement", "per_l3"), ("membind", "local"),
+        ("allocator", "glibc-large-thresholds"), ("blas", "openblas"),
+    }  # fmt: skip
+    assert wanted <= changed

@@ -1,0 +1,92 @@
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from planted_worlds import ALL, PLANTED
+from scaling_study import verdict
+from synthetic_why import MS, Step, World, fingerprint, write_run
+
+NOISE = {"noise": 0.04, "outliers": 0.3, "start": 0.01}
+"""Of windows, of single windows that are 30% off, and of starts."""
+
+
+def judge(folder, world, rng, *, replicates=1, **noise):
+    paths = [
+        write_run(folder / f"{at}.jsonl", world, rng, replicate=at, **{**NOISE, **noise})
+        for at in range(replicates)
+    ]
+    target = verdict.diagnose(paths, fingerprint(world, rng), None)
+    json.dumps(target, allow_nan=False)
+    return target
+
+
+def first(target):
+    """The cause of most of the growth, or else of the level."""
+    named = target["growth"]["named"] or target["level"]["named"]
+    return named[0]["cause"] if named else ""
+
+
+def causes(target):
+    return {
+        f"{side} {entry['cause']}"
+        for side in ("growth", "level")
+        for entry in target[side]["named"]
+    }
+
+
+class Unexplained(World):
+    """A step that grows by 30% for no reason that any experiment shows."""
+
+    def step(self, relief, n):
+        return self.crowd(Step(user=10 * MS * (1 + 0.3 * (n > 1))), n)
+
+
+NOTHING = {
+    "one thread": World(),
+    "two threads that do not disturb": World(threads=2, reliefs=ALL),
+    "growth without a reason": Unexplained(),
+}
+
+
+@pytest.mark.parametrize(
+    "world", [planted() for planted in PLANTED], ids=lambda one: type(one).__name__
+)
+def test_a_planted_cause_is_named_first(tmp_path, world):
+    rng = np.random.default_rng(11)
+    found = Counter(first(judge(tmp_path, world, rng)) for _ in range(4))
+    assert found == {world.first: 4}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_no_cause_is_named_where_none_is_planted(tmp_path, name):
+    rng = np.random.default_rng(13)
+    for _ in range(15):
+        assert not causes(judge(tmp_path, NOTHING[name], rng))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NOTHING)
+def test_of_a_thousand_studies_without_a_cause_hardly_any_names_one(tmp_path, name, capsys):
+    rng = np.random.default_rng(17)
+    found = Counter()
+    wrong = 0
+    for _ in range(1000 // len(NOTHING) + 1):
+        named = causes(judge(tmp_path, NOTHING[name], rng, noise=rng.uniform(0.03, 0.05)))
+        found.update(named)
+        wrong += bool(named)
+    with capsys.disabled():
+        print(f"\n{name}: {wrong} of {1000 // len(NOTHING) + 1} name a cause {dict(found)}")
+    assert wrong <= 3
+
+
+@pytest.mark.slow
+def test_planted_causes_come_first_in_nine_of_ten(tmp_path, capsys):
+    rng = np.random.default_rng(19)
+    for planted in PLANTED:
+        world = planted()
+        found = Counter(first(judge(tmp_path, world, rng)) for _ in range(20))
+        with capsys.disabled():
+            print(f"\n{planted.__name__}: {dict(found)}", end="")
+        assert found[world.first] >= 18

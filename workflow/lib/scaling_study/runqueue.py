@@ -1,0 +1,97 @@
+"""Who a training thread waited for: the run-queue wait of a window divided among competitors.
+
+The wait is counted by the kernel (run_delay). Who had the CPU meanwhile follows from what else is
+counted, in CPUs (CPU seconds per second of the window; a thread that always waits is one CPU of
+demand that is not served):
+
+1. What training threads demand beyond the CPUs that their masks allow, and not beyond those that
+   all members may use, is a pile-up. So is wait while allowed CPUs were idle: it cannot come from a
+   lack of CPUs.
+2. What members themselves demand beyond the CPUs (their run time and wait, less the CPUs) they
+   would wait for on an empty machine too. Of this the training threads alone account for their own
+   demand beyond the CPUs (too many processes), helper threads for the rest.
+3. What is left is owed to other programs, at most for the CPU time that they took.
+
+In each step no more is given away than is there, so nothing is counted twice. That threads share
+CPUs in proportion is what fair scheduling gives (Documentation/scheduler/sched-eevdf.rst).
+"""
+
+import pandas as pd
+
+PARTS = ("pileup", "cpuset", "processes", "threads", "foreign", "other")
+"""Parts of the run-queue wait; `other` is what nobody can be charged with."""
+COLUMNS = {part: f"wait_{part}_s_per_step" for part in PARTS}
+HELD_BACK = 0.01
+"""Throttled time above this share of a member's is a quota at work."""
+TRAINER = ("user", "system", "runqueue", "throttled", "blocked")
+"""Accounts of the training thread that add up to its time."""
+
+
+def split(windows: pd.DataFrame, *, allowed_cpus: int, online_cpus: int) -> pd.DataFrame:
+    """Divide the run-queue wait of the training thread in each window.
+
+    Args:
+        windows: Rows of tables/experiments.
+        allowed_cpus: CPUs that the study may use.
+        online_cpus: CPUs of the machine.
+
+    Returns:
+        `COLUMNS`, in s per step; they add up to `trainer_runqueue_s_per_step`.
+    """
+    demand = _demand(windows)
+    wait, foreign, trainers = demand["wait"], demand["foreign"], demand["trainers"]
+    masked = windows["trainers_cpus"].fillna(allowed_cpus).clip(upper=allowed_cpus)
+    by_masks = wait.clip(upper=_beyond(trainers, masked) - _beyond(trainers, allowed_cpus))
+    # How long a quota held a thread back is an estimate; an error of it must not look like a
+    # pile-up, since the CPUs are idle then too.
+    crowded = windows["trainers_cpus"].lt(windows["n"].clip(upper=allowed_cpus))
+    possible = demand["throttled"].lt(HELD_BACK * windows["n"]) | crowded
+    idle = (allowed_cpus - demand["busy"]).clip(lower=0.0)
+    pileup = by_masks + (wait - by_masks).clip(upper=idle).where(possible, 0.0)
+    left = wait - pileup
+    own = left.clip(upper=_beyond(trainers + demand["helpers"], allowed_cpus))
+    processes = own.clip(upper=_beyond(trainers, allowed_cpus))
+    everywhere = own.clip(upper=_beyond(trainers, max(online_cpus, allowed_cpus)))
+    by_foreign = (left - own).clip(upper=foreign)
+    rest = left - own - by_foreign
+    # Members that outnumber the CPUs wait for each other now and then, though on average there
+    # would be CPUs enough for all.
+    many = windows["n"] > allowed_cpus
+    parts = {
+        "pileup": pileup,
+        "cpuset": processes - everywhere,
+        "processes": everywhere + rest.where(many, 0.0),
+        "threads": own - processes,
+        "foreign": by_foreign,
+        "other": rest.where(~many, 0.0),
+    }
+    return pd.DataFrame({COLUMNS[part]: parts[part] / demand["cpus"] for part in PARTS})
+
+
+def _demand(windows: pd.DataFrame) -> pd.DataFrame:
+    """What members and others run or want to run, in CPUs; `cpus` turns s per step into that."""
+    accounts = windows[[f"trainer_{name}_s_per_step" for name in TRAINER]].fillna(0.0)
+    step_s = accounts.sum(axis=1)
+    cpus = windows["n"] / step_s.where(step_s > 0)
+    wait = windows["trainer_runqueue_s_per_step"].fillna(0.0) * cpus
+    throttled = windows["trainer_throttled_s_per_step"].fillna(0.0) * cpus
+    ran = windows[["trainer_user_s_per_step", "trainer_system_s_per_step"]].sum(axis=1) * cpus
+    members = windows[["user_s_per_step", "system_s_per_step"]].sum(axis=1) * cpus
+    all_wait = (windows["runqueue_s_per_step"].fillna(0.0) * cpus - throttled).clip(lower=wait)
+    foreign = windows["foreign_cpus"].fillna(0.0)
+    return pd.DataFrame(
+        {
+            "cpus": cpus,
+            "wait": wait,
+            "throttled": throttled,
+            "foreign": foreign,
+            "busy": members + foreign + windows["steal_cpus"].fillna(0.0),
+            "trainers": ran + wait,
+            "helpers": (members - ran).clip(lower=0.0) + (all_wait - wait),
+        }
+    )
+
+
+def _beyond(demand: pd.Series, cpus: pd.Series | int) -> pd.Series:
+    """Demand (CPUs) that so many CPUs cannot serve."""
+    return (demand - cpus).clip(lower=0.0)
