@@ -1,0 +1,299 @@
+"""The workloads and the plants of the self-test: each plant is an entry here.
+
+A plant is a launch, a wrapper around the script, something outside the study, or several of them.
+The workload scripts stay as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+ROOT = Path(__file__).parent.parent
+PLANTS_FOLDER = Path(__file__).parent / "plants"
+SLOW_GEMM = ROOT / "results/.planted/libslow_gemm.so"
+CPUS = sorted(os.sched_getaffinity(0))
+HALF = max(1, len(CPUS) // 2)
+AMD = "AuthenticAMD" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+NOTHING = "nothing"
+
+STRENGTHS = (1.0, 0.85, 1.15, 0.9, 1.1)
+"""How much of a plant a run gets, in turn: a rule that fits one dose only would show."""
+
+DENORMAL_S = 21e-6
+"""What denormals add to a call of denormals.py on the CPU that its doses were chosen on; elsewhere
+the dose differs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A training script whose tensors are large enough that every plant can bite.
+
+    Attributes:
+        title: for people.
+        script: relative to the project.
+        args: of it.
+        step_s: about what a step takes alone (s): doses are chosen by it, nothing is judged by it.
+        own: causes that it has without any plant, each with how that is known: naming one is true.
+    """
+
+    title: str
+    script: str
+    args: tuple[str, ...]
+    step_s: float
+    own: Mapping[str, str] = field(default_factory=dict)
+
+
+WORKLOADS = {
+    "tsmixerx": Workload(
+        "TSMixerx",
+        "scripts/workloads/tsmixerx.py",
+        ("--ff-dim", "64", "--batch-size", "64", "--steps", "2000"),
+        0.014,
+    ),
+    "ncf": Workload(
+        "NCF",
+        "scripts/workloads/ncf.py",
+        ("--batch-size", "8", "--negatives", "511"),
+        0.006,
+        own={"data_loading": "drawing negatives takes a fifth of a step (of its CPU time, alone)"},
+    ),
+    "plain": Workload(
+        "plain loop",
+        "benchmarks/plants/plain_loop.py",
+        (),
+        0.009,
+        own={"slow_blas": "on AMD, torch's MKL takes a kernel for older CPUs"} if AMD else {},
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Dose:
+    """What a plant's options may depend on.
+
+    Attributes:
+        step_s: about what a step of the workload takes alone.
+        strength: one of STRENGTHS.
+        folder: of this run, for files that members share.
+    """
+
+    step_s: float
+    strength: float
+    folder: Path
+
+
+Options = tuple[str, ...]
+
+
+def _none(_dose: Dose) -> Options:
+    return ()
+
+
+def _possible() -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Plant:
+    """Something that slows training down, and what a verdict should call it.
+
+    Attributes:
+        title: for people.
+        causes: any of them, named first, is right; empty: none may be named.
+        axes: the launch; one thread where nothing is said.
+        most: processes at the reference n.
+        clean_most: processes of the clean workload that it is compared with.
+        wrapper: file in plants/ and options, around the script.
+        control: the same wrapper without what makes it slow; empty: the bare script.
+        outside: options of plants/outside.py, around the whole job.
+        missing: why it cannot be planted here, or None.
+        promised: whether the self-test runs it unasked; others are for whoever writes rules.
+    """
+
+    title: str
+    causes: tuple[str, ...]
+    axes: Mapping[str, Any] = field(default_factory=lambda: {"intra_op": 1})
+    most: int = len(CPUS)
+    clean_most: int = len(CPUS)
+    wrapper: Callable[[Dose], Options] = _none
+    control: Callable[[Dose], Options] = _none
+    outside: Callable[[Dose], Options] = _none
+    missing: Callable[[], str | None] = _possible
+    promised: bool = True
+
+
+def _lock(dose: Dose, *more: str) -> Options:
+    # Two processes wait for a lock only where a step holds it for more than half its time.
+    seconds = 3 * dose.strength * dose.step_s
+    return ("file_lock.py", "--folder", str(dose.folder), "--seconds", f"{seconds:.5f}", *more)
+
+
+def _denormals(dose: Dose, *more: str) -> Options:
+    calls = round(1.5 * dose.strength * dose.step_s / DENORMAL_S)
+    return ("denormals.py", "--calls", str(calls), *more)
+
+
+@functools.cache
+def _no_quota() -> str | None:
+    command = [sys.executable, str(PLANTS_FOLDER / "outside.py"), "--quota-cpus", "1", "--", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stderr.strip() if done.returncode else None
+
+
+@functools.cache
+def _no_slow_gemm() -> str | None:
+    """Compile the slow multiply, unless that cannot be."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return "there is no C compiler: apt install gcc libc6-dev"
+    SLOW_GEMM.parent.mkdir(parents=True, exist_ok=True)
+    source = str(PLANTS_FOLDER / "slow_gemm.c")
+    flags = ["-O3", "-march=native", "-shared", "-fPIC"]
+    subprocess.run([compiler, *flags, "-o", str(SLOW_GEMM), source], check=True)
+    return None
+
+
+def _one_cpu() -> str | None:
+    return None if len(CPUS) > 1 else "there is one CPU only"
+
+
+PLANTS = {
+    NOTHING: Plant("nothing (A/A)", ()),
+    "quota": Plant(
+        "CPU quota of a cgroup",
+        ("cpu_quota",),
+        outside=lambda dose: ("--quota-cpus", f"{0.6 * len(CPUS) / dose.strength:.3f}"),
+        missing=_no_quota,
+    ),
+    "bound": Plant(
+        "piled on one CPU by OMP_PROC_BIND=true",
+        ("affinity_pileup",),
+        wrapper=lambda _: ("bound.py",),
+        missing=_one_cpu,
+    ),
+    "mask": Plant(
+        "piled on one CPU by mask",
+        ("affinity_pileup",),
+        axes={"intra_op": 1, "placement": [str(CPUS[0])] * len(CPUS)},
+        missing=_one_cpu,
+    ),
+    "processes": Plant(
+        "twice as many processes as CPUs", ("cpu_oversubscription",), most=2 * len(CPUS)
+    ),
+    "spinning": Plant("spinning by default threads", ("spinning",), axes={}, missing=_one_cpu),
+    "dask": Plant(
+        "Dask's trim threshold", ("page_faults",), axes={"intra_op": 1, "launcher": "dask"}
+    ),
+    "memory_hog": Plant(
+        "a memory-bandwidth hog outside",
+        ("foreign_load", "memory_bandwidth", "last_level_cache"),
+        outside=lambda _: ("--hog", "memory", "--hogs", str(HALF)),
+    ),
+    "cpu_hog": Plant(
+        "a CPU hog outside",
+        ("foreign_load",),
+        outside=lambda _: ("--hog", "cpu", "--hogs", str(HALF)),
+    ),
+    "slow_loader": Plant(
+        "a slow loader",
+        ("data_loading",),
+        wrapper=lambda dose: ("slow_loader.py", "--seconds", f"{dose.strength * dose.step_s:.5f}"),
+    ),
+    "file_lock": Plant(
+        "contention on one file lock",
+        ("lock_contention",),
+        wrapper=_lock,
+        control=lambda dose: _lock(dose, "--private"),
+        missing=_one_cpu,
+    ),
+    "denormals": Plant(
+        "denormal numbers",
+        ("denormals",),
+        wrapper=_denormals,
+        control=lambda dose: _denormals(dose, "--normal"),
+    ),
+    "slow_blas": Plant(
+        "a slow BLAS kernel",
+        ("slow_blas",),
+        axes={"intra_op": 1, "blas": str(SLOW_GEMM)},
+        missing=_no_slow_gemm,
+    ),
+    "sync": Plant(
+        "a checkpoint that waits for the disk",
+        ("file_io",),
+        wrapper=lambda dose: ("sync_file.py", "--folder", str(dose.folder)),
+        control=lambda dose: ("sync_file.py", "--folder", str(dose.folder), "--buffered"),
+        promised=False,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One job to run: a workload under a plant, or under the plant's control.
+
+    Attributes:
+        workload: key of WORKLOADS.
+        plant: key of PLANTS.
+        run: which repetition.
+        control: without what makes it slow.
+    """
+
+    workload: str
+    plant: str
+    run: int
+    control: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its folder below the results."""
+        part = f"{self.plant}-control" if self.control else self.plant
+        return f"{self.workload}/{part}/{self.run}"
+
+    def config(self, folder: Path) -> dict[str, Any]:
+        """Return a study's config for it.
+
+        Args:
+            folder: of this run, for files that members share.
+
+        Raises:
+            RuntimeError: it cannot be planted here.
+        """
+        workload, plant = WORKLOADS[self.workload], PLANTS[self.plant]
+        if reason := plant.missing():
+            raise RuntimeError(f"{plant.title}: {reason}")
+        wrap = (plant.control if self.control else plant.wrapper)(self.dose(folder))
+        command = [str(ROOT / workload.script), *workload.args, "--seed", "{member}"]
+        if wrap:
+            command = [str(PLANTS_FOLDER / wrap[0]), *wrap[1:], "--", *command]
+        return {
+            "study": "planted",
+            "workload": {"script": command[0], "args": command[1:]},
+            "processes": sorted({1, len(CPUS), plant.most}),
+            "launches": {"baseline": dict(plant.axes)},
+        }
+
+    def outside(self, folder: Path) -> Options:
+        """Return the options of plants/outside.py."""
+        return () if self.control else PLANTS[self.plant].outside(self.dose(folder))
+
+    def dose(self, folder: Path) -> Dose:
+        """Return how much of the plant this run gets."""
+        strength = STRENGTHS[self.run % len(STRENGTHS)]
+        return Dose(WORKLOADS[self.workload].step_s, strength, folder)
+
+
+def clean_of(case: Case) -> Case:
+    """Return what a run is compared with: its control, or the workload with nothing planted."""
+    empty = PLANTS[case.plant].control is _none
+    return Case(case.workload, NOTHING if empty else case.plant, case.run, control=not empty)

@@ -1,0 +1,190 @@
+"""Running the experiments under a plant, and asking the verdict what it finds in their records."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from plant_list import PLANTS, PLANTS_FOLDER, ROOT, Case
+
+from scaling_study import fingerprint, measure, storage, verdict
+from scaling_study.config import load_config
+from scaling_study.plan import make_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+LONGEST_S = 3600.0
+"""A job takes one to four minutes; one that takes this has gone wrong, and the others go on."""
+STOP_S = 60.0
+PARTS = ("growth", "level")
+
+Entry = dict[str, Any]
+
+
+def plan_of(case: Case, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a case's plan, and the launch that is explained."""
+    plan = make_plan(load_config(case.config(folder)))
+    content = plan.to_dict()
+    return content, next(one for one in content["launches"] if one["id"] == plan.baseline)
+
+
+def command(case: Case, folder: Path) -> list[str]:
+    """Return the command that does a case's experiments, under its plant."""
+    plan, launch = plan_of(case, folder)
+    return [
+        *(sys.executable, str(PLANTS_FOLDER / "outside.py"), *case.outside(folder), "--"),
+        *(sys.executable, "-m", "scaling_study.keep", "--watch", str(os.getpid()), "--"),
+        *(sys.executable, str(ROOT / "scripts/why.py")),
+        *("--job", measure.job_text(plan, launch, "", "why"), "--target", launch["id"]),
+        *("--replicate", "0", "--builds", str(folder / "builds"), "--study-folder", str(folder)),
+        *("--log", str(folder / "log"), "--output", str(folder / "0.jsonl")),
+    ]
+
+
+def stop_with_us(process: subprocess.Popen[bytes]) -> None:
+    """End a command and what it planted."""
+    process.terminate()
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def run(arguments: Sequence[str]) -> str | None:
+    """Run a command to its end; return why it failed, None if it did not."""
+    process = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.DEVNULL)
+    try:
+        status = process.wait(LONGEST_S)
+    except subprocess.TimeoutExpired:
+        return f"not done after {LONGEST_S:g} s"
+    finally:
+        if process.poll() is None:
+            stop_with_us(process)
+    return f"ended with status {status}" if status else None
+
+
+def experiment(case: Case, results: Path) -> Entry:
+    """Do a case's experiments; return its entry, with what the verdict names."""
+    folder = results / case.name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    began = time.monotonic()
+    failure = run(command(case, folder))
+    wall_s = time.monotonic() - began
+    if failure:
+        log = folder / "log"
+        last = log.read_text(encoding="utf-8").splitlines()[-1:] if log.exists() else []
+        return {**asdict(case), "status": "failed", "reason": "; ".join([failure, *last]),
+                "wall_s": wall_s}  # fmt: skip
+    return {**diagnose(case, results), "wall_s": wall_s}
+
+
+def diagnose(case: Case, results: Path) -> Entry:
+    """Ask the verdict about the records of a case."""
+    own = results / "fingerprint.json"
+    machine = storage.read_json(own) if own.exists() else None
+    try:
+        found = verdict.diagnose([results / case.name / "0.jsonl"], machine, None)
+    except Exception as error:  # noqa: BLE001 (hours of records wait behind it: `--again` asks anew)
+        return {**asdict(case), "status": "failed", "reason": f"the verdict: {error!r}"}
+    storage.write_json(results / case.name / "verdict.json", found)
+    return {**asdict(case), **summarise(found)}
+
+
+def summarise(found: Mapping[str, Any]) -> Entry:
+    """Return what of a target of causes.json the table needs; times in s."""
+    step_1, step_n = (_value(found.get(key)) for key in ("step_1_s", "step_n_s"))
+    named: list[dict[str, Any]] = []
+    if step_1 is not None and step_n is not None:
+        of = {"growth": step_n - step_1, "level": step_1}
+        named = [
+            {"part": part, "cause": one["cause"], "share": _value(one["share"]),
+             "seconds": (_value(one["share"]) or 0.0) * of[part]}
+            for part in PARTS
+            for one in (found.get(part) or {}).get("named", ())
+        ]  # fmt: skip
+    return {
+        "status": found["status"],
+        "reason": found.get("reason"),
+        "n": found.get("n"),
+        "step_1_s": step_1,
+        "step_n_s": step_n,
+        "named": sorted(named, key=lambda one: -one["seconds"]),
+    }
+
+
+def _value(estimate: Mapping[str, Any] | None) -> float | None:
+    return None if estimate is None else estimate["value"]
+
+
+def measure_fingerprint(results: Path) -> None:
+    """Measure the machine's own ladder once for all runs.
+
+    Raises:
+        RuntimeError: that failed.
+    """
+    path = results / "fingerprint.json"
+    if path.exists() and fingerprint.quiet(storage.read_json(path)):
+        return
+    results.mkdir(parents=True, exist_ok=True)
+    failure = run(
+        [
+            *(sys.executable, str(ROOT / "scripts/fingerprint.py")),
+            *("--code", measure.harness_digest(*fingerprint.MODULES)),
+            *("--kept", str(results / "fingerprints"), "--log", str(results / "fingerprint.log")),
+            *("--output", str(path)),
+        ]
+    )
+    if failure:
+        raise RuntimeError(f"the machine's fingerprint: {failure}")
+
+
+class Ledger:
+    """The entries of all runs, one JSON object a line: what is there is not run again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._entries: dict[Case, Entry] = {}
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        self._cut = bool(text) and not text.endswith("\n")
+        for line in text.splitlines():
+            with contextlib.suppress(json.JSONDecodeError):  # cut while it was written
+                entry = json.loads(line)
+                self._entries[case_of(entry)] = entry
+
+    def __contains__(self, case: Case) -> bool:
+        """Whether a case was run, with any result."""
+        return case in self._entries
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Go through the entries, the newest of each case."""
+        return iter(self._entries.values())
+
+    def add(self, entry: Entry) -> None:
+        """Keep an entry; it replaces an earlier one of the same case."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write("\n" * self._cut + json.dumps(entry) + "\n")
+        self._cut = False
+        self._entries[case_of(entry)] = entry
+
+
+def case_of(entry: Mapping[str, Any]) -> Case:
+    """Return the case that an entry is of."""
+    return Case(entry["workload"], entry["plant"], entry["run"], entry["control"])
+
+
+def not_possible(names: Iterable[str]) -> dict[str, str]:
+    """Return the plants that cannot be planted here, with the reason."""
+    reasons = {name: PLANTS[name].missing() for name in names}
+    return {name: reason for name, reason in reasons.items() if reason}

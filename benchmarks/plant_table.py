@@ -1,0 +1,225 @@
+"""Planted against found: entries of runs go in, a table comes out. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from plant_list import NOTHING, PLANTS, WORKLOADS, clean_of
+from plant_runs import case_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+LEAST_SLOWDOWN = 1.10
+"""A plant that slows the step down by less has planted nothing: the run does not count."""
+ACCOUNTED_SHARE = 0.9
+FEWEST_RUNS = 5
+"""What is promised of each case."""
+
+JUDGED = frozenset({"explained", "nothing_to_explain", "inconclusive"})
+"""Statuses of a verdict that says something; all others are runs without a result."""
+
+Entry = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What became of the runs of one plant with one workload.
+
+    Attributes:
+        runs: that count.
+        right: whose first-named cause is the planted one; of A/A, that name none.
+        accounted: the share of the added time that named causes hold, for each run.
+        slowdown: step time by that of the clean workload, for each run.
+        others: further or wrong causes that were named, with how often.
+        failures: runs that do not count, with the reason.
+    """
+
+    runs: int
+    right: int
+    accounted: tuple[float, ...]
+    slowdown: tuple[float, ...]
+    others: Mapping[str, int]
+    failures: tuple[str, ...]
+
+
+def score(workload: str, plant: str, entries: Iterable[Entry]) -> Score:
+    """Judge the runs of a plant with a workload; of NOTHING, the controls of all plants too."""
+    own = [entry for entry in entries if entry["workload"] == workload]
+    if plant == NOTHING:
+        return _score_clean([one for one in own if one["plant"] == NOTHING or one["control"]])
+    runs = [one for one in own if one["plant"] == plant and not one["control"]]
+    counted: list[Entry] = []
+    accounted, slowdown, failures = [], [], []
+    for entry in runs:
+        clean_s = clean_step_s(entry, own)
+        if entry["status"] not in JUDGED:
+            failures.append(f"run {entry['run']}: {entry['status']}, {entry['reason']}")
+        elif clean_s is None:
+            failures.append(f"run {entry['run']}: there is no clean run to compare it with")
+        elif entry["step_n_s"] < LEAST_SLOWDOWN * clean_s:
+            ratio = entry["step_n_s"] / clean_s
+            failures.append(f"run {entry['run']}: the plant had no effect ({ratio:.2f} times)")
+        else:
+            named = beyond_own(entry, own)
+            counted.append({**entry, "named": named})
+            slowdown.append(entry["step_n_s"] / clean_s)
+            named_s = sum(one["seconds"] for one in named)
+            accounted.append(named_s / (entry["step_n_s"] - clean_s))
+    causes = PLANTS[plant].causes
+    right = [one for one in counted if one["named"] and one["named"][0]["cause"] in causes]
+    others = _count(counted, without=causes)
+    return Score(len(counted), len(right), tuple(accounted), tuple(slowdown), others,
+                 tuple(failures))  # fmt: skip
+
+
+def beyond_own(entry: Entry, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Return what a run names beyond what the workload has of itself, the largest first.
+
+    Of a workload's own causes only what is more than in its A/A runs (their median) counts.
+    """
+    clean = [one for one in entries if one["plant"] == NOTHING and one["status"] in JUDGED]
+    named = []
+    for one in entry["named"]:
+        if one["cause"] in WORKLOADS[entry["workload"]].own:
+            usual_s = statistics.median(
+                [
+                    sum(each["seconds"] for each in run["named"] if _alike(each, one))
+                    for run in clean
+                ]
+                or [0.0]
+            )
+            one = {**one, "seconds": one["seconds"] - usual_s}  # noqa: PLW2901 (a new one)
+        if one["seconds"] > 0:
+            named.append(one)
+    return sorted(named, key=lambda one: -one["seconds"])
+
+
+def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return bool(one["cause"] == other["cause"] and one["part"] == other["part"])
+
+
+def _score_clean(runs: Sequence[Entry]) -> Score:
+    judged = [
+        {**one, "named": [
+            each for each in one["named"] if each["cause"] not in WORKLOADS[one["workload"]].own
+        ]}
+        for one in runs if one["status"] in JUDGED
+    ]  # fmt: skip
+    failures = tuple(
+        f"run {one['run']}: {one['status']}, {one['reason']}"
+        for one in runs
+        if one["status"] not in JUDGED
+    )
+    silent = [one for one in judged if not one["named"]]
+    return Score(len(judged), len(silent), (), (), _count(judged, without=()), failures)
+
+
+def _count(runs: Iterable[Entry], without: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for entry in runs:
+        for cause in {one["cause"] for one in entry["named"]} - set(without):
+            found[cause] = found.get(cause, 0) + 1
+    return found
+
+
+def clean_step_s(entry: Entry, entries: Sequence[Entry]) -> float | None:
+    """Return the step time without the plant (s): of its control, or of the workload's A/A runs.
+
+    A control does as much beside as its own run, so they are compared run by run; otherwise the
+    median of all clean runs is the steadier one.
+    """
+    wanted = clean_of(case_of(entry))
+    clean = [
+        one["step_n_s"]
+        for one in entries
+        if one["plant"] == wanted.plant
+        and one["control"] == wanted.control
+        and (one["run"] == wanted.run or not wanted.control)
+        and one["status"] in JUDGED
+    ]
+    return statistics.median(clean) if clean else None
+
+
+def markdown(entries: Sequence[Entry], missing: Mapping[str, str]) -> str:
+    """Return the table planted x workload, and what stands behind it.
+
+    Args:
+        entries: of all runs.
+        missing: plants that cannot be planted here, with the reason.
+    """
+    workloads = [name for name in WORKLOADS if any(one["workload"] == name for one in entries)]
+    plants = [
+        name for name in PLANTS if any(one["plant"] == name for one in entries) or name in missing
+    ]
+    scores = {
+        (plant, workload): score(workload, plant, entries)
+        for plant in plants
+        for workload in workloads
+    }
+    head = ["planted", *(WORKLOADS[name].title for name in workloads)]
+    rows = [
+        [PLANTS[plant].title,
+         *(f"not run: {missing[plant]}" if plant in missing else cell(plant, scores[plant, name])
+           for name in workloads)]
+        for plant in plants
+    ]  # fmt: skip
+    lines = [_line(head), _line(["---"] * len(head)), *map(_line, rows)]
+    own = [
+        f"- {WORKLOADS[name].title} has a cause of its own, which may be named without a plant: "
+        f"{cause} ({reason})"
+        for name in workloads
+        for cause, reason in WORKLOADS[name].own.items()
+    ]
+    return "\n".join([*lines, "", *summary(scores), "", *own, *remarks(scores)]) + "\n"
+
+
+def cell(plant: str, one: Score) -> str:
+    """Return what stands in the table for a plant and a workload."""
+    if not one.runs:
+        return "no effect" if any("no effect" in text for text in one.failures) else "no result"
+    if plant == NOTHING:
+        return f"{one.runs - one.right} of {one.runs} named a cause"
+    share = statistics.median(one.accounted)
+    slower = statistics.median(one.slowdown)
+    return f"{one.right} of {one.runs} right; {share:.0%} accounted for; {slower:.2f} times slower"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(text.replace('|', '/') for text in cells)} |"
+
+
+def summary(scores: Mapping[tuple[str, str], Score]) -> list[str]:
+    """Return the promises, each with what was found."""
+    planted = {key: one for key, one in scores.items() if key[0] != NOTHING and one.runs}
+    clean = [one for key, one in scores.items() if key[0] == NOTHING]
+    runs, right = (sum(getattr(one, key) for one in planted.values()) for key in ("runs", "right"))
+    quiet, all_clean = sum(one.right for one in clean), sum(one.runs for one in clean)
+    below = [
+        f"{PLANTS[plant].title} with {WORKLOADS[workload].title}"
+        for (plant, workload), one in planted.items()
+        if statistics.median(one.accounted) < ACCOUNTED_SHARE
+    ]
+    few = sum(one.runs < FEWEST_RUNS for one in planted.values())
+    share = f" ({right / runs:.0%})" if runs else ""
+    less = ", ".join(below) if below else "nowhere"
+    return [
+        f"- The planted cause is named first in {right} of {runs} runs{share}.",
+        f"- A/A runs and controls that name a cause: {all_clean - quiet} of {all_clean}.",
+        f"- Less than {ACCOUNTED_SHARE:.0%} of the added time accounted for (median): {less}.",
+        f"- Fewer than {FEWEST_RUNS} runs that count: {few} of {len(planted)} cases.",
+    ]
+
+
+def remarks(scores: Mapping[tuple[str, str], Score]) -> list[str]:
+    """Return what else was named, and the runs that do not count."""
+    lines = []
+    for (plant, workload), one in scores.items():
+        where = f"{PLANTS[plant].title}, {WORKLOADS[workload].title}"
+        if one.others:
+            named = ", ".join(f"{cause} ({count})" for cause, count in sorted(one.others.items()))
+            lines.append(f"- {where}: {'also' if plant != NOTHING else 'falsely'} named: {named}")
+        lines += [f"- {where}, {text}" for text in one.failures]
+    return lines

@@ -1,0 +1,134 @@
+"""Plant causes, and see whether they are found: the self-test of `why`.
+
+Every plant slows a real workload down in one known way: a CPU quota, processes piled on one CPU, a
+hog outside, a slow loader, denormal numbers … Each run does the experiments of a study under the
+plant, and asks the verdict. Runs whose result is there are not done again, so the command can be
+stopped at any time. Nothing else should run meanwhile: a job takes one to four minutes. Usage:
+
+    python benchmarks/planted.py [--only quota mask] [--workload ncf] [--runs 5]
+    python benchmarks/planted.py --again --table docs/planted.md    # new rules, the same records
+    python benchmarks/planted.py --bare                             # only: do the plants bite here?
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plant_list import NOTHING, PLANTS, ROOT, WORKLOADS, Case, clean_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+INTRODUCTION = """\
+# Planted causes, and what was found
+
+Every plant slows a workload down in one known way; `benchmarks/plant_list.py` says how. A run does
+the experiments of one launch (`why: quick`) under the plant and asks for the verdict. *Right*: the
+cause with the largest share is the planted one. *Accounted for*: the seconds of a step that named
+causes hold, by the seconds that the plant adds to it (against the workload without the plant, or,
+where the plant needs code of its own, with that code but without its cause); the median of the
+runs. The dose differs from run to run. The first row counts runs without a plant in which any
+cause was named.
+
+"""
+
+
+def stop(signum: int, _frame: FrameType | None) -> None:
+    """Leave by an exception, so that what was planted is taken away."""
+    sys.exit(128 + signum)
+
+
+def cases(plants: list[str], workloads: list[str], runs: int) -> Iterator[Case]:
+    """Go through all runs: what they are compared with first, and the first run of all first."""
+    for run in range(runs):
+        for workload in workloads:
+            wanted = [Case(workload, plant, run) for plant in [NOTHING, *plants]]
+            for case in wanted:
+                yield from dict.fromkeys([clean_of(case), case])
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    promised = [name for name, plant in PLANTS.items() if plant.promised]
+    parser.add_argument("--only", nargs="+", choices=PLANTS, default=promised)
+    parser.add_argument("--workload", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--results", type=Path, default=ROOT / "results/.planted")
+    parser.add_argument("--again", action="store_true", help="run nothing; ask the verdict anew")
+    parser.add_argument("--bare", action="store_true", help="run the scripts alone, and time them")
+    parser.add_argument("--table", type=Path, help="write the table to this file too")
+    return parser.parse_args()
+
+
+def bare(plants: list[str], workloads: list[str]) -> None:
+    """Print what the plants do to the scripts themselves."""
+    import plant_bare  # noqa: PLC0415 (the two modes need different things)
+
+    for plant in plants:
+        for workload in workloads:
+            found = plant_bare.effect(workload, plant)
+            clean, planted = found["clean_ms"], found["planted_ms"]
+            print(
+                f"{plant:12} {workload:9} alone {clean[0]:7.2f} -> {planted[0]:7.2f} ms   "
+                f"together {clean[1]:7.2f} -> {planted[1]:7.2f} ms   {found['slowdown']:.2f} times",
+                flush=True,
+            )
+
+
+def where() -> str:
+    """Say on which machine this runs."""
+    from scaling_study import probe  # noqa: PLC0415 (not needed to run bare)
+
+    machine = probe.read_machine().to_dict()
+    return (
+        f"Measured on CPUs {machine['allowed_cpus']} ({machine['cpu_model']}), torch "
+        f"{machine['versions']['torch']}, Linux {machine['kernel']}, cgroup "
+        f"v{machine['cgroup_version']}; {datetime.now(UTC):%Y-%m-%d}."
+    )
+
+
+def main() -> None:
+    """Run what is missing, and print the table."""
+    options = arguments()
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, stop)
+    sys.path.insert(0, str(Path(__file__).parent))
+    from plant_runs import Ledger, diagnose, experiment, measure_fingerprint, not_possible  # noqa: PLC0415 (the verdict is not needed to run bare)
+    from plant_table import markdown  # noqa: PLC0415
+
+    missing = not_possible(options.only)
+    plants = [name for name in options.only if name not in missing]
+    if options.bare:
+        bare(plants, options.workload)
+        return
+    ledger = Ledger(options.results / "runs.jsonl")
+    if options.again:
+        for entry in list(ledger):
+            case = Case(entry["workload"], entry["plant"], entry["run"], entry["control"])
+            if (options.results / case.name / "0.jsonl").exists():
+                ledger.add({**entry, **diagnose(case, options.results)})
+    else:
+        measure_fingerprint(options.results)
+        for case in cases(plants, options.workload, options.runs):
+            if case not in ledger:
+                entry = experiment(case, options.results)
+                ledger.add(entry)
+                names = ", ".join(one["cause"] for one in entry.get("named", ())) or "nothing named"
+                print(f"{case.name}: {entry['status']}, {names}", file=sys.stderr, flush=True)
+    table = markdown(list(ledger), missing)
+    print(table)
+    if options.table:
+        options.table.write_text(f"{INTRODUCTION}{table}\n{where()}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""What wrapper scripts share: plant once in a process, then run the real workload script.
+
+A wrapper is a script like any other: ``wrapper.py [OPTIONS] -- SCRIPT ARGS...``. The harness starts
+a script that ends again in the same process, so a wrapper runs several times there.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+_planted: set[str] = set()
+
+
+def options_of(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, list[str]]:
+    """Split a wrapper's own options from the command that it runs."""
+    arguments = sys.argv[1:]
+    at = arguments.index("--")
+    return parser.parse_args(arguments[:at]), arguments[at + 1 :]
+
+
+def once(name: str, plant: Callable[[], None]) -> None:
+    """Plant, unless that was done in this process already: a patch upon a patch doubles it."""
+    if name not in _planted:
+        _planted.add(name)
+        plant()
+
+
+def run(command: list[str]) -> None:
+    """Run the real script as ``python SCRIPT ARGS`` would."""
+    sys.argv = command
+    sys.path.insert(0, str(Path(command[0]).resolve().parent))
+    runpy.run_path(command[0], run_name="__main__")

@@ -1,0 +1,401 @@
+"""The self-test's own parts: what is planted, that it is taken away, and how runs are judged."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jobs import WORKLOADS, environment, processes
+from scaling_study.config import load_config
+from scaling_study.limits import read_hierarchy
+from scaling_study.plan import make_plan
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import plant_bare  # noqa: E402
+import plant_list  # noqa: E402
+import plant_runs  # noqa: E402
+import plant_table  # noqa: E402
+from plant_list import NOTHING, PLANTS, Case, clean_of  # noqa: E402
+
+OUTSIDE = [sys.executable, str(BENCHMARKS / "plants/outside.py")]
+SHORT = WORKLOADS / "short_script.py"
+BOTH = [(name, workload) for name in PLANTS for workload in plant_list.WORKLOADS]
+
+no_quota = pytest.mark.skipif(
+    PLANTS["quota"].missing() is not None, reason=PLANTS["quota"].missing() or ""
+)
+
+
+@pytest.mark.parametrize(("plant", "workload"), BOTH)
+def test_every_plant_is_a_study(plant, workload, tmp_path):
+    if PLANTS[plant].missing():
+        pytest.skip(PLANTS[plant].missing())
+    case = Case(workload, plant, 1)
+    for one in {case, clean_of(case)}:
+        plan = make_plan(load_config(one.config(tmp_path)))
+        assert plan.processes[0] == 1
+        assert plan.processes[-1] == PLANTS[one.plant].most
+        assert (plant_list.ROOT / plan.workload.script).exists()
+    launch = plant_runs.plan_of(case, tmp_path)[1]
+    assert (
+        PLANTS[plant].axes.items()
+        <= {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in launch["axes"].items()
+        }.items()
+    )
+
+
+def test_what_is_planted_has_a_name():
+    from scaling_study.causes import CAUSES
+
+    known = {cause.id for cause in CAUSES}
+    assert {cause for plant in PLANTS.values() for cause in plant.causes} <= known
+    assert [name for name, plant in PLANTS.items() if not plant.causes] == [NOTHING]
+
+
+def test_runs_get_different_doses(tmp_path):
+    doses = {Case("ncf", "slow_loader", run).dose(tmp_path).strength for run in range(5)}
+    assert len(doses) == 5
+
+
+# ---- what is outside
+
+
+def run_outside(folder, *options):
+    return subprocess.run(
+        [*OUTSIDE, *options], capture_output=True, text=True, check=False, env=environment(folder)
+    )
+
+
+def wait_until(condition, seconds=20.0):
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert condition()
+
+
+def groups():
+    hierarchy = read_hierarchy("cpu")
+    return list(hierarchy.folders[0].glob("planted-quota-*")) if hierarchy else []
+
+
+def test_hogs_end_with_the_command(tmp_path):
+    code = (
+        "import subprocess,sys;"
+        "print(subprocess.run(['ps','-eo','args'],capture_output=True,text=True).stdout)"
+    )
+    done = run_outside(tmp_path, "--hog", "cpu", "--hogs", "2", "--", sys.executable, "-c", code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("while True: pass") >= 2
+    assert processes(tmp_path) == []
+
+
+def test_the_status_of_the_command_is_kept(tmp_path):
+    assert run_outside(tmp_path, "--", sys.executable, "-c", "raise SystemExit(3)").returncode == 3
+
+
+@no_quota
+def test_a_quota_holds_and_is_removed(tmp_path):
+    code = (
+        "import time\n"
+        "began = time.perf_counter()\n"
+        "while time.perf_counter() < began + 1.5: pass\n"
+        "print(time.process_time() / (time.perf_counter() - began))"
+    )
+    done = run_outside(tmp_path, "--quota-cpus", "0.2", "--", sys.executable, "-c", code)
+    assert done.returncode == 0, done.stderr
+    assert 0.05 < float(done.stdout) < 0.3
+    assert groups() == []
+
+
+def test_a_quota_that_cannot_be_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "plants"))
+    import outside
+
+    monkeypatch.setattr(outside.limits, "read_hierarchy", lambda _: None)
+    with pytest.raises(OSError, match="no cgroup hierarchy"):
+        outside.quota_folder()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_however_the_caller_ends(tmp_path, signum):
+    quota = ["--quota-cpus", "0.5"] if PLANTS["quota"].missing() is None else []
+    caller = "import subprocess, sys, time\nsubprocess.Popen(sys.argv[1:])\ntime.sleep(60)"
+    sleep = [sys.executable, "-c", "import time; time.sleep(50)"]
+    command = [*OUTSIDE, "--hog", "memory", *quota, "--", *sleep]
+    process = subprocess.Popen(
+        [sys.executable, "-c", caller, *command], env=environment(tmp_path),
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    wait_until(lambda: processes(tmp_path, "time.sleep(50)"))
+    wait_until(lambda: len(processes(tmp_path)) >= 4)
+    process.send_signal(signum)
+    process.wait()
+    wait_until(lambda: processes(tmp_path) == [])
+    wait_until(lambda: groups() == [])
+
+
+def test_a_killed_makers_group_is_removed_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "plants"))
+    import outside
+
+    gone = tmp_path / f"{outside.PREFIX}999999999"
+    there = tmp_path / f"{outside.PREFIX}{os.getpid()}"
+    removed = []
+    for folder in (gone, there):
+        folder.mkdir()
+    monkeypatch.setattr(outside, "remove", removed.append)
+    outside.remove_left_over(tmp_path)
+    assert removed == [gone]
+
+
+# ---- wrappers
+
+
+def wrapped(wrapper, *options, script=SHORT):
+    return [sys.executable, str(BENCHMARKS / "plants" / wrapper), *options, "--", str(script)]
+
+
+def test_a_plant_is_planted_once_in_a_process(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "plants"))
+    import real_workload
+
+    planted = []
+    for _ in range(3):
+        real_workload.once("a test", lambda: planted.append(1))
+    assert planted == [1]
+
+
+def test_the_loader_is_slow_and_no_slower_when_the_script_starts_again(tmp_path):
+    script = tmp_path / "loads.py"
+    script.write_text(
+        "import time, torch\n"
+        "from torch.utils.data import DataLoader, TensorDataset\n"
+        "loader = DataLoader(TensorDataset(torch.zeros(8, 1)), batch_size=2)\n"
+        "began = time.perf_counter()\n"
+        "list(loader)\n"
+        "print(time.perf_counter() - began)\n"
+    )
+    twice = (
+        "import runpy, sys; del sys.argv[0]; argv = list(sys.argv)\n"
+        "sys.path.insert(0, sys.argv[0].rpartition('/')[0])\n"
+        "for _ in range(2):\n    sys.argv = argv\n    runpy.run_path(argv[0], run_name='__main__')"
+    )
+    command = wrapped("slow_loader.py", "--seconds", "0.2", script=script)
+    done = subprocess.run(
+        [sys.executable, "-c", twice, *command[1:]], capture_output=True, text=True, check=True
+    )
+    first, second = map(float, done.stdout.split())
+    assert 0.8 <= first < 1.5
+    assert 0.8 <= second < 1.5
+
+
+def test_the_lock_is_waited_for_unless_it_is_private(tmp_path):
+    import fcntl
+
+    options = ["--folder", str(tmp_path), "--seconds", "0.001"]
+    with (tmp_path / "log").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        subprocess.run(wrapped("file_lock.py", *options, "--private"), check=True)
+        waiting = subprocess.Popen(wrapped("file_lock.py", *options), stdout=subprocess.PIPE)
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(10)
+        fcntl.flock(file, fcntl.LOCK_UN)
+        assert waiting.communicate(timeout=20)[0].startswith(b"done")
+
+
+def test_a_bound_process_has_one_cpu(tmp_path):
+    script = tmp_path / "asks.py"
+    script.write_text("import os, torch\nprint(len(os.sched_getaffinity(0)))\n")
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        wrapped("bound.py", script=script), capture_output=True, text=True, check=True, env=env
+    )
+    assert done.stdout == "1\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--normal"]])
+def test_the_gate_gets_the_numbers_that_it_should(tmp_path, options):
+    script = tmp_path / "looks.py"
+    script.write_text(
+        "import torch\n"
+        "from torch.optim import optimizer\n"
+        "(hook,) = optimizer._global_optimizer_pre_hooks.values()\n"
+        "at = hook.__code__.co_freevars.index('square')\n"
+        "hook()\n"
+        "print(bool((hook.__closure__[at].cell_contents < 1.17e-38).all()))\n"
+    )
+    command = wrapped("denormals.py", "--calls", "2", *options, script=script)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{not options}\n"
+
+
+def test_the_slow_multiply_is_right():
+    if PLANTS["slow_blas"].missing():
+        pytest.skip(PLANTS["slow_blas"].missing())
+    code = (
+        "import torch\n"
+        "torch.manual_seed(1)\n"
+        "a, b, c = torch.rand(30, 20), torch.rand(20, 10), torch.rand(30, 10)\n"
+        "both = lambda x: (x, x.t().contiguous().t())\n"
+        "across = [(x, y) for x in both(a) for y in both(b)]\n"
+        "exact = a.double() @ b.double()\n"
+        "assert all(torch.allclose((x @ y).double(), exact, rtol=1e-5) for x, y in across)\n"
+        "added = torch.addmm(c, a, b, beta=2, alpha=3)\n"
+        "assert torch.allclose(added.double(), 2 * c + 3 * exact, rtol=1e-5)\n"
+        "print(any('slow_gemm' in line for line in open('/proc/self/maps')))\n"
+    )
+    env = {**os.environ, "LD_PRELOAD": str(plant_list.SLOW_GEMM)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True\n"
+
+
+# ---- bare runs
+
+
+def test_a_bare_step_is_the_mean_while_all_train():
+    ends = [
+        [[at * 0.1, at * 0.05] for at in range(100)],
+        [[2 + at * 0.2, at * 0.1] for at in range(60)],
+    ]
+    wall_s, cpu_s = plant_bare.summarise(ends)
+    assert wall_s == pytest.approx(2 / (1 / 0.1 + 1 / 0.2))
+    assert cpu_s == pytest.approx((0.05 + 0.1) / 2)
+    with pytest.raises(RuntimeError, match="too few steps"):
+        plant_bare.summarise([[[0, 0], [1, 1]], [[5, 0], [6, 1]]])
+
+
+# ---- judging
+
+
+def entry(plant, run=0, *, step_n_s=0.02, named=(), workload="ncf", control=False, **more):
+    return {
+        "workload": workload, "plant": plant, "run": run, "control": control,
+        "status": "explained", "reason": None, "n": 2, "step_1_s": 0.01, "step_n_s": step_n_s,
+        "named": [{"part": "growth", "cause": cause, "share": 1.0, "seconds": seconds}
+                  for cause, seconds in named],
+        **more,
+    }  # fmt: skip
+
+
+CLEAN = [entry(NOTHING, run, step_n_s=0.01 + 0.0001 * run) for run in range(5)]
+
+
+def test_the_planted_cause_first_is_right():
+    runs = [
+        entry("quota", 0, named=[("cpu_quota", 0.009)]),
+        entry("quota", 1, named=[("spinning", 0.006), ("cpu_quota", 0.002)]),
+        entry("quota", 2),
+    ]
+    found = plant_table.score("ncf", "quota", [*CLEAN, *runs])
+    assert (found.runs, found.right) == (3, 1)
+    assert found.others == {"spinning": 1}
+    assert found.accounted == pytest.approx([0.009 / 0.0098, 0.008 / 0.0098, 0.0])
+    assert found.slowdown == pytest.approx([2 / 1.02] * 3)
+
+
+def test_a_plant_without_effect_does_not_count():
+    runs = [entry("quota", 0, step_n_s=0.0105, named=[("cpu_quota", 0.001)])]
+    found = plant_table.score("ncf", "quota", [*CLEAN, *runs])
+    assert found.runs == 0
+    assert "no effect (1.03 times)" in found.failures[0]
+    assert plant_table.cell("quota", found) == "no effect"
+
+
+def test_what_a_workload_has_of_itself_counts_only_beyond_that():
+    clean = [
+        entry(NOTHING, run, step_n_s=0.01, named=[("data_loading", 0.002)]) for run in range(3)
+    ]
+    assert plant_table.score("ncf", NOTHING, clean).right == 3
+    elsewhere = [{**one, "workload": "tsmixerx"} for one in clean]
+    assert plant_table.score("tsmixerx", NOTHING, elsewhere).right == 0
+    runs = [
+        entry("dask", 0, named=[("data_loading", 0.006), ("page_faults", 0.005)]),
+        entry("slow_loader", 0, named=[("data_loading", 0.011)]),
+    ]
+    found = plant_table.score("ncf", "slow_loader", [*clean, *runs])
+    assert (found.right, found.accounted) == (1, pytest.approx([0.9]))
+    found = plant_table.score("ncf", "dask", [*clean, *runs])
+    assert (found.right, found.accounted) == (1, pytest.approx([0.9]))
+    assert "NCF has a cause of its own" in plant_table.markdown([*clean, *runs], {})
+
+
+def test_failed_runs_do_not_count_and_say_why():
+    runs = [entry("quota", status="failed", reason="status 1", step_n_s=None)]
+    found = plant_table.score("ncf", "quota", [*CLEAN, *runs])
+    assert found.runs == 0
+    assert found.failures == ("run 0: failed, status 1",)
+    alone = plant_table.score("ncf", "quota", [entry("quota")])
+    assert "no clean run" in alone.failures[0]
+
+
+def test_a_control_is_compared_with_its_own_run_and_is_an_a_a_run_too():
+    controls = [entry("denormals", run, control=True, step_n_s=0.01 * (run + 1)) for run in (0, 1)]
+    runs = [entry("denormals", 1, step_n_s=0.04, named=[("denormals", 0.02)])]
+    found = plant_table.score("ncf", "denormals", [*CLEAN, *controls, *runs])
+    assert found.slowdown == pytest.approx([2.0])
+    assert found.accounted == pytest.approx([1.0])
+    assert plant_table.score("ncf", NOTHING, [*CLEAN, *controls]).runs == 7
+
+
+def test_a_false_name_shows():
+    runs = [*CLEAN[:4], entry(NOTHING, 4, named=[("denormals", 0.001)])]
+    found = plant_table.score("ncf", NOTHING, runs)
+    assert plant_table.cell(NOTHING, found) == "1 of 5 named a cause"
+    text = plant_table.markdown(runs, {})
+    assert "name a cause: 1 of 5" in text
+    assert "falsely named: denormals (1)" in text
+
+
+def test_the_table(tmp_path):
+    runs = [entry("quota", run, named=[("cpu_quota", 0.009)]) for run in range(5)]
+    text = plant_table.markdown([*CLEAN, *runs], {"slow_blas": "BLIS is not installed"})
+    lines = text.splitlines()
+    assert lines[0] == "| planted | NCF |"
+    assert "0 of 5 named a cause" in lines[2]
+    assert "5 of 5 right; 92% accounted for; 1.96 times slower" in lines[3]
+    assert lines[4].endswith("| not run: BLIS is not installed |")
+    assert "first in 5 of 5 runs (100%)" in text
+    assert "(median): nowhere" in text
+
+
+def test_a_ledger_goes_on_where_it_was_cut(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    ledger = plant_runs.Ledger(path)
+    ledger.add(entry("quota", 0))
+    ledger.add(entry("quota", 0, step_n_s=0.03))
+    with path.open("a") as file:
+        file.write(json.dumps(entry("quota", 1))[:40])
+    again = plant_runs.Ledger(path)
+    assert Case("ncf", "quota", 0) in again
+    assert Case("ncf", "quota", 1) not in again
+    assert [one["step_n_s"] for one in again] == [0.03]
+    again.add(entry("quota", 1))
+    assert Case("ncf", "quota", 1) in plant_runs.Ledger(path)
+
+
+def test_seconds_of_named_causes():
+    def estimate(value):
+        return {"value": value, "low": None, "high": None}
+
+    found = plant_runs.summarise(
+        {
+            "status": "explained", "reason": None, "n": 2,
+            "step_1_s": estimate(0.01), "step_n_s": estimate(0.03),
+            "growth": {"named": [{"cause": "cpu_quota", "share": estimate(0.2)}]},
+            "level": {"named": [{"cause": "slow_blas", "share": estimate(0.5)}]},
+        }
+    )  # fmt: skip
+    assert [(one["cause"], round(one["seconds"], 6)) for one in found["named"]] == [
+        ("slow_blas", 0.005), ("cpu_quota", 0.004),
+    ]  # fmt: skip
