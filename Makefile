@@ -1,5 +1,6 @@
 # make report   create the environment, run the quick study of this machine, write reports/quick.html
 # make test     create the environment, run the tests
+# make long     the tests that take minutes each: real experiments, a thousand simulated studies
 # make lint     style, types, and Snakemake's own check
 # make bench    the benchmarks: every figure that the project promises, measured here
 
@@ -8,14 +9,17 @@ ENV := .venv
 BIN := $(ENV)/bin
 CORES ?= all
 
-.PHONY: report test lint bench clean
+.PHONY: report test long lint bench clean
 .DELETE_ON_ERROR:
 
 report: $(ENV)/study
 	$(BIN)/snakemake --cores $(CORES) --configfile config/quick.yaml
 
 test: $(ENV)/tests lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not long"
+
+long: $(ENV)/tests
+	$(BIN)/python -m pytest -m long
 
 lint: $(ENV)/tests
 	$(BIN)/ruff check .

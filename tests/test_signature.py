@@ -159,7 +159,7 @@ def test_noise_as_large_as_the_growth_is_not_clear():
 # ---- intervals
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("replicates", [1, 3, 5])
 @pytest.mark.parametrize(("size", "knee"), [(2, 2.0), (16, 6.0), (192, 37.0), (192, 48.0)])
 def test_the_intervals_cover_the_truth(size, knee, replicates):
@@ -219,7 +219,7 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("noise", [0.01, 0.04])
 @pytest.mark.parametrize("size", MACHINES)
 def test_a_boundary_is_seldom_named_where_none_is(size, noise):

@@ -66,7 +66,7 @@ def test_no_cause_is_named_where_none_is_planted(tmp_path, name):
         assert not causes(judge(tmp_path, NOTHING[name], rng))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", NOTHING)
 def test_of_a_thousand_studies_without_a_cause_hardly_any_names_one(tmp_path, name, capsys):
     rng = np.random.default_rng(17)
@@ -81,7 +81,7 @@ def test_of_a_thousand_studies_without_a_cause_hardly_any_names_one(tmp_path, na
     assert wrong <= 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_planted_causes_come_first_in_nine_of_ten(tmp_path, capsys):
     rng = np.random.default_rng(19)
     for planted in PLANTED:

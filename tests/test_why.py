@@ -74,7 +74,7 @@ def step_s(windows):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_tried_stands_first_and_every_cohort_is_proved(records):
     head = records[0]
     assert (head["kind"], head["n"], head["effort"]) == ("why", 2, "quick")
@@ -92,7 +92,7 @@ def test_what_is_tried_stands_first_and_every_cohort_is_proved(records):
     assert records[-1]["status"] == "complete", records[-1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_reference_and_reliefs_share_every_block(records):
     names = ["reference", *(one["relief"] for one in records[0]["reliefs"])]
     blocks = efforts.EFFORTS["quick"].blocks
@@ -106,7 +106,7 @@ def test_reference_and_reliefs_share_every_block(records):
     assert len(orders) > 1  # shuffled anew in every block
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_relief_of_the_planted_loader_brings_its_time_back(records):
     reference = of(records, "window", name="reference", n=1)
     cached = of(records, "window", name="cached_batches", n=1)
@@ -115,7 +115,7 @@ def test_the_relief_of_the_planted_loader_brings_its_time_back(records):
     assert step_s(pinned) > 0.004
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_bystanders_are_given_at_every_dose_and_checked(records):
     effort = efforts.EFFORTS["quick"]
     windows = of(records, "window", experiment="bystander")
@@ -131,7 +131,7 @@ def test_bystanders_are_given_at_every_dose_and_checked(records):
     assert statistics.median(shares) > 0.3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_members_wait_for_is_seen(records):
     alone, both = of(records, "samples")
     assert (alone["n"], both["n"]) == (1, 2)
@@ -141,7 +141,7 @@ def test_what_members_wait_for_is_seen(records):
     assert any(wait["syscall"] == "clock_nanosleep" for wait in member["waits"]), member
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
     mapping = config(WORKLOADS / "plain_loop.py")
     process = subprocess.Popen(

@@ -27,16 +27,17 @@ NONE = "none"
 log = logging.getLogger("why")
 
 
-def count(machine: Mapping[str, Any], usable_cpus: int, n: int) -> int:
+def count(machine: Mapping[str, Any], usable_cpus: int, n: int, threads: int) -> int:
     """Return how many bystanders there is room for; none where they would only take turns.
 
     Args:
         machine: machine.json.
         usable_cpus: CPUs that the study may use.
         n: members of the reference: as many others as a member has there.
+        threads: of one operator of the training member, which need CPUs of their own.
     """
     cpus = min(usable_cpus, machine["quota_cpus"] or usable_cpus)
-    return max(0, min(max(1, n - 1), int(cpus) - 1))
+    return max(0, min(max(1, n - 1), int(cpus) - threads))
 
 
 @dataclass(frozen=True, slots=True)

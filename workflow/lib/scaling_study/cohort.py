@@ -170,15 +170,17 @@ class Cohort:
             f" {free_bytes / 1024**3:.1f} GiB left of {self._host.memory_bytes / 1024**3:.1f}",
         )
 
-    def attest(self) -> list[dict[str, Any]]:
+    def attest(self, *, with_kernel: bool = True) -> list[dict[str, Any]]:
         """Have each member report, one at a time, what it really got.
 
-        Which kernel its BLAS chose costs a second to find out and is the same for all: only the
-        first member tells.
+        Args:
+            with_kernel: which kernel its BLAS chose too. That costs a second to find out and is the
+                same for all: only the first member tells.
         """
         reports: list[dict[str, Any]] = []
         for slot in self.alive:
-            question = channel.ATTEST if reports else channel.ATTEST_KERNEL
+            first = with_kernel and not reports
+            question = channel.ATTEST_KERNEL if first else channel.ATTEST
             if self.ask(slot, question):
                 path = self._launch.folder / f"attestation-{slot}.json"
                 reports.append(json.loads(path.read_text()))

@@ -318,6 +318,7 @@ EXPERIMENTS = Table(
         Column("step_s", "number", "s", "Mean time of a member's step: n over all throughput."),
         Column("rate_share", "number", "", "What bystanders achieved of what they should."),
         *PER_STEP,
+        Column("restarts", "number", "", "Times a member's script was started anew."),
         Column("threads", "number", "threads", "OS threads per member and its children."),
         Column("processes", "number", "processes", "Processes per member."),
         RUNNABLE,

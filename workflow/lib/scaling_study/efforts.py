@@ -41,15 +41,15 @@ class Effort:
 EFFORTS = {
     "quick": Effort(
         replicates=1,
-        blocks=6,
-        steps=10,
-        shortest_s=0.4,
+        blocks=10,
+        steps=8,
+        shortest_s=0.2,
         longest_s=3.0,
         settle_s=0.05,
-        kernels=("register", "llc", "memory", "pages"),
+        kernels=("register", "llc", "memory"),
         doses=(1 / 3, 2 / 3, 1.0),
-        dose_blocks=3,
-        reliefs=(2, 6),
+        dose_blocks=4,
+        reliefs=(2, 5),
     ),
     "full": Effort(
         replicates=3,
@@ -66,12 +66,12 @@ EFFORTS = {
 }
 
 # What a window takes beside its time: counters at both edges, and rest.
-EDGE_S = 0.06
+EDGE_S = 0.15
 
 # The kernels alone, looking at members, and the fingerprint where the machine's is not known yet.
-KERNELS_S = 6.0
+KERNELS_S = 5.0
 LOOKING_S = 3.0
-FINGERPRINT_S = 20.0
+FINGERPRINT_S = 16.0
 
 
 def seconds(name: str, targets: int, start_s: float) -> tuple[float, float]:

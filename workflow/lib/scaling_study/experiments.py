@@ -165,6 +165,7 @@ def _members(windows: Sequence[why_schema.Window]) -> pd.DataFrame:
         found[column.name] = total / steps.groupby(by_window).sum()
     for name in MEANS:
         found[name] = rows[name].groupby(by_window).mean()
+    found["restarts"] = rows["restarts"].groupby(by_window).sum()
     found["cpu_use"] = rows["cpu_use"].groupby(by_window).sum()
     found["steps"] = rows["steps_active"].groupby(by_window).sum()
     found["active_s"] = rows["active_s"].groupby(by_window).max()

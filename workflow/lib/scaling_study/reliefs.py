@@ -15,8 +15,9 @@ from scaling_study import probe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-# A loader that takes a smaller part of the step than this is not worth replacing.
-LOAD_SHARE = 0.02
+# No cause is named for less than a tenth of a step: what cannot bring back half of that is not
+# tried.
+LOAD_SHARE = 0.05
 
 # A minor fault costs 0.1 us, and with the clearing of the page and in a virtual machine 0.5 us and
 # more. Where all of them take less than this part of the step, and the kernel no more than that of
@@ -63,6 +64,8 @@ class Relief:
         axes: The axes that it changes.
         change: The change inside the members that it makes (see ``changes``).
         quick: Whether a quick diagnosis tries it.
+        alone: Whether what it takes away slows one process as much as many, so that a quick
+            diagnosis tries it with one only.
     """
 
     name: str
@@ -71,6 +74,11 @@ class Relief:
     axes: Mapping[str, Any] = field(default_factory=dict)
     change: str | None = None
     quick: bool = True
+    alone: bool = False
+
+    def counts(self, n: int, effort: str) -> list[int]:
+        """Return the process counts at which it is tried; n is the reference's."""
+        return [1] if self.alone and effort == "quick" else sorted({1, n})
 
     def options(self) -> dict[str, bool]:
         """Return the change as records hold it."""
@@ -193,17 +201,17 @@ RELIEFS: tuple[Relief, ...] = (
     Relief("cached_batches", "batches from memory instead of the loader", _loading,
            change="cached_batches"),
     Relief("flush_denormals", "denormal numbers flushed to zero", _flushed,
-           change="flush_denormals"),
+           change="flush_denormals", alone=True),
     Relief("isa_default", "all vector instructions of the CPU", _is("isa", "default"),
            {"isa": "default"}),
     Relief("bundled_blas", "the BLAS inside torch", _is("blas", "bundled"), {"blas": "bundled"}),
-    Relief("openblas", "OpenBLAS", _is("blas", "openblas"), {"blas": "openblas"}),
-    Relief("blis", "BLIS", _is("blas", "blis"), {"blas": "blis"}, quick=False),
-    Relief("mkl", "MKL from PyPI", _is("blas", "mkl"), {"blas": "mkl"}, quick=False),
+    Relief("openblas", "OpenBLAS", _is("blas", "openblas"), {"blas": "openblas"}, alone=True),
+    Relief("blis", "BLIS", _is("blas", "blis"), {"blas": "blis"}, quick=False, alone=True),
+    Relief("mkl", "MKL from PyPI", _is("blas", "mkl"), {"blas": "mkl"}, quick=False, alone=True),
     Relief("huge_pages", "huge pages asked for by malloc", _is("huge_pages", "always"),
            {"huge_pages": "always"}, quick=False),
     Relief("no_collector", "Python's garbage collector off", lambda _: None,
-           change="no_collector", quick=False),
+           change="no_collector", quick=False, alone=True),
 )  # fmt: skip
 
 

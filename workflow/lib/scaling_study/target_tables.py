@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from scaling_study.aggravation import Inflation, Sensitivity
-from scaling_study.case import Case, Scope
+from scaling_study.case import Case
 from scaling_study.effects import mean
 from scaling_study.experiments import WhyRun
 from scaling_study.kernels import KERNELS
@@ -85,17 +85,23 @@ def counts(case: Case) -> list[Json]:
     return rows
 
 
-def relief_rows(case: Case) -> list[Json]:
-    """What each relief brought back, and why those without a result have none."""
+def relief_rows(case: Case, *, grows: bool) -> list[Json]:
+    """What each relief brought back, and why those without a result have none.
+
+    Args:
+        case: The target.
+        grows: Whether time is added from 1 to n: shares of nothing are left out.
+    """
     rows = []
     for name, title in case.titles.items():
         row: Json = {"relief": name, "title": title, "comes_back": None, "growth": None}
         row |= {"level": None, "units": 0, "status": "measured", "reason": None}
-        if case.measured(name, "growth"):
-            row["units"] = len(case.pair(case.step(case.n, name), case.step(1)))
-            row["comes_back"] = _json(brings_back(case, name))
-            for scope in _SCOPES:
-                row[scope] = _json(relief_share(case, scope, name))
+        if case.measured(name, "level"):
+            row["units"] = len(case.pair(case.step(1, name), case.step(1)))
+            row["level"] = _json(relief_share(case, "level", name))
+            if grows and case.measured(name, "growth"):
+                row["comes_back"] = _json(brings_back(case, name))
+                row["growth"] = _json(relief_share(case, "growth", name))
         elif name in case.left_out:
             row |= {"status": "not_applicable", "reason": case.left_out[name]}
         else:
@@ -103,9 +109,6 @@ def relief_rows(case: Case) -> list[Json]:
             row |= {"status": "failed", "reason": reason}
         rows.append(row)
     return rows
-
-
-_SCOPES: tuple[Scope, ...] = ("growth", "level")
 
 
 def _json(estimate: Any) -> Json | None:

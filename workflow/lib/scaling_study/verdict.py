@@ -150,7 +150,7 @@ def _judged(case: Case, runs: Sequence[WhyRun]) -> Json:
         "level": _side(case, level, "level"),
         "accounts": accounts(case),
         "counts": counts(case),
-        "reliefs": relief_rows(case),
+        "reliefs": relief_rows(case, grows=_grows(ratio)),
         "sensitivities": sensitivity_rows(case, sensitivities(case)),
         "fingerprint": fingerprint_rows(case, inflations(case)),
         "waits": wait_rows(case),

@@ -223,7 +223,7 @@ class Experiments:
             self._journal.write(attestation)
             for wave in self._waves(one, tried):
                 self._wave(one, wave, folder)
-            self._beside(one, resolved, folder)
+            self._beside(one, resolved, attestation["members"][0]["intra_op"], folder)
             self._look(one)
         except cohort.MemberEndedError:
             self._begin(head)
@@ -265,7 +265,7 @@ class Experiments:
             cohort.Cohort(running, axes["launcher"], resolved.members, resolve.host(self._machine))
         )
         one.start([member.slot for member in resolved.members], measure["start_timeout_s"])
-        reports = one.attest()
+        reports = one.attest(with_kernel=not changed or "blas" in changed or "isa" in changed)
         if len(reports) < len(resolved.members):
             reason = one.events[-1]["reason"] if one.events else "a member did not start"
             return _Failure(str(reason), one.events)
@@ -319,7 +319,9 @@ class Experiments:
         with ExitStack() as stack:
             cohorts = {"reference": one}
             for relief, resolved in wave:
-                started = self._start(relief.name, resolved, relief.axes, folder, stack)
+                n = max(relief.counts(self._n, self._job.plan["why"]["effort"]))
+                few = replace(resolved, members=resolved.members[:n])
+                started = self._start(relief.name, few, relief.axes, folder, stack)
                 if isinstance(started, _Failure):
                     self._write_events(relief.name, started.events)
                     self._fail(relief.name, started.reason)
@@ -330,7 +332,7 @@ class Experiments:
             self._rest(one)
             for at in range(self._effort.blocks):
                 log.info("block %d of %d, %d launches", at + 1, self._effort.blocks, len(cohorts))
-                todo = [(name, n) for name in cohorts for n in self._counts]
+                todo = [(name, n) for name in cohorts for n in sorted({1, cohorts[name].size})]
                 for name, n in self._shuffle.sample(todo, len(todo)):
                     self._take(cohorts, name, n)
                 self._taker.block += 1
@@ -367,12 +369,14 @@ class Experiments:
             return
         self._rest(one)
 
-    def _beside(self, one: cohort.Cohort, resolved: resolve.Resolved, folder: Path) -> None:
+    def _beside(
+        self, one: cohort.Cohort, resolved: resolve.Resolved, threads: int, folder: Path
+    ) -> None:
         """Let the reference's first member train beside kernels, at several doses."""
         usable_cpus = len(probe.usable_topology(self._machine).cpus)
-        count = bystanders.count(self._machine, usable_cpus, self._n)
+        count = bystanders.count(self._machine, usable_cpus, self._n, threads)
         if not count:
-            log.info("no bystanders: there is no CPU for them")
+            log.info("no bystanders: the training member needs all CPUs itself")
             return
         slots = self._slots(resolved, count + 1)[1:]
         where = [(slot["cpus"], slot["policy"]) for slot in slots]
