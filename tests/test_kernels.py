@@ -5,7 +5,16 @@ import time
 
 import pytest
 
-from scaling_study import efforts, fingerprint, kernel_cohort, kernels, probe, resolve, windows
+from scaling_study import (
+    bystanders,
+    efforts,
+    fingerprint,
+    kernel_cohort,
+    kernels,
+    probe,
+    resolve,
+    windows,
+)
 
 
 def test_what_is_asked_for_is_understood():
@@ -67,6 +76,22 @@ def test_counts_of_a_large_machine_stay_few():
     assert (counts[0], counts[-1]) == (1, 192)
     assert len(counts) <= fingerprint.MOST_COUNTS
     assert fingerprint.placements(machine) == ["cores", "spread"]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "quota", "n", "threads", "expected"),
+    [
+        (2, None, 2, 1, 1),
+        (8, None, 4, 1, 3),
+        (8, None, 1, 1, 1),
+        (8, None, 16, 1, 7),  # no more than there is room for
+        (8, 2.5, 8, 1, 1),
+        (2, None, 2, 2, 0),  # the training member needs all CPUs itself
+        (1, None, 2, 1, 0),
+    ],
+)
+def test_bystanders_have_cpus_of_their_own(cpus, quota, n, threads, expected):
+    assert bystanders.count({"quota_cpus": quota}, cpus, n, threads) == expected
 
 
 @pytest.mark.slow

@@ -273,11 +273,10 @@ def test_estimate_counts_the_experiments_that_explain():
     assert set(none.explained) == set()
     minutes = [estimate(made, (1, 2), start_s=5.0).why_minutes for made in (none, quick, full)]
     assert minutes[0] == (0.0, 0.0)
-    # Six blocks of a reference and two reliefs, each alone and together, and 39 beside bystanders.
-    windows = 6 * 2 * 3 + 39
-    effort = efforts.EFFORTS["quick"]
-    one_s = 3 * 5.0 + windows * (0.4 + efforts.EDGE_S) + efforts.KERNELS_S + efforts.LOOKING_S
-    assert effort.dose_windows == 39
+    # Ten blocks of a reference and two reliefs, each alone and together, and 40 beside bystanders.
+    windows = 10 * 2 * 3 + 40
+    assert efforts.EFFORTS["quick"].dose_windows == 40
+    one_s = 3 * 5.0 + windows * (0.2 + efforts.EDGE_S) + efforts.KERNELS_S + efforts.LOOKING_S
     assert 60 * minutes[1][0] == pytest.approx(2 * one_s + efforts.FINGERPRINT_S)
     assert minutes[2][0] > 3 * minutes[1][0]
 
@@ -291,8 +290,8 @@ def test_description_says_what_will_be_done():
         "  4 launches: 1 default, 1 baseline, 1 repeat, 1 one_change; 2 excluded",
         "  processes: 1, 2, 4",
         "  36 cohorts (3 replicates of each launch), 108 windows; profiles of 6 points",
-        "  why (full): experiments on 2 launches, 32.7 to 58.2 minutes of",
-        "  42.7 to 85.4 minutes",
+        "  why (full): experiments on 2 launches, 34.7 to 61.3 minutes of",
+        "  44.8 to 88.5 minutes",
     ]
     many = dataclasses.replace(made, launches=made.launches * 25)
     assert "hours" in describe(many, (1, 2), estimate(many, (1, 2), start_s=8.0))

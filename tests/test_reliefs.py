@@ -78,7 +78,7 @@ def test_threads_bring_their_reliefs():
         # 40,000 faults in two seconds: 1% of the time at half a microsecond each
         ({"minor_faults": 40_001}, "large_thresholds"),
         ({"trainer_system_s": 0.1}, "large_thresholds"),
-        ({"load_s": 0.03}, "cached_batches"),
+        ({"load_s": 0.06}, "cached_batches"),
     ],
 )
 def test_what_the_counters_show_decides(member, relief):
@@ -99,6 +99,14 @@ def test_caches_and_nodes_count_where_there_are_several():
     reasons = {item["relief"]: item["reason"] for item in left}
     assert reasons["per_l3"] == "only one last-level cache"
     assert "memory node" in reasons["local_memory"]
+
+
+def test_a_quick_diagnosis_tries_with_one_process_what_slows_each_alike():
+    by_name = {relief.name: relief for relief in RELIEFS}
+    assert by_name["flush_denormals"].counts(8, "quick") == [1]
+    assert by_name["flush_denormals"].counts(8, "full") == [1, 8]
+    assert by_name["passive"].counts(8, "quick") == [1, 8]
+    assert by_name["passive"].counts(1, "quick") == [1]
 
 
 def test_full_tries_what_quick_leaves_out():

@@ -4,8 +4,8 @@ from scaling_study.agreement import BringsBack, Fact, FirstKnown
 from scaling_study.case import REFERENCE
 from scaling_study.cause import Cause, Remedy, Route
 from scaling_study.evidence import Asked
-from scaling_study.measures import Account, Demand
-from scaling_study.quantities import format_count, format_number, known
+from scaling_study.measures import Account, Demand, Fewer
+from scaling_study.quantities import format_count, format_number, format_seconds, known
 from scaling_study.relief_share import ByRelief
 
 SCHEDSTAT = "run_delay in Documentation/scheduler/sched-stats.rst of the Linux kernel"
@@ -73,6 +73,18 @@ def _outnumber(asked: Asked) -> tuple[bool | None, str]:
         f"{format_count(case.n, 'member')} with {format_count(case.threads, 'thread')} each on "
         f"{format_count(cpus, 'CPU')}."
     )
+
+
+def _take_turns(asked: Asked) -> tuple[bool | None, str]:
+    case = asked.case
+    waited_s = case.mean("wait_processes_s_per_step", case.n)
+    added_s = case.mean("step_s", case.n) - case.mean("step_s", 1)
+    text = f"Members wait {format_seconds(waited_s)} of a step for a CPU that another one had."
+    return waited_s >= MOST * asked.share * added_s, text
+
+
+MOST = 0.5
+"""What comes back with fewer members is theirs where most of it is waiting for one another."""
 
 
 def _smaller(asked: Asked) -> tuple[bool | None, str]:
@@ -233,7 +245,10 @@ THREADS = (
             "Start fewer processes: as many as there are CPUs for their threads. More do not give "
             "more models per hour."
         ),
-        growth=(Route(Demand(), (Fact(_outnumber),)),),
+        growth=(
+            Route(Fewer(), (Fact(_outnumber), Fact(_take_turns, "account"))),
+            Route(Demand(), (Fact(_outnumber),)),
+        ),
     ),
     Cause(
         "helper_threads",

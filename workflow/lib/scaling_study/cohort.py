@@ -113,6 +113,7 @@ class Cohort:
 
     def __exit__(self, *_: object) -> None:
         """Kill the members and whatever they started, and wait for their end."""
+        self.thaw()  # a stopped process does not notice that its parent is gone
         for slot in list(self.members.pids):
             self._kill(slot)
         self._hardware.close()

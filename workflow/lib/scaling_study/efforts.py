@@ -1,6 +1,7 @@
 """How much is tried to explain a launch, and what that costs: the words of `why` in the config."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,25 @@ class Effort:
         """Windows beside bystanders, with the one without any in each block."""
         return self.dose_blocks * (1 + len(self.kernels) * len(self.doses))
 
+    def over_periods(self, shortest_s: float) -> Self:
+        """Return the same effort with windows of at least this length, and fewer of them.
+
+        Args:
+            shortest_s: many times the period of something that comes and goes.
+        """
+        if self.shortest_s >= shortest_s:
+            return self
+        return replace(
+            self,
+            shortest_s=shortest_s,
+            longest_s=max(self.longest_s, shortest_s),
+            blocks=max(FEWEST_BLOCKS, self.blocks // 2),
+            dose_blocks=max(2, self.dose_blocks // 2),
+        )
+
+
+# Fewer blocks than this give no useful interval.
+FEWEST_BLOCKS = 5
 
 # Short windows, often: what disturbs on a shared machine lasts seconds and meets a whole window.
 EFFORTS = {

@@ -124,6 +124,33 @@ def _cpu_s(case: Case, name: str) -> Floats:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Fewer:
+    """What comes back with no more members than there are CPUs for their threads.
+
+    Taking turns costs more than the waiting that is counted: who comes back to a CPU finds its
+    caches filled by others. That is user time, and shows in this comparison only.
+    """
+
+    def measure(self, asked: Asked) -> Measured | Untested:
+        """The part of the added time that windows with fewer members do not have."""
+        case = asked.case
+        fit = case.machine.allowed_cpus // max(1, case.threads)
+        if asked.scope == "level" or (REFERENCE, fit) not in case.cells or fit in {1, case.n}:
+            return Untested("no windows with as many members as CPUs, between one and all")
+        if asked.named:
+            return Untested("other causes have a part in what fewer members bring back")
+        over = (case.step(case.n) - case.step(fit)) / case.step(1)
+        estimate = case.estimate(over, case.under("growth"))
+        if estimate is None:
+            return Untested("no block has all that is compared")
+        text = (
+            f"With {fit} processes in place of {case.n}, {percent(estimate)} of "
+            f"{whole('growth')} comes back."
+        )
+        return Measured(estimate, over, Weight(True, "relief", text))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Clock:
     """Time that user code takes longer because the clock is slower, from the clock itself."""
 

@@ -187,8 +187,10 @@ def _targets(
         pairs = read_each(enumerate(names), find)
     except ConfigError as error:
         raise ConfigError(error.under(section, "launches")) from None
-    # The baseline may be the default launch: the first name stays.
-    return dict(reversed(pairs))
+    targets: dict[str, str] = {}
+    for target, name in pairs:
+        targets.setdefault(target, name)  # the baseline may be the default launch
+    return targets
 
 
 def recommended(

@@ -50,6 +50,9 @@ MODULES = (
 )
 """What decides, beside the harness, what these experiments measure."""
 
+# A quota holds its cgroup back in periods of 100 ms (cpu.max): a window has ten of them.
+QUOTA_PERIODS_S = 1.0
+
 # The reference lies past the knee by this factor, where the ladder reaches that far.
 PAST_KNEE = 1.5
 
@@ -114,7 +117,10 @@ class Experiments:
         self._builds = builds
         self._journal = Journal(path)
         self._machine = probe.read_machine().to_dict()
-        self._effort = effort = EFFORTS[job.plan["why"]["effort"]]
+        effort = EFFORTS[job.plan["why"]["effort"]]
+        if self._machine["quota_cpus"]:
+            effort = effort.over_periods(QUOTA_PERIODS_S)
+        self._effort = effort
         timing = cohort.WindowSettings(
             effort.steps, effort.shortest_s, effort.longest_s, effort.settle_s
         )
@@ -124,6 +130,7 @@ class Experiments:
         self._shuffle = random.Random(self._seed)  # noqa: S311 (an experiment's order)
         self._n = 1
         self._begun = False
+        self._fewer: list[int] = []
         self._failed: list[str] = []
 
     def leave_out(self, same_as: str | None, reason: str) -> None:
@@ -216,6 +223,11 @@ class Experiments:
             self._write_events("reference", started.events)
             return "failed", started.reason
         one, attestation = started
+        # Members that outnumber the CPUs: as many as fit show what the others' turns cost.
+        fit = (
+            len(probe.usable_topology(self._machine).cpus) // attestation["members"][0]["intra_op"]
+        )
+        self._fewer = [fit] if 1 < fit < self._n else []
         try:
             tried, left = self._tried(one, attestation, records)
             head |= {"reliefs": [_entry(relief) for relief, _ in tried], "not_applicable": left}
@@ -333,6 +345,7 @@ class Experiments:
             for at in range(self._effort.blocks):
                 log.info("block %d of %d, %d launches", at + 1, self._effort.blocks, len(cohorts))
                 todo = [(name, n) for name in cohorts for n in sorted({1, cohorts[name].size})]
+                todo += [("reference", n) for n in self._fewer]
                 for name, n in self._shuffle.sample(todo, len(todo)):
                     self._take(cohorts, name, n)
                 self._taker.block += 1
