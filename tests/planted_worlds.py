@@ -50,6 +50,19 @@ class Oversubscribed(World):
 
 
 @dataclasses.dataclass(slots=True)
+class TakingTurns(World):
+    """Members that outnumber the CPUs, and find their caches cold after every turn."""
+
+    first: str = "cpu_oversubscription"
+    n: int = 4
+    colder: float = 0.25
+
+    def step(self, relief, n):
+        cold = self.colder if n > self.cpus else 0.0
+        return self.crowd(Step(user=Step().user * (1 + cold)), n)
+
+
+@dataclasses.dataclass(slots=True)
 class Threaded(World):
     """Two threads on two CPUs that share the work perfectly: a second member halves the CPUs."""
 
@@ -290,7 +303,18 @@ class Migrations(World):
 
 
 PLANTED = (
-    *(Quota, PileUp, Oversubscribed, Threaded, Spinning, TooManyThreads, Hog, Steal, Lock),
+    *(
+        Quota,
+        PileUp,
+        Oversubscribed,
+        TakingTurns,
+        Threaded,
+        Spinning,
+        TooManyThreads,
+        Hog,
+        Steal,
+        Lock,
+    ),
     *(LockedLoader, SlowLoader, Denormals, OldBlas, Faults, Bandwidth, Cache, Smt, Swap),
     Migrations,
 )

@@ -160,7 +160,10 @@ def write_run(
     luck = {name: rng.normal(0, start) if start else 0.0 for name in names}
     for block in range(blocks):
         odd = rng.integers(2 * len(names)) if rng.random() < outliers else -1
-        for at, (name, n) in enumerate((name, n) for name in names for n in (1, world.n)):
+        cells = [(name, n) for name in names for n in (1, world.n)]
+        fit = world.cpus // world.threads
+        cells += [("reference", fit)] if 1 < fit < world.n else []
+        for at, (name, n) in enumerate(cells):
             factor = np.exp(rng.normal(0, noise) + luck[name])
             if at == odd:
                 factor *= rng.choice([1.3, 1 / 1.3])

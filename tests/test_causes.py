@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planted_worlds import Faults, Oversubscribed, Spinning
+from planted_worlds import Faults, Oversubscribed, Spinning, TakingTurns
 from scaling_study import cause_file, verdict
 from scaling_study.causes import CAUSES
 from scaling_study.columns import EXPERIMENTS
@@ -69,6 +69,16 @@ def test_a_target_has_all_that_the_report_needs(tmp_path):
     spread = next(one for one in target["reliefs"] if one["relief"] == "spread")
     assert spread["status"] == "not_applicable"
     assert spread["reason"] == "only one last-level cache"
+
+
+def test_taking_turns_is_worth_what_fewer_members_bring_back(tmp_path):
+    target = diagnose(tmp_path, TakingTurns())
+    (found,) = target["growth"]["named"]
+    assert found["cause"] == "cpu_oversubscription"
+    assert found["share"]["value"] > 0.95
+    assert {one["kind"] for one in found["for"]} == {"relief", "fact", "account"}
+    waited = next(one for one in target["accounts"] if one["account"] == "runqueue")
+    assert waited["share"] < 0.9  # the rest is user time: caches that others have filled
 
 
 def test_accounts_add_up_to_the_added_time(tmp_path):

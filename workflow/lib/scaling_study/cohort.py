@@ -104,6 +104,8 @@ class Cohort:
         self.events: list[dict[str, Any]] = []
         self.members = Members(launch.folder, len(members))
         self._launcher = launcher(name, launch, len(members))
+        # A Dask worker samples its own stack a hundred times a second, also while its task sleeps.
+        self._restless = name == "dask"
         self._hardware = perf_events.PerfEvents(len(members))
         self._ended: Counter[int] = Counter()
 
@@ -209,7 +211,8 @@ class Cohort:
             MemberEndedError: a member died or hung; the record cannot be made.
         """
         try:
-            return self._take(window, settings)
+            with self._quiet(self.alive[: window.n]):
+                return self._take(window, settings)
         except (FileNotFoundError, ProcessLookupError) as error:
             # A member's /proc folder is gone: it ended outside the watched part of the window.
             ended = self.members.sleep_until(time.perf_counter_ns() + _MOMENT_NS)
@@ -267,9 +270,20 @@ class Cohort:
     def _signal(self, number: int) -> None:
         host = self._launcher.host
         for root in self.members.pids.values() if host is None else [host]:
-            for pid in counters.descendants(root):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, number)
+            _signal_tree(root, number)
+
+    @contextmanager
+    def _quiet(self, active: Sequence[int]) -> Iterator[None]:
+        """Keep the members outside a window from running, where resting is not enough."""
+        restless = [slot for slot in self.alive if slot not in active] if self._restless else []
+        pids = [self.members.pids[slot] for slot in restless]
+        for pid in pids:
+            _signal_tree(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                _signal_tree(pid, signal.SIGCONT)
 
     def tell(self, slots: Sequence[int], asked: int) -> None:
         """Put a number beside the members' orders; it stays there until it is changed."""
@@ -523,3 +537,9 @@ class Cohort:
         self.events.append(
             {"slot": slot, "what": what, "reason": reason, "log": data.decode(errors="replace")}
         )
+
+
+def _signal_tree(root: int, number: int) -> None:
+    for pid in counters.descendants(root):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)

@@ -352,7 +352,7 @@ class Experiments:
             one.thaw()
 
     def _rest(self, one: cohort.Cohort) -> None:
-        # A Dask worker samples its own stack a hundred times a second, also while its task sleeps.
+        # Dask's workers do not rest, nor does its scheduler (see Cohort).
         if self._job.launch["axes"]["launcher"] == "dask":
             one.freeze()
 
