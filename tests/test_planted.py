@@ -10,7 +10,7 @@ from scaling_study import stacks
 from scaling_study.inflation import REST, compare_all, sum_operators
 from scaling_study.profiles import read_profiles
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 PROFILE = {"steps": 5, "rate_hz": 20, "stacks_s": 5.0, "unprofiled_s": 0.5}
 
