@@ -104,6 +104,18 @@ class Spinning(World):
 
 
 @dataclasses.dataclass(slots=True)
+class TwoModes(Spinning):
+    """Spinning that takes four times as long for one window and sixty times for another."""
+
+    windows: int = 0
+
+    def step(self, relief, n):
+        self.windows += 1
+        self.worse = 60.0 if self.windows % 5 == 0 else 4.0
+        return Spinning.step(self, relief, n)
+
+
+@dataclasses.dataclass(slots=True)
 class TooManyThreads(World):
     """Sleeping threads that still cost more than they save, alone and together."""
 

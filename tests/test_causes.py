@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planted_worlds import Faults, Oversubscribed, Spinning, TakingTurns
+from planted_worlds import Faults, Oversubscribed, Spinning, TakingTurns, TwoModes
 from scaling_study import cause_file, verdict
 from scaling_study.causes import CAUSES
 from scaling_study.columns import EXPERIMENTS
@@ -79,6 +79,14 @@ def test_taking_turns_is_worth_what_fewer_members_bring_back(tmp_path):
     assert {one["kind"] for one in found["for"]} == {"relief", "fact", "account"}
     waited = next(one for one in target["accounts"] if one["account"] == "runqueue")
     assert waited["share"] < 0.9  # the rest is user time: caches that others have filled
+
+
+def test_a_launch_with_two_modes_is_explained_though_its_blocks_differ(tmp_path):
+    target = diagnose(tmp_path, TwoModes(), blocks=10)
+    assert target["growth_ratio"]["high"] > 2 * target["growth_ratio"]["low"]
+    found = target["growth"]["named"][0]
+    assert found["cause"] == "spinning"
+    assert found["share"]["low"] > 0.6
 
 
 def test_accounts_add_up_to_the_added_time(tmp_path):

@@ -273,9 +273,9 @@ def test_estimate_counts_the_experiments_that_explain():
     assert set(none.explained) == set()
     minutes = [estimate(made, (1, 2), start_s=5.0).why_minutes for made in (none, quick, full)]
     assert minutes[0] == (0.0, 0.0)
-    # Ten blocks of a reference and two reliefs, each alone and together, and 40 beside bystanders.
-    windows = 10 * 2 * 3 + 40
-    assert efforts.EFFORTS["quick"].dose_windows == 40
+    # Ten blocks of a reference and two reliefs, each alone and together, and 30 beside bystanders.
+    windows = 10 * 2 * 3 + 30
+    assert efforts.EFFORTS["quick"].dose_windows == 30
     one_s = 3 * 5.0 + windows * (0.2 + efforts.EDGE_S) + efforts.KERNELS_S + efforts.LOOKING_S
     assert 60 * minutes[1][0] == pytest.approx(2 * one_s + efforts.FINGERPRINT_S)
     assert minutes[2][0] > 3 * minutes[1][0]

@@ -136,6 +136,19 @@ class Case:
         """Numerators and denominators by this case's units."""
         return effects.pair(over, under, self.replicates, self.units)
 
+    def shares(self, over: Floats, under: Floats) -> Pairs:
+        """Numerators and denominators of a share, both as part of the block's own T(n).
+
+        A launch with two modes takes twenty times as long in one block as in another. Weighed by
+        its time such a block would decide alone; as part of itself each block counts alike.
+
+        Args:
+            over: What is explained, by block, as part of T(1).
+            under: What there is to explain, as part of T(1).
+        """
+        whole = 1 + np.maximum(under, 0.0)
+        return self.pair(over / whole, under / whole)
+
     def estimate(
         self,
         over: Floats,
@@ -145,10 +158,20 @@ class Case:
         prior: Prior = effects.NO_PRIOR,
         tests: int = 1,
     ) -> Estimate | None:
-        """Ratio of means with its interval over this case's units."""
+        """A share with its interval over this case's units.
+
+        Args:
+            over: As for `shares`.
+            under: As for `shares`.
+            allowance: Standard deviation, as part of T(1), of what the blocks of one start hide.
+            prior: Of `shares` of other comparisons.
+            tests: Among how many tests the estimate must be sure.
+        """
+        pairs = self.shares(over, under)
         if self.units == "replicates":
             allowance = 0.0  # fresh starts show it themselves
-        pairs = self.pair(over, under)
+        else:
+            allowance /= 1 + max(0.0, effects.mean(under))
         return effects.ratio_of_means(pairs, prior=prior, allowance=allowance, tests=tests)
 
 

@@ -68,7 +68,7 @@ EFFORTS = {
         settle_s=0.05,
         kernels=("register", "llc", "memory"),
         doses=(1 / 3, 2 / 3, 1.0),
-        dose_blocks=4,
+        dose_blocks=3,
         reliefs=(2, 5),
     ),
     "full": Effort(

@@ -155,7 +155,7 @@ def _prior(case: Case, scope: Scope) -> Prior:
     if ("prior", scope) not in case.known:
         case.known["prior", scope] = fit_prior(
             [
-                case.pair(saved(case, scope, name), case.under(scope))
+                case.shares(saved(case, scope, name), case.under(scope))
                 for name in case.names
                 if name != REFERENCE and case.measured(name, scope)
             ]
