@@ -3,19 +3,11 @@
 import argparse
 import logging
 import shutil
-import signal
-import sys
 from pathlib import Path
-from types import FrameType
 
-from scaling_study import fingerprint, measure, probe, storage
+from scaling_study import fingerprint, job_process, probe, storage
 
 log = logging.getLogger("fingerprint")
-
-
-def stop(signum: int, _frame: FrameType | None) -> None:
-    """End members and remove the private folder on the way out, then exit."""
-    sys.exit(128 + signum)
 
 
 def main() -> None:
@@ -26,13 +18,7 @@ def main() -> None:
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, stop)
-    measure.raise_descriptor_limit()
-    logging.basicConfig(
-        level=logging.INFO,
-        format="fingerprint: %(message)s",
-        handlers=[logging.FileHandler(options.log, mode="w"), logging.StreamHandler()],
-    )
+    job_process.prepare("fingerprint", options.log)
     machine = probe.read_machine().to_dict()
     kept = fingerprint.kept(machine, options.kept, options.code)
     if not kept.exists():

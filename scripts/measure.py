@@ -2,18 +2,9 @@
 
 import argparse
 import json
-import logging
-import signal
-import sys
 from pathlib import Path
-from types import FrameType
 
-from scaling_study import measure
-
-
-def stop(signum: int, _frame: FrameType | None) -> None:
-    """End members and remove the private folder on the way out, then exit."""
-    sys.exit(128 + signum)
+from scaling_study import job_process, measure
 
 
 def place(output: Path) -> str:
@@ -35,14 +26,8 @@ def main() -> None:
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, stop)
-    measure.raise_descriptor_limit()
     job = measure.read_job(options.job, options.replicate)
-    logging.basicConfig(
-        level=logging.INFO,
-        format=f"{place(options.output)} ({job.launch['label']}): %(message)s",
-        handlers=[logging.FileHandler(options.log, mode="w"), logging.StreamHandler()],
-    )
+    job_process.prepare(f"{place(options.output)} ({job.launch['label']})", options.log)
     measure.Measurement(job, options.output, options.builds).run()
 
 

@@ -1,20 +1,11 @@
 """Profile one launch of a study; the rule ``profile`` runs this."""
 
 import argparse
-import logging
-import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
-from scaling_study import measure, probe, profile_launch, storage
+from scaling_study import job_process, measure, probe, profile_launch, storage
 from scaling_study.plan import RECOMMENDED, recommended
-
-
-def stop(signum: int, _frame: FrameType | None) -> None:
-    """End members and remove the private folder on the way out, then exit."""
-    sys.exit(128 + signum)
 
 
 def main() -> None:
@@ -27,7 +18,6 @@ def main() -> None:
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True, help="folder for the profiles")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, stop)
     job = measure.read_job(options.job, 0)
     machine = probe.read_machine().to_dict()["hash"]
     name = options.target
@@ -41,11 +31,7 @@ def main() -> None:
             return
         job = replace(job, launch=launch)
         name = f"{RECOMMENDED}: {launch['label']}"
-    logging.basicConfig(
-        level=logging.INFO,
-        format=f"profile ({name}): %(message)s",
-        handlers=[logging.FileHandler(options.log, mode="w"), logging.StreamHandler()],
-    )
+    job_process.prepare(f"profile ({name})", options.log)
     profile_launch.profile_launch(job, options.target, options.output, options.builds)
 
 

@@ -1,21 +1,12 @@
 """Find out by experiment why a launch stops scaling; the rule ``why`` runs this."""
 
 import argparse
-import logging
-import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-from scaling_study import measure, probe, storage, why
+from scaling_study import job_process, measure, probe, storage, why
 from scaling_study.plan import RECOMMENDED, recommended
-
-
-def stop(signum: int, _frame: FrameType | None) -> None:
-    """End members and remove the private folder on the way out, then exit."""
-    sys.exit(128 + signum)
 
 
 def knee(folder: Path, machine: str, launch: str) -> float | None:
@@ -44,8 +35,6 @@ def main() -> None:
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, stop)
-    measure.raise_descriptor_limit()
     job = measure.read_job(options.job, options.replicate)
     machine = probe.read_machine().to_dict()["hash"]
     same_as, nothing = None, ""
@@ -60,11 +49,7 @@ def main() -> None:
             nothing = "no launch is recommended on this machine"
         elif launch["id"] in plan["explained"]:
             same_as, nothing = launch["id"], "it is explained under its own name"
-    logging.basicConfig(
-        level=logging.INFO,
-        format=f"why ({name}): %(message)s",
-        handlers=[logging.FileHandler(options.log, mode="w"), logging.StreamHandler()],
-    )
+    job_process.prepare(f"why ({name})", options.log)
     experiments = why.Experiments(job, options.target, options.output, options.builds)
     if nothing:
         experiments.leave_out(same_as, nothing)

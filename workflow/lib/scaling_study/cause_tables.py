@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scaling_study import doc_tables
 from scaling_study.causes import CAUSES
 from scaling_study.reliefs import RELIEFS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scaling_study.cause import Cause
 
 
@@ -30,7 +28,7 @@ def reliefs_table() -> str:
         )
         for relief in RELIEFS
     )
-    return _table(("change", "what it does", "how", "in `quick`"), rows)
+    return doc_tables.write_table(("change", "what it does", "how", "in `quick`"), rows)
 
 
 def causes_list() -> str:
@@ -57,22 +55,8 @@ def updated(text: str) -> str:
     Raises:
         ValueError: a table has no place in the text.
     """
-    for name, table in TABLES.items():
-        opening, closing = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-        before, _, rest = text.partition(opening)
-        _, found, after = rest.partition(closing)
-        if not found:
-            raise ValueError(f"the file has no place for the table {name}")
-        text = before + opening + table() + closing + after
-    return text
-
-
-def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    lines = [tuple(header), *map(tuple, rows)]
-    lines.insert(1, ("---",) * len(lines[0]))
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return doc_tables.fill(text, TABLES)
 
 
 if __name__ == "__main__":
-    for file in map(Path, sys.argv[1:]):
-        file.write_text(updated(file.read_text(encoding="utf-8")), encoding="utf-8")
+    doc_tables.update(sys.argv[1:], updated)

@@ -5,11 +5,10 @@
 
 import json
 import sys
-from collections.abc import Iterable
-from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
+from scaling_study import doc_tables
 from scaling_study.axes_table import AXES
 from scaling_study.config import Config
 from scaling_study.config_schema import Section, Unit, allowed_text, keys_of, section_of
@@ -32,7 +31,7 @@ def _keys(config: type[Section], below: str = "") -> str:
         for path, field in keys_of(config)
         if section_of(field) is None and path.startswith(below)
     )
-    return _table(("key", "meaning", "allowed", "default", "unit"), rows)
+    return doc_tables.write_table(("key", "meaning", "allowed", "default", "unit"), rows)
 
 
 def axes_table() -> str:
@@ -43,7 +42,7 @@ def axes_table() -> str:
         others = [axis.others.allowed] if axis.others else []
         first, *rest = values + others
         rows += [(f"`{name}`", axis.meaning, first), *(("", "", value) for value in rest)]
-    return _table(("axis", "what it is", "value"), rows)
+    return doc_tables.write_table(("axis", "what it is", "value"), rows)
 
 
 def variables_table() -> str:
@@ -53,7 +52,7 @@ def variables_table() -> str:
         for name, axis in AXES.items()
         if axis.variables
     )
-    return _table(("axis", "variables"), rows)
+    return doc_tables.write_table(("axis", "variables"), rows)
 
 
 TABLES = {
@@ -66,14 +65,7 @@ TABLES = {
 
 def updated(text: str) -> str:
     """Replace what stands between each table's `<!-- name -->` and `<!-- /name -->`."""
-    for name, table in TABLES.items():
-        opening, closing = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-        before, _, rest = text.partition(opening)
-        _, found, after = rest.partition(closing)
-        if not found:
-            raise ValueError(f"the file has no place for the table {name}")
-        text = before + opening + table() + closing + after
-    return text
+    return doc_tables.fill(text, TABLES)
 
 
 def _key_row(path: str, field: FieldInfo) -> tuple[str, ...]:
@@ -83,12 +75,5 @@ def _key_row(path: str, field: FieldInfo) -> tuple[str, ...]:
     return f"`{path}`", field.description or "", allowed_text(field), default, unit
 
 
-def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    lines = [tuple(header), *map(tuple, rows)]
-    lines.insert(1, ("---",) * len(lines[0]))
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 if __name__ == "__main__":
-    for file in map(Path, sys.argv[1:]):
-        file.write_text(updated(file.read_text(encoding="utf-8")), encoding="utf-8")
+    doc_tables.update(sys.argv[1:], updated)

@@ -45,8 +45,12 @@ class Journal:
             # Whole lines are not written again: a crash here could lose them.
             os.truncate(self._part, self._part.read_bytes().rfind(b"\n") + 1)
             return records
-        self._part.unlink(missing_ok=True)
+        self.restart()
         return []
+
+    def restart(self) -> None:
+        """Remove what an interrupted run has left."""
+        self._part.unlink(missing_ok=True)
 
     def write(self, record: Record) -> None:
         """Append a record; it is on the disk when this returns."""

@@ -11,7 +11,6 @@ import hashlib
 import json
 import logging
 import random
-import resource
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -137,15 +136,6 @@ def harness_digest(*further: str) -> str:
     """Return the digest of the code that measures, and of further modules."""
     folder = Path(__file__).parent
     return digest([(folder / f"{name}.py").read_text() for name in (*HARNESS, *further)])
-
-
-def raise_descriptor_limit() -> None:
-    """Allow this process as many descriptors as it may have.
-
-    A member takes two of its coordinator; the usual soft limit is 1,024.
-    """
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class Measurement:

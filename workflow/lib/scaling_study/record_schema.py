@@ -211,10 +211,26 @@ def read(path: Path) -> Iterator[tuple[int, Record]]:
     Raises:
         RecordError: A line is no record of this schema version; every mistake of the line is named.
     """
+    return read_lines(path, _RECORD)
+
+
+def read_lines(path: Path, kinds: pydantic.TypeAdapter[Any]) -> Iterator[tuple[int, Any]]:
+    """Read one JSON record a line.
+
+    Args:
+        path: the file.
+        kinds: what a record may be.
+
+    Yields:
+        Line number (from 1) and record.
+
+    Raises:
+        RecordError: A line is no such record; every mistake of the line is named.
+    """
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
-                record = _RECORD.validate_json(line)
+                record = kinds.validate_json(line)
             except pydantic.ValidationError as error:
                 raise RecordError(f"{path}:{number}: {_mistakes(error, line)}") from error
             yield number, record

@@ -135,9 +135,8 @@ class Experiments:
 
     def leave_out(self, same_as: str | None, reason: str) -> None:
         """Leave a file that says why there are no experiments on this target."""
-        head = self._head(None) | {"same_as": same_as}
-        self._journal.resume(head, same=())
-        self._journal.write(head)
+        self._journal.restart()
+        self._journal.write(self._head(None) | {"same_as": same_as})
         self._end("skipped", reason)
 
     def run(self, knee: float | None) -> None:
@@ -154,7 +153,8 @@ class Experiments:
             with private.folder() as folder, ExitStack() as stack:
                 status, reason = self._experiment(resolved, folder, stack)
         except UnavailableError as error:
-            self._begin(self._head(None))
+            self._journal.restart()
+            self._journal.write(self._head(None))
             self._end("skipped", error.reason, error.remedy)
             return
         span_s = time.perf_counter() - began

@@ -26,11 +26,11 @@ from scaling_study.record_schema import (
     Count,
     Index,
     Processes,
-    RecordError,
     Seconds,
     Slot,
     WindowMachine,
     WindowMember,
+    read_lines,
 )
 
 SCHEMA_VERSION = 1
@@ -223,7 +223,6 @@ Record = Head | Attestation | Window | Samples | Foreign | ReliefFailed | Event 
 _RECORD: pydantic.TypeAdapter[Record] = pydantic.TypeAdapter(
     Annotated[Record, Field(discriminator="kind")],
 )
-SHOWN_MISTAKES = 5  # a record of another kind altogether would fill the screen
 
 
 def read(path: Path) -> Iterator[tuple[int, Record]]:
@@ -238,20 +237,4 @@ def read(path: Path) -> Iterator[tuple[int, Record]]:
     Raises:
         RecordError: A line is no record of this schema version.
     """
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                record = _RECORD.validate_json(line)
-            except pydantic.ValidationError as error:
-                raise RecordError(f"{path}:{number}: {_mistakes(error)}") from error
-            yield number, record
-
-
-def _mistakes(error: pydantic.ValidationError) -> str:
-    mistakes = error.errors(include_url=False)
-    found = [
-        f"{'.'.join(str(part) for part in mistake['loc']) or 'record'}: {mistake['msg']}"
-        for mistake in mistakes
-    ]
-    more = len(found) - SHOWN_MISTAKES
-    return "; ".join(found[:SHOWN_MISTAKES]) + (f"; and {more} more" if more > 0 else "")
+    return read_lines(path, _RECORD)
