@@ -27,7 +27,8 @@ from scipy import stats
 from torch.optim import optimizer
 from torch.utils.data import dataloader
 
-from scaling_study import channel, private, worker
+from scaling_study.common import private
+from scaling_study.member import channel, worker
 
 ROOT = Path(__file__).parent.parent
 ITERATOR = dataloader._BaseDataLoaderIter  # noqa: SLF001 (what the harness wraps)

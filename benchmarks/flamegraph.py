@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scaling_study import flamegraph
-from scaling_study.stacks import TRAINER, Folded, Stack
+from scaling_study.profiling.stacks import TRAINER, Folded, Stack
+from scaling_study.rendering import flamegraph
 
 ROOT = Path(__file__).resolve().parent.parent
 FUNCTIONS = 5_000

@@ -14,9 +14,10 @@ from typing import Any
 
 from plant_list import PLANTS, PLANTS_FOLDER, Case, clean_of
 
-from scaling_study import launchers, probe, resolve
-from scaling_study.config import load_config
-from scaling_study.plan import make_plan
+from scaling_study.configuring.config import load_config
+from scaling_study.measuring import launchers, resolve
+from scaling_study.planning.plan import make_plan
+from scaling_study.probing import probe
 
 SECONDS = 4.0
 SETTLE_S = 0.5

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from plant_list import PLANTS, PLANTS_FOLDER, ROOT, Case
 
-from scaling_study import fingerprint, measure, storage, verdict
-from scaling_study.config import load_config
-from scaling_study.plan import make_plan
+from scaling_study.common import storage
+from scaling_study.configuring.config import load_config
+from scaling_study.diagnosing import verdict
+from scaling_study.experimenting import fingerprint
+from scaling_study.measuring import measure
+from scaling_study.planning.plan import make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,7 +45,7 @@ def command(case: Case, folder: Path) -> list[str]:
     plan, launch = plan_of(case, folder)
     return [
         *(sys.executable, str(PLANTS_FOLDER / "outside.py"), *case.outside(folder), "--"),
-        *(sys.executable, "-m", "scaling_study.keep", "--watch", str(os.getpid()), "--"),
+        *(sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"),
         *(sys.executable, str(ROOT / "scripts/why.py")),
         *("--job", measure.job_text(plan, launch, "", "why"), "--target", launch["id"]),
         *("--replicate", "0", "--builds", str(folder / "builds"), "--study-folder", str(folder)),

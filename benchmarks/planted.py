@@ -86,7 +86,7 @@ def bare(plants: list[str], workloads: list[str]) -> None:
 
 def where() -> str:
     """Say on which machine this runs."""
-    from scaling_study import probe  # noqa: PLC0415 (not needed to run bare)
+    from scaling_study.probing import probe  # noqa: PLC0415 (not needed to run bare)
 
     machine = probe.read_machine().to_dict()
     return (

@@ -21,10 +21,11 @@ from typing import Any
 
 from ladder import ROOT
 
-from scaling_study import measure, profile_launch
-from scaling_study.config import load_config
-from scaling_study.config_file import read_config
-from scaling_study.plan import make_plan
+from scaling_study.configuring.config import load_config
+from scaling_study.configuring.config_file import read_config
+from scaling_study.measuring import measure
+from scaling_study.planning.plan import make_plan
+from scaling_study.profiling import profile_launch
 
 
 def profile(folder: Path, **settings: object) -> tuple[list[dict[str, Any]], float]:

@@ -4,9 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from scaling_study.analyse import analyse
-from scaling_study.columns import POINTS, REPLICATES
-from scaling_study.storage import read_json, read_table, write_json
+from scaling_study.analysing.analyse import analyse
+from scaling_study.common.columns import POINTS, REPLICATES
+from scaling_study.common.storage import read_json, read_table, write_json
 
 
 def main() -> int:

@@ -4,10 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from scaling_study.cause_file import gather
-from scaling_study.columns import EXPERIMENTS
-from scaling_study.record_schema import RecordError
-from scaling_study.storage import write_json, write_table
+from scaling_study.collecting.record_schema import RecordError
+from scaling_study.common.columns import EXPERIMENTS
+from scaling_study.common.storage import write_json, write_table
+from scaling_study.diagnosing.cause_file import gather
 
 
 def main() -> int:

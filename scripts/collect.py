@@ -4,10 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from scaling_study.collect import collect
-from scaling_study.columns import POINTS, REPLICATES, WINDOWS
-from scaling_study.record_schema import RecordError
-from scaling_study.storage import read_json, write_json, write_table
+from scaling_study.collecting.collect import collect
+from scaling_study.collecting.record_schema import RecordError
+from scaling_study.common.columns import POINTS, REPLICATES, WINDOWS
+from scaling_study.common.storage import read_json, write_json, write_table
 
 
 def main() -> int:

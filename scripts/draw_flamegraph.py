@@ -10,9 +10,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from scaling_study.profiles import ProfileError, profile_folders, read_manifests
-from scaling_study.report_flames import PointError, draw_points
-from scaling_study.storage import write_whole
+from scaling_study.common.storage import write_whole
+from scaling_study.profiling.profiles import ProfileError, profile_folders, read_manifests
+from scaling_study.rendering.report_flames import PointError, draw_points
 
 
 def main() -> int:

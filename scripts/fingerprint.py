@@ -5,7 +5,9 @@ import logging
 import shutil
 from pathlib import Path
 
-from scaling_study import fingerprint, job_process, probe, storage
+from scaling_study.common import job_process, storage
+from scaling_study.experimenting import fingerprint
+from scaling_study.probing import probe
 
 log = logging.getLogger("fingerprint")
 

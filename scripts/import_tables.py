@@ -5,11 +5,11 @@ import json
 import sys
 from pathlib import Path
 
-from scaling_study import imported, imported_causes
-from scaling_study.columns import OPERATORS
-from scaling_study.import_config import ImportStudy
-from scaling_study.problems import ConfigError
-from scaling_study.storage import write_json, write_table
+from scaling_study.common.columns import OPERATORS
+from scaling_study.common.problems import ConfigError
+from scaling_study.common.storage import write_json, write_table
+from scaling_study.importing import imported, imported_causes
+from scaling_study.importing.import_config import ImportStudy
 
 
 def import_study(study: ImportStudy, folder: Path) -> None:

@@ -4,10 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from scaling_study.columns import OPERATORS
-from scaling_study.inflation import compare_all
-from scaling_study.profiles import ProfileError, read_profiles
-from scaling_study.storage import write_json, write_table
+from scaling_study.analysing.inflation import compare_all
+from scaling_study.common.columns import OPERATORS
+from scaling_study.common.storage import write_json, write_table
+from scaling_study.profiling.profiles import ProfileError, read_profiles
 
 
 def main() -> int:

@@ -4,7 +4,8 @@ import argparse
 import json
 from pathlib import Path
 
-from scaling_study import job_process, measure
+from scaling_study.common import job_process
+from scaling_study.measuring import measure
 
 
 def place(output: Path) -> str:

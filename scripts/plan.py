@@ -8,13 +8,14 @@ import json
 import sys
 from pathlib import Path
 
-from scaling_study import ladder, limits, system
-from scaling_study.config import load_config
-from scaling_study.config_file import read_config
-from scaling_study.estimate import describe, estimate
-from scaling_study.plan import make_plan
-from scaling_study.problems import ConfigError
-from scaling_study.storage import write_json
+from scaling_study.common.problems import ConfigError
+from scaling_study.common.storage import write_json
+from scaling_study.configuring.config import load_config
+from scaling_study.configuring.config_file import read_config
+from scaling_study.planning import ladder
+from scaling_study.planning.estimate import describe, estimate
+from scaling_study.planning.plan import make_plan
+from scaling_study.probing import limits, system
 
 # What argparse exits with on a wrong command line; a wrong config is no different.
 WRONG_INPUT = 2

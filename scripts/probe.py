@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from scaling_study import probe, storage
+from scaling_study.common import storage
+from scaling_study.probing import probe
 
 
 def main() -> None:

@@ -4,8 +4,11 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from scaling_study import job_process, measure, probe, profile_launch, storage
-from scaling_study.plan import RECOMMENDED, recommended
+from scaling_study.common import job_process, storage
+from scaling_study.measuring import measure
+from scaling_study.planning.plan import RECOMMENDED, recommended
+from scaling_study.probing import probe
+from scaling_study.profiling import profile_launch
 
 
 def main() -> None:

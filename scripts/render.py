@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from scaling_study.render import render_study
+from scaling_study.rendering.render import render_study
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from scaling_study.report_imported import render_imported
+from scaling_study.rendering.report_imported import render_imported
 
 
 def main() -> None:

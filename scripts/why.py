@@ -5,8 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scaling_study import job_process, measure, probe, storage, why
-from scaling_study.plan import RECOMMENDED, recommended
+from scaling_study.common import job_process, storage
+from scaling_study.experimenting import why
+from scaling_study.measuring import measure
+from scaling_study.planning.plan import RECOMMENDED, recommended
+from scaling_study.probing import probe
 
 
 def knee(folder: Path, machine: str, launch: str) -> float | None:

@@ -6,7 +6,7 @@ import hashlib
 import jinja2
 from markupsafe import Markup
 
-from scaling_study import report
+from scaling_study.rendering import report
 
 PAGE = """{% from "flame.html.j2" import flamegraph %}
 <!doctype html>

@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scaling_study.config import load_config
-from scaling_study.measure import job_text
-from scaling_study.plan import make_plan
+from scaling_study.configuring.config import load_config
+from scaling_study.measuring.measure import job_text
+from scaling_study.planning.plan import make_plan
 
 ROOT = Path(__file__).parent.parent
 WORKLOADS = ROOT / "tests/workloads"
@@ -54,7 +54,14 @@ def profile(mapping, folder):
     """Profile the baseline as the workflow does; return its profile.json."""
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "scaling_study.keep", "--watch", str(os.getpid()), "--"),
+            *(
+                sys.executable,
+                "-m",
+                "scaling_study.measuring.keep",
+                "--watch",
+                str(os.getpid()),
+                "--",
+            ),
             *(
                 sys.executable,
                 str(ROOT / "scripts/profile_launch.py"),
@@ -75,7 +82,14 @@ def profile(mapping, folder):
 
 def command(job, folder, watched=None):
     return [
-        *(sys.executable, "-m", "scaling_study.keep", "--watch", str(watched or os.getpid()), "--"),
+        *(
+            sys.executable,
+            "-m",
+            "scaling_study.measuring.keep",
+            "--watch",
+            str(watched or os.getpid()),
+            "--",
+        ),
         *(sys.executable, str(ROOT / "scripts/measure.py"), "--job", job, "--replicate", "0"),
         *("--builds", str(folder / "builds"), "--log", str(folder / "log")),
         *("--output", str(folder / "0.jsonl")),

@@ -10,8 +10,8 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from scaling_study import limits, system
-from scaling_study.topology import Topology, format_cpu_list, parse_cpu_list
+from scaling_study.common.topology import Topology, format_cpu_list, parse_cpu_list
+from scaling_study.probing import limits, system
 
 DATA = Path(__file__).parent / "data" / "topologies"
 _FOLDER = tempfile.TemporaryDirectory(prefix="machines-")

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import synthetic
-from scaling_study.analyse import analyse
-from scaling_study.collect import collect
-from scaling_study.columns import POINTS, REPLICATES, WINDOWS
-from scaling_study.render import render_study
-from scaling_study.storage import read_json, write_json, write_table
+from scaling_study.analysing.analyse import analyse
+from scaling_study.collecting.collect import collect
+from scaling_study.common.columns import POINTS, REPLICATES, WINDOWS
+from scaling_study.common.storage import read_json, write_json, write_table
+from scaling_study.rendering.render import render_study
 
 
 def make_study(folder: Path, **options: Any) -> Path:

@@ -6,10 +6,10 @@ import sys
 import time
 
 from processes import PATIENCE_S, wait_until
-from scaling_study import channel
-from scaling_study.environment import member_environment
-from scaling_study.launchers import Launch, Member, launcher
-from scaling_study.members import Members
+from scaling_study.measuring.environment import member_environment
+from scaling_study.measuring.launchers import Launch, Member, launcher
+from scaling_study.measuring.members import Members
+from scaling_study.member import channel
 
 # One thread: these tests share their CPUs with others, and two spinning threads would crawl.
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import synthetic
-from scaling_study.analyse import FILES, analyse, domain_laws
-from scaling_study.collect import collect
-from scaling_study.topology import Topology
+from scaling_study.analysing.analyse import FILES, analyse, domain_laws
+from scaling_study.collecting.collect import collect
+from scaling_study.common.topology import Topology
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 TOPOLOGY = Topology.from_dict(synthetic.machine(cpus=8, cpus_per_l3=4, cpus_per_node=4)["topology"])

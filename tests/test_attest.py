@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from scaling_study import axes, probe
-from scaling_study.axes_table import DEFAULTS
-from scaling_study.environment import member_environment
-from scaling_study.resolve import intel_path_library
-from scaling_study.unavailable import UnavailableError
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.configuring.axes_table import DEFAULTS
+from scaling_study.measuring.environment import member_environment
+from scaling_study.measuring.resolve import intel_path_library
+from scaling_study.probing import axes, probe
 
 NUMA_MAPS = """\
 5649b5a5e000 default file=/usr/bin/python3 mapped=10 N0=6 N1=4 kernelpagesize_kB=4
@@ -27,7 +27,7 @@ CODE = """
 import json, os, sys
 from pathlib import Path
 import torch
-from scaling_study import attest
+from scaling_study.member import attest
 if sys.argv[1] != "default":
     torch.set_num_interop_threads(int(sys.argv[1]))
 state = torch.random.get_rng_state()

@@ -4,9 +4,10 @@ import sys
 
 import pytest
 
-from scaling_study import axes, axes_table
-from scaling_study.axes_table import DEFAULTS
-from scaling_study.unavailable import UnavailableError
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.configuring import axes_table
+from scaling_study.configuring.axes_table import DEFAULTS
+from scaling_study.probing import axes
 
 # They differ from slot to slot, so they are no business of this module's.
 PER_SLOT = {"placement", "membind"}

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from jobs import WORKLOADS, config, run
-from scaling_study import resolve
-from scaling_study.unavailable import UnavailableError
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.measuring import resolve
 
 pytestmark = pytest.mark.slow
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from planted_worlds import Faults, Oversubscribed, Spinning, TakingTurns, TwoModes
-from scaling_study import cause_file, verdict
-from scaling_study.causes import CAUSES
-from scaling_study.columns import EXPERIMENTS
-from scaling_study.record_schema import RecordError
-from scaling_study.storage import read_json, read_table, write_json
+from scaling_study.collecting.record_schema import RecordError
+from scaling_study.common.columns import EXPERIMENTS
+from scaling_study.common.storage import read_json, read_table, write_json
+from scaling_study.diagnosing import cause_file, verdict
+from scaling_study.diagnosing.causes import CAUSES
 from synthetic_why import World, fingerprint, write_run
 
 ROOT = Path(__file__).parents[1]

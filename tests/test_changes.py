@@ -8,7 +8,7 @@ import pytest
 
 CODE = """
 import json, torch
-from scaling_study import changes
+from scaling_study.member import changes
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 class Endless(IterableDataset):

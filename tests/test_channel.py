@@ -10,8 +10,8 @@ import time
 import pytest
 
 from processes import private_folder
-from scaling_study import channel
-from scaling_study.channel import BLOCK, CAPACITY, HEADER, STEP_FIELDS, STEPS, Page, Step
+from scaling_study.member import channel
+from scaling_study.member.channel import BLOCK, CAPACITY, HEADER, STEP_FIELDS, STEPS, Page, Step
 
 LIBRARY = str(channel.__file__).rpartition("/scaling_study/")[0]
 
@@ -90,7 +90,7 @@ def test_every_block_of_the_page_exists_before_it_is_touched(folder):
 IN_LITTLE_MEMORY = """
 import sys
 from pathlib import Path
-from scaling_study import channel
+from scaling_study.member import channel
 folder = Path(sys.argv[1])
 channel.create(folder, 4)
 words = channel.open_words(folder)
@@ -157,7 +157,8 @@ def test_members_have_one_clock():
 
 def test_the_measured_processes_modules_need_the_standard_library_only():
     code = (
-        f"import sys; sys.path.insert(0, {LIBRARY!r}); from scaling_study import worker, channel;"
+        f"import sys; sys.path.insert(0, {LIBRARY!r});"
+        "from scaling_study.member import worker, channel;"
         "print(*sorted({name.partition('.')[0] for name in sys.modules}"
         " - sys.stdlib_module_names - {'scaling_study'}))"
     )

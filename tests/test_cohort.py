@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from jobs import WORKLOADS
-from scaling_study import channel, cohort, counters, environment, launchers, private, windows
+from scaling_study.common import private
+from scaling_study.measuring import cohort, counters, environment, launchers, windows
+from scaling_study.member import channel
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 import synthetic
-from scaling_study.accounts import TRAINER
-from scaling_study.collect import collect, oversubscribed, usable_cpus
-from scaling_study.columns import TABLES
-from scaling_study.record_schema import RecordError
+from scaling_study.collecting.accounts import TRAINER
+from scaling_study.collecting.collect import collect, oversubscribed, usable_cpus
+from scaling_study.collecting.record_schema import RecordError
+from scaling_study.common.columns import TABLES
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.linear(50.0))

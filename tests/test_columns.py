@@ -3,7 +3,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from scaling_study import columns
+from scaling_study.common import columns
 
 DOCUMENTATION = Path(__file__).parent.parent / "docs" / "columns.md"
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from configs import FULL, ROOT, SHIPPED, config, make_files, minimal
-from scaling_study import axes, placeholders
-from scaling_study.axes_table import AXES, DEFAULTS, read_value
-from scaling_study.config import load_config
-from scaling_study.config_schema import allowed_text, keys_of
-from scaling_study.config_table import updated
-from scaling_study.problems import ConfigError
+from scaling_study.common import placeholders
+from scaling_study.common.problems import ConfigError
+from scaling_study.configuring.axes_table import AXES, DEFAULTS, read_value
+from scaling_study.configuring.config import load_config
+from scaling_study.configuring.config_schema import allowed_text, keys_of
+from scaling_study.documenting.config_table import updated
+from scaling_study.probing import axes
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -392,7 +393,7 @@ def test_a_product_beyond_all_bounds_is_not_expanded():
 
 
 def test_files_are_not_looked_up_when_a_plan_is_read_back():
-    from scaling_study.config import Workload
+    from scaling_study.configuring.config import Workload
 
     assert Workload.model_validate({"script": "not/here.py", "inputs": ["nor/here"]})
 
@@ -415,8 +416,8 @@ def test_every_value_has_an_effect():
 
 
 def test_placements_and_policies_are_known():
-    from scaling_study.placement import memory_policy, slots
-    from scaling_study.topology import Cpu, Node, Topology
+    from scaling_study.common.topology import Cpu, Node, Topology
+    from scaling_study.probing.placement import memory_policy, slots
 
     topology = Topology((Cpu(0, 0, 0, 0, 0), Cpu(1, 1, 0, 0, 0)), (Node(0, 2**30, {0: 10}),))
     for placement in AXES["placement"].words:
@@ -433,7 +434,7 @@ def test_words_are_read_as_they_are(name):
 
 
 def test_every_key_says_what_it_means_and_allows():
-    from scaling_study.config import Config
+    from scaling_study.configuring.config import Config
 
     for path, field in keys_of(Config):
         assert field.description, path
@@ -442,7 +443,9 @@ def test_every_key_says_what_it_means_and_allows():
 
 def test_the_tables_in_the_readme_are_up_to_date():
     text = (ROOT / "config/README.md").read_text(encoding="utf-8")
-    assert text == updated(text), "run python -m scaling_study.config_table config/README.md"
+    assert text == updated(text), (
+        "run python -m scaling_study.documenting.config_table config/README.md"
+    )
 
 
 def test_a_readme_without_places_for_tables():

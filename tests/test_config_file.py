@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from configs import FULL, SHIPPED, config
-from scaling_study.config_file import read_config
-from scaling_study.problems import ConfigError
+from scaling_study.common.problems import ConfigError
+from scaling_study.configuring.config_file import read_config
 
 
 @pytest.mark.parametrize("path", [*SHIPPED, FULL], ids=lambda path: path.stem)

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from configs import FULL, SHIPPED, config, make_files
-from scaling_study.config import load_config
-from scaling_study.config_file import read_config
-from scaling_study.plan import Plan, make_plan
-from scaling_study.problems import ConfigError
+from scaling_study.common.problems import ConfigError
+from scaling_study.configuring.config import load_config
+from scaling_study.configuring.config_file import read_config
+from scaling_study.planning.plan import Plan, make_plan
 
 # Seeded: the same examples in every run.
 SEEDED = settings(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from processes import gone, killed_at_the_end, wait_ended, wait_until, written
-from scaling_study import counters
-from scaling_study.counters import Process, Thread
+from scaling_study.measuring import counters
+from scaling_study.measuring.counters import Process, Thread
 
 # ---- texts
 

@@ -3,9 +3,9 @@ import json
 import numpy as np
 import pytest
 
-from scaling_study import experiments
-from scaling_study.columns import EXPERIMENTS
-from scaling_study.record_schema import RecordError
+from scaling_study.collecting import experiments
+from scaling_study.collecting.record_schema import RecordError
+from scaling_study.common.columns import EXPERIMENTS
 from synthetic_why import Step, World, write_run
 
 

@@ -2,8 +2,9 @@ import re
 
 import pytest
 
-from scaling_study import operator_groups, svg
-from scaling_study.figure_inflation import (
+from scaling_study.profiling import operator_groups
+from scaling_study.rendering import svg
+from scaling_study.rendering.figure_inflation import (
     LARGEST,
     Bar,
     choose_bars,

@@ -1,4 +1,9 @@
-from scaling_study.figure_series import LABEL_CHARACTERS, MOST_COLOURED, Series, choose_series
+from scaling_study.rendering.figure_series import (
+    LABEL_CHARACTERS,
+    MOST_COLOURED,
+    Series,
+    choose_series,
+)
 
 
 def series(label, *roles):

@@ -13,8 +13,9 @@ import pytest
 import browser
 import flame_page
 import jobs
-from scaling_study import flame_svg, flame_tree, flamegraph, stacks, svg
-from scaling_study.stacks import THREADS, TRAINER, Folded, Stack
+from scaling_study.profiling import stacks
+from scaling_study.profiling.stacks import THREADS, TRAINER, Folded, Stack
+from scaling_study.rendering import flame_svg, flame_tree, flamegraph, svg
 
 needs_browser = pytest.mark.skipif(
     browser.executable() is None, reason="Chromium is not installed: apt install chromium"
@@ -239,7 +240,7 @@ def test_red_and_blue_differ_for_those_who_see_no_red(scheme):
 
 
 def test_the_pages_colours_are_the_files():
-    css = (Path(flame_svg.__file__).parents[2] / "report/style.css").read_text()
+    css = (Path(flame_svg.__file__).parents[3] / "report/style.css").read_text()
     for name, pair in flame_svg.COLOURS.items():
         found = re.findall(rf"--flame-{name}: (#\w+)", css)
         assert found == [pair[0], pair[1], pair[1]]

@@ -2,7 +2,7 @@ import copy
 
 import pytest
 
-from scaling_study.headline import describe_sureness, write_headline
+from scaling_study.rendering.headline import describe_sureness, write_headline
 
 NOISE = {"spread": 0.02, "points": []}
 

@@ -1,8 +1,9 @@
 import pytest
 
 import synthetic_causes as made
-from scaling_study import headline_causes, verdict
-from scaling_study.headline_causes import (
+from scaling_study.diagnosing import verdict
+from scaling_study.rendering import headline_causes
+from scaling_study.rendering.headline_causes import (
     NOISY,
     UNKNOWN,
     explain_target,

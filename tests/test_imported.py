@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from configs import IMPORTED as EXAMPLE
 from configs import ROOT
-from scaling_study import import_config, imported
-from scaling_study.config_schema import allowed_text, keys_of
-from scaling_study.import_config import ImportConfig, ImportStudy, is_import
-from scaling_study.operator_text import parse_table
-from scaling_study.problems import ConfigError
+from scaling_study.common.problems import ConfigError
+from scaling_study.configuring.config_schema import allowed_text, keys_of
+from scaling_study.importing import import_config, imported
+from scaling_study.importing.import_config import ImportConfig, ImportStudy, is_import
+from scaling_study.importing.operator_text import parse_table
 
 TABLES = {n: f"tests/data/profiler/tsmixerx-{n}.txt" for n in (4, 32, 64)}
 HEAD = "Name  Self CPU  CPU total  CPU time avg  # of Calls\n"

@@ -6,11 +6,11 @@ import pytest
 
 import synthetic
 import synthetic_profiles
-from scaling_study import inflation
-from scaling_study.columns import OPERATORS
-from scaling_study.inflation import REST, Side, compare, compare_all
-from scaling_study.operators import operator_rows
-from scaling_study.profiles import read_profiles
+from scaling_study.analysing import inflation
+from scaling_study.analysing.inflation import REST, Side, compare, compare_all
+from scaling_study.common.columns import OPERATORS
+from scaling_study.profiling.operators import operator_rows
+from scaling_study.profiling.profiles import read_profiles
 
 
 def frame(before, after, steps=1):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from processes import killed_at_the_end, wait_until
-from scaling_study.journal import SAME, Journal, read_part
+from scaling_study.measuring.journal import SAME, Journal, read_part
 
 HEAD = {
     "kind": "cohort", "schema_version": 1, "study": "one", "launch": "default", "replicate": 0,
@@ -129,7 +129,7 @@ def test_text_of_any_language_comes_back(path):
 WRITER = """
 import sys
 from pathlib import Path
-from scaling_study.journal import Journal
+from scaling_study.measuring.journal import Journal
 journal = Journal(Path(sys.argv[1]))
 journal.write({"kind": "cohort"})
 for number in range(10**6):

@@ -22,12 +22,13 @@ from processes import (
     wait_until,
     written,
 )
-from scaling_study import counters, keep, private
+from scaling_study.common import private
+from scaling_study.measuring import counters, keep
 
 # The keeper, with less patience than it has in earnest: the tests would only wait longer.
 QUICK = """
 import sys
-from scaling_study import keep
+from scaling_study.measuring import keep
 keep.STOP_S, keep.ORPHANS_S = 1.0, 0.2
 sys.exit(keep.main(sys.argv[1:]))
 """
@@ -115,7 +116,7 @@ def caught(folder):
 )
 def test_the_return_code_is_passed_on(code, returned):
     done = subprocess.run(
-        [sys.executable, "-m", "scaling_study.keep", "--watch", str(os.getpid()), "--",
+        [sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--",
          *python(code)],
         check=False,
     )  # fmt: skip
@@ -293,7 +294,7 @@ def test_the_private_folder_of_a_command_is_removed_however_it_ends(tmp_path, en
 
 
 def test_a_process_without_descendants_has_nothing_to_end():
-    code = "from scaling_study.keep import end_descendants; end_descendants(600)"
+    code = "from scaling_study.measuring.keep import end_descendants; end_descendants(600)"
     subprocess.run(python(code), check=True, timeout=PATIENCE_S)
     assert private.VARIABLE == "SCALING_STUDY_FOLDER"
     assert keep.STOP_S + keep.ORPHANS_S < 10

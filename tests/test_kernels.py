@@ -5,16 +5,11 @@ import time
 
 import pytest
 
-from scaling_study import (
-    bystanders,
-    efforts,
-    fingerprint,
-    kernel_cohort,
-    kernels,
-    probe,
-    resolve,
-    windows,
-)
+from scaling_study.experimenting import bystanders, fingerprint, kernel_cohort
+from scaling_study.measuring import resolve, windows
+from scaling_study.member import kernels
+from scaling_study.planning import efforts
+from scaling_study.probing import probe
 
 
 def test_what_is_asked_for_is_understood():

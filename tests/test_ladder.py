@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import machines
-from scaling_study import ladder
+from scaling_study.planning import ladder
 
 
 def boundaries(name, quota_cpus=None):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scaling_study import bind
-from scaling_study.launch_script import render_launch_script
+from scaling_study.member import bind
+from scaling_study.rendering.launch_script import render_launch_script
 
 BASH = "/bin/bash"
 KEPT = ("PATH", "HOME", "LANG")
@@ -228,7 +228,7 @@ def test_a_script_that_marks_its_steps_finds_this_package(tmp_path):
     path = write(tmp_path, recommendation([slot(0)]), plan(script, step="mark"))
     assert run(path, "logs", PYTHONPATH="/other").returncode == 0
     said = (tmp_path / "logs/member-0.log").read_text().strip()
-    assert said == f"{Path(bind.__file__).parent.parent}:/other"
+    assert said == f"{Path(bind.__file__).parents[2]}:/other"
 
 
 @pytest.mark.parametrize(("launcher", "word"), [("fork", "forked"), ("dask", "LocalCluster")])

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from processes import descriptors, killed_at_the_end, private_folder, wait_ended, written
-from scaling_study import axes, launchers
-from scaling_study.axes_table import DEFAULTS
-from scaling_study.launchers import Exec, Host, Launch, LaunchError, Member
+from scaling_study.configuring.axes_table import DEFAULTS
+from scaling_study.measuring import launchers
+from scaling_study.measuring.launchers import Exec, Host, Launch, LaunchError, Member
+from scaling_study.probing import axes
 from small_cohort import SmallCohort
 
 CPU = min(os.sched_getaffinity(0))
@@ -21,7 +22,7 @@ CPU = min(os.sched_getaffinity(0))
 INTERPRETER = f"""#!{sys.executable}
 import json, os, sys, time
 from pathlib import Path
-worker = sys.argv[2] == "scaling_study.worker"
+worker = sys.argv[2] == "scaling_study.member.worker"
 told = {{
     "argv": sys.argv[1:], "pid": os.getpid(), "session": os.getsid(0),
     "env": dict(os.environ), "cpus": sorted(os.sched_getaffinity(0)),
@@ -85,7 +86,14 @@ def test_the_worker_is_called_with_the_members_slot_and_script(launch, started):
     command = ("/größe/s p.py", "--rate", "-1", "--", "{x}", "")
     _, pid = started(slot=3, command=command)
     got = told(launch)
-    assert got["argv"] == ["-m", "scaling_study.worker", str(launch.folder), "3", "--", *command]
+    assert got["argv"] == [
+        "-m",
+        "scaling_study.member.worker",
+        str(launch.folder),
+        "3",
+        "--",
+        *command,
+    ]
     assert got["pid"] == got["session"] == pid
 
 
@@ -155,7 +163,7 @@ def test_a_segmentation_fault_is_named():
 COORDINATOR = """
 import sys, time
 from pathlib import Path
-from scaling_study.launchers import Exec, Launch, Member
+from scaling_study.measuring.launchers import Exec, Launch, Member
 folder, python = sys.argv[1:]
 launch = Launch(Path(folder), python, {"PATH": "/usr/bin:/bin"}, False, None)
 print(Exec(launch).start(Member(0, None, "default", ("s.py",))), flush=True)
@@ -239,7 +247,7 @@ def test_a_host_leaves_no_process_and_no_descriptor(launch):
 
 
 def test_each_value_of_the_axis_has_a_launcher(launch):
-    from scaling_study.axes_table import AXES
+    from scaling_study.configuring.axes_table import AXES
 
     assert {*launchers.HOSTS, "exec"} == set(AXES["launcher"].words)
     assert isinstance(launchers.launcher("exec", launch, 1), Exec)

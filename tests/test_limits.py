@@ -1,7 +1,7 @@
 import pytest
 
 import machines
-from scaling_study import limits
+from scaling_study.probing import limits
 
 MOUNTS = "proc/self/mountinfo"
 

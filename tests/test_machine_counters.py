@@ -11,7 +11,8 @@ import pytest
 
 from processes import killed_at_the_end
 from quotas import divided_group, set_quota
-from scaling_study import accounts, counters, machine_counters
+from scaling_study.collecting import accounts
+from scaling_study.measuring import counters, machine_counters
 
 # Four CPUs of which cpu2 is unplugged: its line is missing.
 STAT = """\

@@ -10,8 +10,10 @@ import time
 import pytest
 
 from jobs import WORKLOADS, baseline_job, command, config, environment, processes, read, run
-from scaling_study import measure, private, record_schema, windows
-from scaling_study.journal import read_part
+from scaling_study.collecting import record_schema
+from scaling_study.common import private
+from scaling_study.measuring import measure, windows
+from scaling_study.measuring.journal import read_part
 
 pytestmark = pytest.mark.slow
 
@@ -207,7 +209,8 @@ def test_a_kill_leaves_nothing_and_a_rerun_goes_on(tmp_path, victim):
     names = [path.name for path in tmp_path.glob(f"{private.PREFIX}*")]
     assert all((private.SHARED_MEMORY / name).exists() for name in names)
     keeper, coordinator = (
-        min(processes(tmp_path, text)) for text in ("scaling_study.keep", "scripts/measure.py")
+        min(processes(tmp_path, text))
+        for text in ("scaling_study.measuring.keep", "scripts/measure.py")
     )
     before = taken()
     pids = {"caller": caller.pid, "keeper": keeper, "coordinator": coordinator}
@@ -227,7 +230,7 @@ def test_a_kill_leaves_nothing_and_a_rerun_goes_on(tmp_path, victim):
 
 def test_a_killed_member_costs_its_window_only(tmp_path):
     caller = start_job(tmp_path, windows=10)
-    os.kill(max(processes(tmp_path, "scaling_study.worker")), signal.SIGKILL)
+    os.kill(max(processes(tmp_path, "scaling_study.member.worker")), signal.SIGKILL)
     caller.wait()
     records = read(tmp_path / "0.jsonl")
     assert [event["what"] for event in records["event"]] == ["died"]

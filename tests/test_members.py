@@ -13,15 +13,17 @@ from itertools import pairwise
 import pytest
 
 from processes import descriptors, has_ended, private_folder, state, wait_ended, wait_until
-from scaling_study import channel, counters, private
-from scaling_study.members import Members
+from scaling_study.common import private
+from scaling_study.measuring import counters
+from scaling_study.measuring.members import Members
+from scaling_study.member import channel
 from small_cohort import train, until
 
 # A member as far as the channel goes; what it does between steps is up to each test.
 MEMBER = """
 import os, sys, time
 from pathlib import Path
-from scaling_study.worker import Member
+from scaling_study.member.worker import Member
 member = Member(Path(sys.argv[1]), int(sys.argv[2]), "test")
 """
 STEPPING = (
@@ -297,8 +299,8 @@ def test_no_descriptor_is_left(tmp_path):
 COORDINATOR = """
 import json, subprocess, sys, time
 from pathlib import Path
-from scaling_study import channel
-from scaling_study.members import Members
+from scaling_study.member import channel
+from scaling_study.measuring.members import Members
 folder, codes = Path(sys.argv[1]), json.loads(sys.argv[2])
 members = Members(folder, len(codes))
 for slot, code in enumerate(codes):

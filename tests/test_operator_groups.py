@@ -1,7 +1,7 @@
 import pytest
 
-from scaling_study import operator_groups
-from scaling_study.operator_groups import OTHER, OUTSIDE, group_of, matched_letters
+from scaling_study.profiling import operator_groups
+from scaling_study.profiling.operator_groups import OTHER, OUTSIDE, group_of, matched_letters
 
 MATRIX, NEW, STREAM = "matrix multiply", "allocation and new memory", "streaming in place"
 RANDOM, GATHER, PYTHON = "random numbers", "gather and copy", "Python and dispatch"

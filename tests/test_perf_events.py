@@ -10,8 +10,8 @@ import time
 import pytest
 
 from processes import gone, killed_at_the_end
-from scaling_study import counters, perf_events
-from scaling_study.perf_events import Event, PerfEvents, Reading
+from scaling_study.measuring import counters, perf_events
+from scaling_study.measuring.perf_events import Event, PerfEvents, Reading
 
 SOFTWARE = 1
 FAULTS = Event("page_faults", SOFTWARE, 2)

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import machines
-from scaling_study import placement
-from scaling_study.placement import MemoryPolicy, Slot
-from scaling_study.topology import Cpu, Node, Topology
-from scaling_study.unavailable import UnavailableError
+from scaling_study.common.topology import Cpu, Node, Topology
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.probing import placement
+from scaling_study.probing.placement import MemoryPolicy, Slot
 
 NPS4 = "epyc-9654-2s-nps4"
 

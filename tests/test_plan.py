@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from configs import FULL, ROOT, SHIPPED, config, make_files, minimal
-from scaling_study import efforts, launches
-from scaling_study.axes_table import AXES, DEFAULTS
-from scaling_study.config import load_config
-from scaling_study.estimate import PROFILE_S, chosen_counts, describe, estimate
-from scaling_study.launches import launch_id
-from scaling_study.plan import Plan, make_plan, measuring_order, priority
-from scaling_study.problems import ConfigError
+from scaling_study.common.problems import ConfigError
+from scaling_study.configuring import launches
+from scaling_study.configuring.axes_table import AXES, DEFAULTS
+from scaling_study.configuring.config import load_config
+from scaling_study.configuring.launches import launch_id
+from scaling_study.planning import efforts
+from scaling_study.planning.estimate import PROFILE_S, chosen_counts, describe, estimate
+from scaling_study.planning.plan import Plan, make_plan, measuring_order, priority
 
 
 @pytest.fixture(scope="module", autouse=True)

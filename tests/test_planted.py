@@ -6,9 +6,9 @@ from collections import defaultdict
 import pytest
 
 from jobs import WORKLOADS, config, profile
-from scaling_study import stacks
-from scaling_study.inflation import REST, compare_all, sum_operators
-from scaling_study.profiles import read_profiles
+from scaling_study.analysing.inflation import REST, compare_all, sum_operators
+from scaling_study.profiling import stacks
+from scaling_study.profiling.profiles import read_profiles
 
 pytestmark = pytest.mark.long
 

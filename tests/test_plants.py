@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from jobs import WORKLOADS, environment, processes
-from scaling_study.config import load_config
-from scaling_study.limits import read_hierarchy
-from scaling_study.plan import make_plan
+from scaling_study.configuring.config import load_config
+from scaling_study.planning.plan import make_plan
+from scaling_study.probing.limits import read_hierarchy
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -54,7 +54,7 @@ def test_every_plant_is_a_study(plant, workload, tmp_path):
 
 
 def test_what_is_planted_has_a_name():
-    from scaling_study.causes import CAUSES
+    from scaling_study.diagnosing.causes import CAUSES
 
     known = {cause.id for cause in CAUSES}
     assert {cause for plant in PLANTS.values() for cause in plant.causes} <= known

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 import synthetic
-from scaling_study.collect import collect
+from scaling_study.collecting.collect import collect
 
 
 def collected(folder, law, **options):

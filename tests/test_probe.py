@@ -6,9 +6,9 @@ import subprocess
 import pytest
 
 import machines
-from scaling_study import probe, system
-from scaling_study.libraries import LIBRARIES
-from scaling_study.topology import Topology
+from scaling_study.common.topology import Topology
+from scaling_study.probing import probe, system
+from scaling_study.probing.libraries import LIBRARIES
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from jobs import QUICK, WORKLOADS, config, processes, profile, profile_text
-from scaling_study import private, profile_launch, stacks, windows
-from scaling_study.channel import Step
-from scaling_study.plan import RECOMMENDED, recommended
+from scaling_study.common import private
+from scaling_study.measuring import windows
+from scaling_study.member.channel import Step
+from scaling_study.planning.plan import RECOMMENDED, recommended
+from scaling_study.profiling import profile_launch, stacks
 
 FEW = {"steps": 3, "stacks_s": 2.0, "unprofiled_s": 0.5}
 

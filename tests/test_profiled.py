@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 import torch
 
-from scaling_study import channel, profiled
+from scaling_study.member import channel, profiled
 
 MODEL = torch.nn.Linear(8, 1)
 INPUTS = torch.randn(4, 8)

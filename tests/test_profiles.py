@@ -7,9 +7,9 @@ import pytest
 
 import synthetic
 import synthetic_profiles
-from scaling_study import profiles
-from scaling_study.columns import OPERATORS
-from scaling_study.storage import read_json, read_table
+from scaling_study.common.columns import OPERATORS
+from scaling_study.common.storage import read_json, read_table
+from scaling_study.profiling import profiles
 
 ROOT = Path(__file__).parent.parent
 

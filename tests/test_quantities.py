@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaling_study import quantities
+from scaling_study.common import quantities
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 import pytest
 
 from machines import topology
-from scaling_study.axes import AXES
-from scaling_study.axes_table import DEFAULTS, read_value
-from scaling_study.changes import CHANGES
-from scaling_study.reliefs import RELIEFS, Reference, choose
-from scaling_study.topology import format_cpu_list
+from scaling_study.common.topology import format_cpu_list
+from scaling_study.configuring.axes_table import DEFAULTS, read_value
+from scaling_study.experimenting.reliefs import RELIEFS, Reference, choose
+from scaling_study.member.changes import CHANGES
+from scaling_study.probing.axes import AXES
 
 MEMBER = {
     "minor_faults": 10,

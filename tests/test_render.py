@@ -7,7 +7,7 @@ import pytest
 
 import rendering
 import synthetic
-from scaling_study.storage import read_json, write_json
+from scaling_study.common.storage import read_json, write_json
 
 ROOT = Path(__file__).parent.parent
 FIGURES = {

@@ -9,7 +9,7 @@ import pytest
 import browser
 import rendering
 import synthetic
-from scaling_study.storage import read_json, write_json
+from scaling_study.common.storage import read_json, write_json
 from synthetic import LAUNCHES, Launch, hard_saturation, usl
 
 pytestmark = pytest.mark.skipif(

@@ -8,8 +8,8 @@ import browser
 import rendering
 import synthetic
 import synthetic_profiles
-from scaling_study.profiles import profile_folders, read_manifests
-from scaling_study.report_flames import PointError, draw_points, view_flames
+from scaling_study.profiling.profiles import profile_folders, read_manifests
+from scaling_study.rendering.report_flames import PointError, draw_points, view_flames
 
 DEFAULT, BEST = synthetic.LAUNCHES[0], synthetic.LAUNCHES[4]
 

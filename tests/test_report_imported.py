@@ -8,10 +8,11 @@ import pytest
 
 import browser
 from configs import ROOT
-from scaling_study import imported, imported_causes
-from scaling_study.columns import OPERATORS
-from scaling_study.quantities import MISSING, TIMES
-from scaling_study.report_imported import (
+from scaling_study.common.columns import OPERATORS
+from scaling_study.common.quantities import MISSING, TIMES
+from scaling_study.common.storage import write_json, write_table
+from scaling_study.importing import imported, imported_causes
+from scaling_study.rendering.report_imported import (
     operator_rows,
     render_imported,
     same_unit,
@@ -19,7 +20,6 @@ from scaling_study.report_imported import (
     verdict,
     work_notes,
 )
-from scaling_study.storage import write_json, write_table
 
 PHONE = {"width": 390, "height": 844}
 DECIDE = (ROOT / "config/decide.yaml").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from scaling_study import sampling
+from scaling_study.experimenting import sampling
 
 # As a Linux 6.1 on x86-64 wrote it.
 LOCKS = """\

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scaling_study import ladder
-from scaling_study.signature import signature
-from scaling_study.topology import Cpu, Node, Topology, format_cpu_list
+from scaling_study.analysing.signature import signature
+from scaling_study.common.topology import Cpu, Node, Topology, format_cpu_list
+from scaling_study.planning import ladder
 
 DRAWS = 60
 COHORT_NOISE = 0.03

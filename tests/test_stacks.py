@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaling_study import stack_rules, stacks
-from scaling_study.stack_frames import clean_name, read_frame
+from scaling_study.profiling import stack_rules, stacks
+from scaling_study.profiling.stack_frames import clean_name, read_frame
 
 DATA = Path(__file__).parent / "data" / "stacks"
-HEAD = 'process 10:"python -m scaling_study.worker /f 0 -- train.py";thread (10): MainThread'
-WORKER = "serve (scaling_study/worker.py:283);run (scaling_study/worker.py:251)"
+HEAD = 'process 10:"python -m scaling_study.member.worker /f 0 -- train.py";thread (10): MainThread'
+WORKER = "serve (scaling_study/member/worker.py:283);run (scaling_study/member/worker.py:251)"
 
 
 def read(tmp_path, lines, **options):
@@ -41,8 +41,9 @@ def test_samples_become_seconds_per_step(tmp_path):
 
 
 def test_sleep_outside_of_windows_is_time_but_not_the_steps(tmp_path):
-    asleep = line(WORKER, "step_end (scaling_study/worker.py:73)",
-                  "park (scaling_study/worker.py:82)", "read (libc.so.6)", count=50)  # fmt: skip
+    asleep = line(WORKER, "step_end (scaling_study/member/worker.py:73)",
+                  "park (scaling_study/member/worker.py:82)", "read (libc.so.6)",
+                  count=50)  # fmt: skip
     folded = read(tmp_path, [line("a (x.py:1)", count=50), asleep])
     assert [stack.frames for stack in folded.stacks] == [("a (x.py)",)]
     assert folded.sampled_step_s == pytest.approx(0.05)
@@ -169,7 +170,11 @@ CPU_KERNEL = (
     "std::function<void (int)> >(at::TensorIteratorBase&, long) [clone .isra.0]"
 )
 OPTIMIZER = ("wrapper (torch/optim/optimizer.py:517)", "step (torch/optim/adamw.py:30)")
-CLOSURE = (*OPTIMIZER, "timed (scaling_study/worker.py:140)", "closure (lightning/closure.py:3)")
+CLOSURE = (
+    *OPTIMIZER,
+    "timed (scaling_study/member/worker.py:140)",
+    "closure (lightning/closure.py:3)",
+)
 
 
 @pytest.mark.parametrize(
@@ -178,9 +183,12 @@ CLOSURE = (*OPTIMIZER, "timed (scaling_study/worker.py:140)", "closure (lightnin
         (OPTIMIZER, "optimizer"),
         ((*OPTIMIZER, "at::native::addcdiv (libtorch_cpu.so)"), "optimizer"),
         (CLOSURE, "forward"),
-        ((*CLOSURE, "backward (scaling_study/worker.py:120)", "mm (libtorch_cpu.so)"), "backward"),
+        (
+            (*CLOSURE, "backward (scaling_study/member/worker.py:120)", "mm (libtorch_cpu.so)"),
+            "backward",
+        ),
         ((*CLOSURE, "_call_impl (torch/nn/modules/module.py:1)"), "forward"),
-        (("__next__ (scaling_study/worker.py:100)", "f (data.py:1)"), "load"),
+        (("__next__ (scaling_study/member/worker.py:100)", "f (data.py:1)"), "load"),
         (("torch::autograd::Engine::thread_main (libtorch_cpu.so)", "m (x.so)"), "backward"),
         (("print (x.py:1)",), ""),
     ],

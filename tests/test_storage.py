@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from pyarrow import parquet
 
-from scaling_study import storage
-from scaling_study.columns import REPLICATES
+from scaling_study.common import storage
+from scaling_study.common.columns import REPLICATES
 
 
 @pytest.fixture

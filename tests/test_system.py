@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 import machines
-from scaling_study import limits, system
-from scaling_study.topology import Cpu, Node
+from scaling_study.common.topology import Cpu, Node
+from scaling_study.probing import limits, system
 
 
 def write(root, path, text):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import machines
-from scaling_study.topology import (
+from scaling_study.common.topology import (
     NO_NODE,
     Cpu,
     CpuText,

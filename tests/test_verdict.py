@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from planted_worlds import ALL, PLANTED
-from scaling_study import verdict
+from scaling_study.diagnosing import verdict
 from synthetic_why import MS, Step, World, fingerprint, write_run
 
 NOISE = {"noise": 0.04, "outliers": 0.3, "start": 0.01}

@@ -11,12 +11,13 @@ import time
 import pytest
 
 from jobs import ROOT, WORKLOADS, config, environment, processes
-from scaling_study import efforts, why
-from scaling_study.config import load_config
-from scaling_study.experiment_windows import key
-from scaling_study.measure import job_text
-from scaling_study.plan import make_plan
-from scaling_study.reliefs import RELIEFS
+from scaling_study.configuring.config import load_config
+from scaling_study.experimenting import why
+from scaling_study.experimenting.experiment_windows import key
+from scaling_study.experimenting.reliefs import RELIEFS
+from scaling_study.measuring.measure import job_text
+from scaling_study.planning import efforts
+from scaling_study.planning.plan import make_plan
 
 SCRIPT = str(ROOT / "scripts/why.py")
 
@@ -33,7 +34,7 @@ def command(mapping, folder):
     data = plan.to_dict()
     launch = next(one for one in data["launches"] if one["id"] == plan.baseline)
     return [
-        *(sys.executable, "-m", "scaling_study.keep", "--watch", str(os.getpid()), "--"),
+        *(sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"),
         *(sys.executable, SCRIPT, "--job", job_text(data, launch, "", "why")),
         *("--target", launch["id"], "--replicate", "0", "--builds", str(folder / "builds")),
         *("--study-folder", str(folder), "--log", str(folder / "log")),

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaling_study import windows
-from scaling_study.channel import CAPACITY, Step
-from scaling_study.windows import Activity
+from scaling_study.measuring import windows
+from scaling_study.measuring.windows import Activity
+from scaling_study.member.channel import CAPACITY, Step
 
 MS = 1_000_000
 

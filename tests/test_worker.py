@@ -11,7 +11,7 @@ import pytest
 
 import scaling_study
 from processes import wait_until
-from scaling_study import channel, worker
+from scaling_study.member import channel, worker
 from small_cohort import SmallCohort
 
 WORKLOADS = Path(__file__).with_name("workloads")
@@ -178,7 +178,7 @@ RUNNER = """
 import sys
 from pathlib import Path
 import scaling_study
-from scaling_study import worker
+from scaling_study.member import worker
 member = worker.Member(Path(sys.argv[1]), int(sys.argv[2]), "test")
 scaling_study.mark = member.step_end
 worker.run(member, sys.argv[3], sys.argv[4:])
@@ -317,11 +317,11 @@ def test_a_member_that_waits_at_its_gate_answers_questions_only(cohort, plain, m
     """An attestation neither starts a step nor counts as one."""
     code = """
 import sys, types
-fake = types.ModuleType("scaling_study.attest")
+fake = types.ModuleType("scaling_study.member.attest")
 fake.report = lambda with_kernel: {"with_kernel": with_kernel}
-sys.modules["scaling_study.attest"] = fake
+sys.modules["scaling_study.member.attest"] = fake
 import scaling_study
-scaling_study.attest = fake
+scaling_study.member.attest = fake
 while True:
     mark()
 """

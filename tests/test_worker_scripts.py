@@ -12,8 +12,9 @@ import pytest
 
 import scaling_study
 from processes import has_ended, wait_ended, wait_until
-from scaling_study import channel, counters
-from scaling_study.environment import member_environment
+from scaling_study.measuring import counters
+from scaling_study.measuring.environment import member_environment
+from scaling_study.member import channel
 from small_cohort import SmallCohort, until
 
 WORKLOADS = Path(__file__).with_name("workloads")
@@ -257,7 +258,7 @@ def test_a_member_imports_nothing_of_the_study_around_it(trained):
     tops = {name.partition(".")[0] for name in modules}
     assert not tops & {"snakemake", "pandas", "pydantic", "pyarrow", "matplotlib", "seaborn"}
     ours = {name for name in modules if name.startswith("scaling_study.")}
-    assert ours == {"scaling_study.bind", "scaling_study.channel"}
+    assert ours == {f"scaling_study.member{module}" for module in ("", ".bind", ".channel")}
 
 
 def test_a_member_reports_itself(trained):

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from jobs import ROOT
-from scaling_study.environment import INHERITED
+from scaling_study.measuring.environment import INHERITED
 
 pytestmark = pytest.mark.slow
 
@@ -209,7 +209,7 @@ def test_snakemakes_own_report_works(project, whole):
 
 HOLDER = """
 from pathlib import Path
-from scaling_study.study import StudyLock
+from scaling_study.rendering.study import StudyLock
 lock = StudyLock(Path("results/whole"))
 print("held", flush=True)
 input()

@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scaling_study import bind, limits
+from scaling_study.member import bind
+from scaling_study.probing import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

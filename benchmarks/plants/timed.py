@@ -36,7 +36,7 @@ def attach(seconds: float) -> None:
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--seconds", type=float, required=True)
 options, command = real_workload.options_of(parser)
-from scaling_study import worker  # noqa: E402 (after the arguments: a mistake is told at once)
+from scaling_study.member import worker  # noqa: E402 (after the arguments: a mistake is told at once)
 
 worker.attach_when_imported(lambda: attach(options.seconds))
 while True:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from scaling_study import attest
+from scaling_study.member import attest
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--output", type=Path, required=True)

@@ -8,13 +8,21 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from scaling_study import fingerprint, imported, measure, plan, why
-from scaling_study.config_file import read_config
-from scaling_study.config import load_config
-from scaling_study.efforts import EFFORTS
-from scaling_study.import_config import is_import
-from scaling_study.problems import ConfigError
-from scaling_study.study import StudyInUseError, StudyLock, conclusion, outline
+from scaling_study.common.problems import ConfigError
+from scaling_study.configuring.config import load_config
+from scaling_study.configuring.config_file import read_config
+from scaling_study.experimenting import fingerprint, why
+from scaling_study.importing import imported
+from scaling_study.importing.import_config import is_import
+from scaling_study.measuring import measure
+from scaling_study.planning import plan
+from scaling_study.planning.efforts import EFFORTS
+from scaling_study.rendering.study import (
+    StudyInUseError,
+    StudyLock,
+    conclusion,
+    outline,
+)
 
 # Snakemake keeps what it makes for each job: collecting garbage among 10,000 of them again and again
 # takes a quarter of a dry run and finds none.
@@ -46,9 +54,10 @@ RESULTS = f"results/{STUDY.study}"
 REPORT = f"reports/{STUDY.study}.html"
 BUILDS = "results/.builds"  # no study can have this name
 FINGERPRINTS = "results/.fingerprints"
-PACKAGE = Path(workflow.basedir) / "workflow/lib/scaling_study"
-CODE = sorted(map(str, PACKAGE.glob("*.py")))
-TEMPLATES = sorted(map(str, (Path(workflow.basedir) / "workflow/report").iterdir()))
+# Relative, as all paths are: in an absolute one Snakemake would read { and < of a folder's name.
+PACKAGE = Path("workflow/lib/scaling_study")
+CODE = sorted(map(str, PACKAGE.rglob("*.py")))
+TEMPLATES = sorted(map(str, Path("workflow/report").iterdir()))
 
 if not IMPORTED:
     PLAN = STUDY
@@ -67,7 +76,7 @@ if not IMPORTED:
     BUILT = any(launch.axes["build"].endswith(".txt") for launch in PLAN.launches)
     PROFILES = [f"{RESULTS}/profile/{launch}" for launch in PLAN.profiled]
     PROFILE_FILES = measure.digest(
-        FILES, measure.harness_digest("profile_launch", "profiled")
+        FILES, measure.harness_digest("profiling/profile_launch")
     )
     WHY = [
         f"{RESULTS}/why/{target}/{replicate}.jsonl"

@@ -33,7 +33,7 @@ rule render_tables:
         tables=rules.import_tables.output,
         code=[*CODE, "scripts/render_tables.py"],
         templates=TEMPLATES,
-        decide=Path(workflow.basedir) / "config/decide.yaml",
+        decide="config/decide.yaml",
     output:
         report=REPORT,
     log:

@@ -8,7 +8,11 @@ rule inflation:
     """Gather the profiled operators into a table, and compare few processes with many."""
     input:
         profiles=PROFILES,
-        code=[*CODE, str(PACKAGE / "operator_groups.yaml"), "scripts/inflation.py"],
+        code=[
+            *CODE,
+            str(PACKAGE / "profiling/operator_groups.yaml"),
+            "scripts/inflation.py",
+        ],
     output:
         tables=multiext(f"{RESULTS}/tables/operators", ".parquet", ".csv"),
         inflation=INFLATION,

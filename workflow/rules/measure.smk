@@ -20,7 +20,7 @@ rule measure:
         # Snakemake works through every parameter of every job: one holds all that counts.
         job=lambda wildcards: measure.job_text(PLAN_JSON, JOBS[wildcards.launch], FILES),
     shell:
-        "python -m scaling_study.keep --watch $PPID --"
+        "python -m scaling_study.measuring.keep --watch $PPID --"
         " python scripts/measure.py --job {params.job:q} --replicate {wildcards.replicate}"
         f" --builds {BUILDS}"
         " --log {log:q} --output {output:q}"

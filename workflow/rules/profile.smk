@@ -19,7 +19,7 @@ rule profile:
         job=profile_of,
         study=lambda _, output: Path(output[0]).parents[1],
     shell:
-        "python -m scaling_study.keep --watch $PPID --"
+        "python -m scaling_study.measuring.keep --watch $PPID --"
         " python scripts/profile_launch.py --job {params.job:q} --target {wildcards.launch:q}"
         f" --builds {BUILDS}"
         " --study-folder {params.study:q} --log {log:q} --output {output:q}"

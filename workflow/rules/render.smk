@@ -12,7 +12,11 @@ rule render:
         inflation=INFLATION,
         causes=CAUSES,
         profiles=PROFILES,
-        code=[*CODE, str(PACKAGE / "operator_groups.yaml"), "scripts/render.py"],
+        code=[
+            *CODE,
+            str(PACKAGE / "profiling/operator_groups.yaml"),
+            "scripts/render.py",
+        ],
         templates=TEMPLATES,
     output:
         report=REPORT,

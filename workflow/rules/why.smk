@@ -21,7 +21,7 @@ rule why:
         job=why_of,
         study=lambda _, output: Path(output[0]).parents[2],
     shell:
-        "python -m scaling_study.keep --watch $PPID --"
+        "python -m scaling_study.measuring.keep --watch $PPID --"
         " python scripts/why.py --job {params.job:q} --target {wildcards.launch:q}"
         f" --replicate {{wildcards.replicate}} --builds {BUILDS}"
         " --study-folder {params.study:q} --log {log:q} --output {output:q}"
@@ -43,6 +43,6 @@ rule fingerprint:
     params:
         code=FINGERPRINT_FILES,
     shell:
-        "python -m scaling_study.keep --watch $PPID --"
+        "python -m scaling_study.measuring.keep --watch $PPID --"
         f" python scripts/fingerprint.py --code {{params.code:q}} --kept {FINGERPRINTS}"
         " --log {log:q} --output {output:q}"

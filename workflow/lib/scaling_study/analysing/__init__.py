@@ -1,0 +1,1 @@
+"""From tables to intervals, laws, signatures, the recommendation."""

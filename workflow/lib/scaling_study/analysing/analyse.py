@@ -1,0 +1,241 @@
+"""From tables to the analysis files: one entry per machine in each.
+
+Machines are compared by a reader, never pooled: every number is of one machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scaling_study.analysing import laws
+from scaling_study.analysing.failures import list_failures
+from scaling_study.analysing.recommend import enough, or_null, ratio_entry, recommend, records
+from scaling_study.common import stats
+from scaling_study.common.topology import Topology, parse_cpu_list
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from scaling_study.common.topology import Domain
+
+Json = dict[str, Any]
+DOMAINS: tuple[Domain, ...] = ("l3", "node", "socket")
+"""Parts of a machine that have a cache or a memory of their own, smallest first."""
+FILES = ("scaling", "noise", "recommendation", "failures", "attestation", "provenance")
+NAMES = ("launch", "label", "arm")
+
+
+def analyse(
+    points: pd.DataFrame,
+    rates: pd.DataFrame,
+    study: Mapping[str, Any],
+    plan: Mapping[str, Any],
+) -> dict[str, Json]:
+    """Analyse a study.
+
+    Args:
+        points: Table of points.
+        rates: Table of replicates.
+        study: cohorts.json.
+        plan: plan.json.
+
+    Returns:
+        Content of analysis/<name>.json by name: `machines`, with an entry for each.
+    """
+    entries: dict[str, list[Json]] = {name: [] for name in FILES}
+    for machine, description in study["machines"].items():
+        cohorts = [each for each in study["cohorts"] if each["machine"] == machine]
+        own = points[points["machine"] == machine]
+        own_rates = rates[rates["machine"] == machine]
+        found = {
+            "scaling": scaling(own, cohorts, description),
+            "noise": noise(own_rates, plan),
+            "recommendation": recommend(own, own_rates, cohorts, plan),
+            "failures": list_failures(cohorts, study["missing"]),
+            "attestation": attestation(cohorts),
+            "provenance": provenance(cohorts, description),
+        }
+        for name, entry in found.items():
+            entries[name].append(
+                {"machine": machine, "cpu_model": description["cpu_model"], **entry},
+            )
+    content: dict[str, Json] = {name: {"machines": each} for name, each in entries.items()}
+    content["provenance"] |= {
+        "study": plan["study"],
+        "seed": plan["seed"],
+        "plan": dict(plan),
+        "left_out": study["left_out"],
+        "interval": stats.INTERVAL,
+    }
+    return content
+
+
+def scaling(
+    points: pd.DataFrame,
+    cohorts: Sequence[Mapping[str, Any]],
+    description: Mapping[str, Any],
+) -> Json:
+    """Points and scaling laws of every launch of a machine.
+
+    Args:
+        points: The machine's rows of the table of points.
+        cohorts: Its cohorts.
+        description: Its machine.json.
+
+    Returns:
+        The machine's entry of scaling.json, without the machine.
+    """
+    topology = Topology.from_dict(description["topology"])
+    slots = {each["launch"]: each["slots"] for each in cohorts if each["slots"]}
+    launches = []
+    for launch, rows in points.groupby("launch", sort=False):
+        first = rows.iloc[0]
+        n, throughput = rows["n"].to_numpy(), rows["steps_per_s"].to_numpy()
+        own = records(rows)
+        launches.append(
+            {
+                **{name: first[name] for name in NAMES},
+                "points": [_point(record) for record in own],
+                "laws": laws.choose(n, throughput, domain_laws(slots[launch], topology)),
+                "best_n": int(n[throughput.argmax()]),
+                "recommended_n": enough(own)["n"],
+            },
+        )
+    return {"interval": stats.INTERVAL, "launches": launches}
+
+
+def _point(record: Mapping[str, Any]) -> Json:
+    return {
+        name: or_null(value) if isinstance(value, float) else value
+        for name, value in record.items()
+        if name not in {"machine", *NAMES}
+    }
+
+
+def domain_laws(slots: Sequence[Mapping[str, Any]], topology: Topology) -> list[laws.Law]:
+    """Saturation of the parts of a machine that members bound to CPUs fill one after another.
+
+    Args:
+        slots: Of a launch, as its cohort's first record holds them.
+        topology: Of the machine.
+
+    Returns:
+        One law for every kind of domain that members fill unevenly; none if they are not bound.
+        (Domains that all hold the same share at every n saturate together: hard saturation.)
+    """
+    if any(slot["cpus"] is None for slot in slots):
+        return []
+    found: list[tuple[Domain, stats.Floats]] = []
+    for domain in DOMAINS:
+        groups = topology.domains(domain)
+        group_of = {cpu: index for index, group in enumerate(groups) for cpu in group}
+        shares = np.zeros((len(slots), len(groups)))
+        for slot, share in zip(slots, shares, strict=True):
+            cpus = parse_cpu_list(slot["cpus"])
+            np.add.at(share, [group_of[cpu] for cpu in cpus], 1 / len(cpus))
+        occupancy = shares.cumsum(axis=0)
+        even = np.allclose(occupancy, occupancy[:, :1])
+        known_already = any(
+            each.shape == occupancy.shape and np.allclose(each, occupancy) for _, each in found
+        )
+        if not even and not known_already:
+            found.append((domain, occupancy))
+    return [laws.domain_saturation(domain, occupancy) for domain, occupancy in found]
+
+
+def noise(rates: pd.DataFrame, plan: Mapping[str, Any]) -> Json:
+    """The A/A check: the repeat of the baseline against the baseline.
+
+    Args:
+        rates: The machine's rows of the table of replicates.
+        plan: plan.json.
+
+    Returns:
+        The machine's entry of noise.json, without the machine. `spread` is None without a point
+        that both have.
+    """
+    baseline, repeat = (
+        rates[rates["launch"] == plan[name]].groupby("n")["steps_per_s"]
+        for name in ("baseline", "repeat")
+    )
+    shared = sorted(set(baseline.groups) & set(repeat.groups))
+    ratios = {
+        int(n): stats.ratio(repeat.get_group(n).to_numpy(), baseline.get_group(n).to_numpy())
+        for n in shared
+    }
+    if not ratios:
+        return {"points": [], "spread": None, "text": "the baseline and its repeat share no point"}
+    spread = max(abs(found.value - 1) for found in ratios.values())
+    return {
+        "points": [
+            {"n": n, "ratio": found["value"], "low": found["low"], "high": found["high"]}
+            for n, found in ((n, ratio_entry(each)) for n, each in ratios.items())
+        ],
+        "spread": spread,
+        "text": f"the same launch measured twice differs by up to {spread:.1%} here",
+    }
+
+
+def attestation(cohorts: Sequence[Mapping[str, Any]]) -> Json:
+    """What each launch asked for and got; of its cohorts, one with a failed check if there is one.
+
+    Args:
+        cohorts: The machine's cohorts.
+
+    Returns:
+        The machine's entry of attestation.json, without the machine.
+    """
+    shown: dict[str, Mapping[str, Any]] = {}
+    for cohort in cohorts:
+        got = cohort["attestation"]
+        if got is not None and (
+            cohort["launch"] not in shown or not all(check["ok"] for check in got["checks"])
+        ):
+            shown[cohort["launch"]] = cohort
+    return {
+        "launches": [
+            {
+                "launch": launch,
+                "label": cohort["label"],
+                "checks": cohort["attestation"]["checks"],
+                "member": cohort["attestation"]["member"],
+            }
+            for launch, cohort in shown.items()
+        ],
+    }
+
+
+def provenance(
+    cohorts: Sequence[Mapping[str, Any]],
+    description: Mapping[str, Any],
+) -> Json:
+    """Where a machine's numbers come from.
+
+    Args:
+        cohorts: Its cohorts.
+        description: Its machine.json.
+
+    Returns:
+        The machine's entry of provenance.json, without the machine.
+    """
+    ends = [cohort["end"] for cohort in cohorts if cohort["end"] is not None]
+    measured = [each for each in cohorts if each["windows_valid"] or each["windows_invalid"]]
+    return {
+        "description": dict(description),
+        "versions": description["versions"],
+        "commit": description["commit"],
+        "measured_hashes": sorted({cohort["measured_hash"] for cohort in measured}),
+        "harness_hashes": sorted({cohort["harness_hash"] for cohort in measured}),
+        "seeds": sorted({cohort["seed"] for cohort in cohorts}),
+        "started": min(cohort["started"] for cohort in cohorts),
+        "cohorts": len(cohorts),
+        "windows_valid": sum(cohort["windows_valid"] for cohort in cohorts),
+        "windows_invalid": sum(len(cohort["windows_invalid"]) for cohort in cohorts),
+        "steps": sum(cohort["steps"] for cohort in cohorts),
+        "wall_s": sum(end["wall_s"] for end in ends),
+        "in_windows_s": sum(end["in_windows_s"] for end in ends),
+    }

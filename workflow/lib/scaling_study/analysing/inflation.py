@@ -1,0 +1,322 @@
+"""Which operators take longer: two profiles compared per step of work and per call.
+
+The times of the operators and the rest of the step, which no operator covers, add up to the step,
+so the differences add up to the step's difference and each has a share of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from scaling_study.common.quantities import (
+    format_count,
+    format_number,
+    format_percent,
+    format_ratio,
+    format_seconds,
+)
+from scaling_study.profiling.operator_groups import OUTSIDE, names
+from scaling_study.profiling.profiles import choose_pairs, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from scaling_study.profiling.profiles import Kind
+
+REST = "(outside operators)"
+"""The row of what no operator covers."""
+SAME = 0.02
+"""A step whose time changed by less than this share has not changed: profiles are of few steps."""
+NOTICEABLE = 0.05
+"""A change of the number of calls below this share is not worth a word."""
+PART = 0.05
+"""A share of the difference below this is left out of the sentence."""
+SUMS = ["calls_per_step", "self_s_per_step"]
+Comparison = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two profiles.
+
+    Attributes:
+        launch: its id.
+        label: its text.
+        n: members that trained.
+        step_s: time of a step while it was profiled.
+    """
+
+    launch: str
+    label: str
+    n: int
+    step_s: float
+
+
+def compare(
+    a: Side,
+    b: Side,
+    operators: pd.DataFrame,
+    *,
+    kind: Kind,
+    machine: str | None = None,
+    rest: str = REST,
+) -> Comparison:
+    """Compare two profiles.
+
+    Args:
+        a: the profile to start from.
+        b: the profile compared with it.
+        operators: tables/operators; only the rows of the two sides are used.
+        kind: what the sides differ in.
+        machine: hash, where the table holds several.
+        rest: name of the row for what the operators of the table do not cover.
+
+    Returns:
+        An entry of analysis/inflation.json: title and text, both sides, ``rows`` by operator and
+        phase, the largest added time first, and ``groups``. Times are seconds per step. The
+        differences of the rows add up to that of the steps; shares are of that sum.
+    """
+    if machine is not None:
+        operators = operators[operators["machine"] == machine]
+    before, after = (_of(operators, side) for side in (a, b))
+    table = _join(before, after)
+    covered_a_s, covered_b_s = table["self_a_s"].sum(), table["self_b_s"].sum()
+    uncovered = {
+        "operator": rest, "phase": "", "group": OUTSIDE,
+        "self_a_s": a.step_s - covered_a_s, "self_b_s": b.step_s - covered_b_s,
+    }  # fmt: skip
+    table = pd.concat([table, pd.DataFrame([uncovered])], ignore_index=True)
+    rows = _rows(table)
+    comparison: Comparison = {
+        "kind": kind,
+        "title": _title(kind, a, b),
+        "a": {**asdict(a), "covered_s": float(covered_a_s)},
+        "b": {**asdict(b), "covered_s": float(covered_b_s)},
+        "rows": rows,
+        "groups": _groups(table),
+    }
+    return {**comparison, "text": describe(comparison)}
+
+
+def compare_all(manifests: Sequence[Mapping[str, Any]], operators: pd.DataFrame) -> dict[str, Any]:
+    """Make every comparison of a study's profiles: the content of analysis/inflation.json.
+
+    For each launch the lowest against the highest number of processes; then the default against the
+    recommended launch, with the highest number that both have.
+
+    Args:
+        manifests: of ``profiles.read_manifests``.
+        operators: tables/operators.
+    """
+    machines = dict.fromkeys(manifest["machine"] for manifest in manifests)
+    return {
+        "machines": [
+            {
+                "machine": machine,
+                "comparisons": _comparisons(
+                    [one for one in manifests if one["machine"] == machine], operators, machine
+                ),
+            }
+            for machine in machines
+        ]
+    }
+
+
+def _comparisons(
+    manifests: Sequence[Mapping[str, Any]], operators: pd.DataFrame, machine: str
+) -> list[Comparison]:
+    sides: dict[str, dict[int, Side]] = {}
+    for manifest in manifests:
+        for side in profiled_sides(manifest):
+            sides.setdefault(side.launch, {}).setdefault(side.n, side)
+    return [
+        compare(a, b, operators, kind=kind, machine=machine)
+        for kind, a, b in choose_pairs(manifests, sides)
+    ]
+
+
+def profiled_sides(manifest: Mapping[str, Any]) -> Iterable[Side]:
+    """The points of a target whose operators were profiled."""
+    for point in manifest["points"]:
+        profile = kind_of(point, "operators")
+        if profile is not None:
+            yield Side(manifest["launch"], manifest["label"], point["n"], profile["step_s"])
+
+
+def _of(operators: pd.DataFrame, side: Side) -> pd.DataFrame:
+    return operators[(operators["launch"] == side.launch) & (operators["n"] == side.n)]
+
+
+def _join(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """Put the operators of both sides side by side; one that a side lacks has no calls in it.
+
+    Where one side knows no phases, there is nothing to compare them with: they are summed.
+    """
+    if not (before["phase"].any() and after["phase"].any()):
+        before, after = before.assign(phase=""), after.assign(phase="")
+    keys = ["operator", "phase", "group"]
+    sums = [
+        frame.groupby(keys)[SUMS]
+        .sum(min_count=1)
+        .set_axis([f"calls_{one}", f"self_{one}_s"], axis=1)
+        for one, frame in (("a", before), ("b", after))
+    ]
+    absent = [sums[1].index.difference(sums[0].index), sums[0].index.difference(sums[1].index)]
+    whole = [
+        pd.concat([one, pd.DataFrame(0.0, index=gone, columns=one.columns)])
+        for one, gone in zip(sums, absent, strict=True)
+    ]
+    return whole[0].join(whole[1]).reset_index()
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Differences, shares and ratios by operator, the largest added time first."""
+    added_s = float((table["self_b_s"] - table["self_a_s"]).sum())
+    rows = []
+    for entry in table.to_dict("records"):
+        row = {str(name): _known(value) for name, value in entry.items()}
+        row |= _change(row["self_a_s"], row["self_b_s"], added_s)
+        row["per_step_ratio"] = row.pop("ratio")
+        per_call = [_divide(row[f"self_{side}_s"], row[f"calls_{side}"]) for side in "ab"]
+        row["per_call_ratio"] = _divide(per_call[1], per_call[0])
+        rows.append(row)
+    return sorted(rows, key=lambda row: (-(row["difference_s"] or 0.0), row["operator"]))
+
+
+def _groups(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The same by group, in the order of the groups."""
+    sums = table.groupby("group")[["self_a_s", "self_b_s"]].sum()
+    times = {
+        str(name): (float(a_s), float(b_s))
+        for name, a_s, b_s in sums.itertuples(name=None)  # pandas has no type for its rows
+    }
+    added_s = sum(b_s - a_s for a_s, b_s in times.values())
+    return [
+        {"group": name, "self_a_s": a_s, "self_b_s": b_s, **_change(a_s, b_s, added_s)}
+        for name in names()
+        if name in times
+        for a_s, b_s in [times[name]]
+    ]
+
+
+def _change(a_s: float | None, b_s: float | None, added_s: float) -> dict[str, float | None]:
+    difference_s = None if a_s is None or b_s is None else b_s - a_s
+    return {
+        "difference_s": difference_s,
+        "share": _divide(difference_s, added_s),
+        # What no operator covers is a difference of two measurements and may come out below zero.
+        "ratio": _divide(b_s, a_s) if a_s is not None and a_s > 0 else None,
+    }
+
+
+def _known(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _divide(over: float | None, under: float | None) -> float | None:
+    return None if over is None or not under else over / under
+
+
+def _title(kind: str, a: Side, b: Side) -> str:
+    if kind == "counts":
+        return f"{a.label}: {a.n} against {_processes(b.n)}"
+    return f"{a.label} against {b.label}, with {_processes(b.n)}"
+
+
+def describe(comparison: Mapping[str, Any]) -> str:
+    """What changed most, in one or two sentences with numbers."""
+    a, b = comparison["a"], comparison["b"]
+    added_s = b["step_s"] - a["step_s"]
+    change = (
+        f"A step of {a['label']} took {format_seconds(a['step_s'])} with {_processes(a['n'])} and "
+        f"{format_seconds(b['step_s'])} with {b['n']}"
+        if comparison["kind"] == "counts"
+        else f"With {_processes(a['n'])} a step took {format_seconds(a['step_s'])} with "
+        f"{a['label']} and {format_seconds(b['step_s'])} with {b['label']}"
+    )
+    if abs(added_s) < SAME * a["step_s"]:
+        return f"{change}: no difference worth dividing among operators."
+    more = added_s > 0
+    change += f", {format_seconds(abs(added_s))} {'more' if more else 'less'}."
+    operators = _by_operator(comparison["rows"])
+    largest = max(operators, key=lambda row: row["difference_s"] * (1 if more else -1))
+    text = (
+        f"{change} Most of it is {_name(largest)}"
+        if largest["difference_s"] / added_s > 0.5  # noqa: PLR2004 (most is more than half)
+        else f"{change} The largest part is {_name(largest)}"
+    )
+    text += (
+        f": {format_seconds(abs(largest['difference_s']))} {'more' if more else 'less'} per step "
+        f"({format_percent(largest['difference_s'] / added_s)} of the difference)"
+    )
+    text += f"{_per_call(largest)}. {_by_group(comparison['groups'], added_s)}"
+    return text.strip()
+
+
+def _by_operator(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of one operator in several phases, summed; what is unknown counts as nothing."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        sums = found.setdefault(
+            row["operator"],
+            {"operator": row["operator"], "group": row["group"]}
+            | dict.fromkeys(("calls_a", "calls_b", "self_a_s", "self_b_s", "difference_s"), 0.0),
+        )
+        for name in ("calls_a", "calls_b", "self_a_s", "self_b_s", "difference_s"):
+            sums[name] += row[name] or 0.0
+    return list(found.values())
+
+
+def sum_operators(comparison: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A comparison's rows without phases, the largest part of the step's difference first."""
+    sign = 1 if comparison["b"]["step_s"] >= comparison["a"]["step_s"] else -1
+    return sorted(_by_operator(comparison["rows"]), key=lambda row: -sign * row["difference_s"])
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return "what no operator covers" if row["group"] == OUTSIDE else f"{row['operator']}"
+
+
+def _per_call(row: Mapping[str, Any]) -> str:
+    """How the calls of an operator changed, in number and in time."""
+    calls_a, calls_b = row["calls_a"], row["calls_b"]
+    if not calls_a or not calls_b:
+        return ""
+    number = f"{format_calls(calls_b)} {'call' if calls_b == 1 else 'calls'} a step"
+    if abs(calls_b / calls_a - 1) > NOTICEABLE:
+        number += f" instead of {format_calls(calls_a)}"
+    before_s, after_s = row["self_a_s"] / calls_a, row["self_b_s"] / calls_b
+    if not before_s:
+        return f", {number}"
+    return (
+        f", {number} at {format_seconds(after_s)} each instead of {format_seconds(before_s)} "
+        f"({format_ratio(after_s / before_s)})"
+    )
+
+
+def format_calls(calls: float | None) -> str:
+    """Write a number of calls per step: whole where it is."""
+    return f"{calls:,.0f}" if calls is not None and calls == round(calls) else format_number(calls)
+
+
+def _by_group(groups: Iterable[Mapping[str, Any]], added_s: float) -> str:
+    """The groups that the difference is in, as a sentence."""
+    shares = {group["group"]: group["difference_s"] / added_s for group in groups}
+    parts = [
+        f"{name} {format_percent(share)}"
+        for name, share in sorted(shares.items(), key=lambda item: -item[1])
+        if share >= PART
+    ]
+    against = [name for name, share in shares.items() if share <= -PART]
+    if not parts:
+        return ""
+    opposite = f" ({', '.join(against)} changed the other way)" if against else ""
+    return f"By group: {', '.join(parts)}{opposite}."
+
+
+def _processes(n: int) -> str:
+    return format_count(n, "process", "processes")

@@ -1,0 +1,226 @@
+"""The launch to use, from the points of one machine.
+
+The best point is the one with the highest throughput. What is recommended is the smallest number of
+processes within `TOLERANCE` of it over all launches, and at that number the fastest launch: fewer
+processes need less memory, for a difference that no one notices. Its probability of being best is
+the share of bootstrap draws in which it is within `TOLERANCE` of the best point of that draw. The
+A/A repeat is no candidate, since it is the baseline again.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common import stats
+from scaling_study.common.quantities import format_estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from scaling_study.common.stats import Estimate
+
+    Json = Mapping[str, Any]
+
+TOLERANCE = 0.02  # a smaller difference in throughput is not worth more processes
+PROBABILITY = (
+    f"share of {stats.DRAWS} bootstrap draws over replicates in which the point is within "
+    f"{TOLERANCE:.0%} of the best point of that draw; none if no point has two replicates"
+)
+PLAIN = (*("launch", "label", "arm", "n", "replicates", "oversubscribed", "steps_per_s", "step_s"),)
+EMPTY: dict[str, Any] = {
+    "default": None,
+    "best": None,
+    "recommended": None,
+    "ratio": None,
+    "ratio_same_n": None,
+    "ranking": [],
+}
+
+
+def records(points: pd.DataFrame) -> list[Json]:
+    """Rows of the table of points as plain values by column."""
+    return [{str(name): value for name, value in row.items()} for row in points.to_dict("records")]
+
+
+def enough(points: Sequence[Json]) -> Json:
+    """The point with the fewest processes within `TOLERANCE` of the best; the fastest of those.
+
+    Args:
+        points: Rows of the table of points, at least one.
+    """
+    limit = (1 - TOLERANCE) * max(point["steps_per_s"] for point in points)
+    near = [point for point in points if point["steps_per_s"] >= limit]
+    return min(near, key=lambda point: (point["n"], -point["steps_per_s"]))
+
+
+def recommend(
+    points: pd.DataFrame,
+    rates: pd.DataFrame,
+    cohorts: Sequence[Json],
+    plan: Json,
+) -> Json:
+    """Choose the launch to use.
+
+    Args:
+        points: The machine's rows of the table of points.
+        rates: Its rows of the table of replicates.
+        cohorts: Its cohorts, as cohorts.json holds them.
+        plan: plan.json.
+
+    Returns:
+        The machine's entry of recommendation.json, without the machine.
+    """
+    steps_per_model = plan["workload"]["steps_per_model"]
+    head = {
+        "objective": "steps_per_s" if steps_per_model is None else "models_per_hour",
+        "tolerance": TOLERANCE,
+        "interval": stats.INTERVAL,
+        "probability": PROBABILITY,
+    }
+    refused = {cohort["launch"] for cohort in cohorts if not _proven(cohort)}
+    candidates = [
+        point
+        for point in records(points)
+        if point["arm"] != "repeat" and point["launch"] not in refused
+    ]
+    if not candidates:
+        reason = "no launch has a valid window; the list of failures says why"
+        return {"status": "none", "reason": reason, **head, **EMPTY}
+    return {
+        "status": "ok",
+        "reason": None,
+        **head,
+        **_choose(candidates, Throughputs(rates), cohorts, plan),
+    }
+
+
+def _choose(
+    candidates: Sequence[Json],
+    measured: Throughputs,
+    cohorts: Sequence[Json],
+    plan: Json,
+) -> Json:
+    """All that a recommendation says of points, at least one."""
+    by_launch: dict[str, list[Json]] = {}
+    for point in candidates:
+        by_launch.setdefault(point["launch"], []).append(point)
+    chosen = enough(candidates)
+    shown = {launch: enough(own) for launch, own in by_launch.items()}
+    shown[chosen["launch"]] = chosen
+    default = shown.get(plan["default"])
+    same_n = next(
+        (point for point in by_launch.get(plan["default"], []) if point["n"] == chosen["n"]),
+        None,
+    )
+    sure = measured.probabilities_of_best(shown, plan["seed"])
+    return {
+        "default": None
+        if default is None
+        else {**_entry(default), "at_n": None if same_n is None else _entry(same_n)},
+        "best": _entry(max(candidates, key=_throughput)),
+        "recommended": {
+            **_entry(chosen),
+            "probability_best": sure.get(chosen["launch"]),
+            **_how(chosen, cohorts),
+        },
+        "ratio": _ratio(measured, chosen, default, "each at its own number of processes"),
+        "ratio_same_n": _ratio(measured, chosen, same_n, "at the same number of processes"),
+        "ranking": [
+            {
+                **_entry(point),
+                **_ratio_to_default(measured, point, default),
+                "probability_best": sure.get(point["launch"]),
+            }
+            for point in sorted(shown.values(), key=_throughput, reverse=True)
+        ],
+    }
+
+
+class Throughputs:
+    """Throughput of one machine's launches by replicate and process count."""
+
+    def __init__(self, rates: pd.DataFrame) -> None:
+        self._by_launch = {
+            str(launch): rows.pivot_table(index="replicate", columns="n", values="steps_per_s")
+            for launch, rows in rates.groupby("launch", sort=False)
+        }
+
+    def probabilities_of_best(self, shown: Mapping[str, Json], seed: int) -> dict[str, float]:
+        """How surely each launch's shown point is within `TOLERANCE` of the best of all."""
+        return stats.probabilities_of_best(
+            {launch: self._by_launch[launch].to_numpy() for launch in shown},
+            {
+                launch: self._by_launch[launch].columns.tolist().index(point["n"])
+                for launch, point in shown.items()
+            },
+            tolerance=TOLERANCE,
+            seed=seed,
+        )
+
+    def ratio(self, over: Json, under: Json) -> Estimate:
+        """Ratio of two points, paired by replicate if they are of one launch."""
+        first, second = (self._by_launch[point["launch"]][point["n"]] for point in (over, under))
+        if over["launch"] == under["launch"]:
+            return stats.paired_ratio(first.to_numpy(), second.to_numpy())
+        return stats.ratio(first.dropna().to_numpy(), second.dropna().to_numpy())
+
+
+def or_null(value: float) -> float | None:
+    """A number as JSON holds it: null where there is none."""
+    return None if math.isnan(value) else value
+
+
+def ratio_entry(found: Estimate) -> dict[str, float | None]:
+    """An estimate as JSON holds it."""
+    return {"value": or_null(found.value), "low": or_null(found.low), "high": or_null(found.high)}
+
+
+def _throughput(point: Json) -> float:
+    return float(point["steps_per_s"])
+
+
+def _proven(cohort: Json) -> bool:
+    attestation = cohort["attestation"]
+    return attestation is None or all(check["ok"] for check in attestation["checks"])
+
+
+def _entry(point: Json) -> Json:
+    return {
+        **{name: point[name] for name in PLAIN},
+        "low": or_null(point["steps_per_s_low"]),
+        "high": or_null(point["steps_per_s_high"]),
+        "models_per_hour": or_null(point["models_per_hour"]),
+    }
+
+
+def _how(point: Json, cohorts: Sequence[Json]) -> Json:
+    """What started the members of a point, from the first cohort of its launch."""
+    cohort = next(each for each in cohorts if each["launch"] == point["launch"] and each["slots"])
+    return {
+        "axes": cohort["axes"],
+        "slots": cohort["slots"][: point["n"]],
+        "requested_env": cohort["requested_env"],
+    }
+
+
+def _ratio(measured: Throughputs, point: Json, default: Json | None, what: str) -> Json | None:
+    if default is None:
+        return None
+    found = measured.ratio(point, default)
+    times = format_estimate(found.value, found.low, found.high)
+    text = f"{times} times the throughput of the default launch, {what}"
+    return {**ratio_entry(found), "text": text}
+
+
+def _ratio_to_default(measured: Throughputs, point: Json, default: Json | None) -> Json:
+    if default is None:
+        return dict.fromkeys(["ratio_to_default", "ratio_low", "ratio_high"])
+    found = measured.ratio(point, default)
+    return {
+        "ratio_to_default": or_null(found.value),
+        "ratio_low": or_null(found.low),
+        "ratio_high": or_null(found.high),
+    }

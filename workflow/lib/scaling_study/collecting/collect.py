@@ -1,0 +1,240 @@
+"""From record files to tables.
+
+Reading is strict: what cannot be read, contradicts itself or was measured differently from the rest
+is an error that names files and says what to do. Files that the plan does not name are left out and
+listed.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from scaling_study.collecting import points
+from scaling_study.collecting.record_rows import FileRows, read_rows
+from scaling_study.collecting.record_schema import RecordError
+from scaling_study.collecting.window_table import pooled_quantiles, window_rows
+from scaling_study.common.columns import WINDOWS
+from scaling_study.common.topology import parse_cpu_list
+
+SHOWN_FILES = 3  # enough to find the rest; a study may have thousands
+
+
+CHANGED = {
+    "measured_hash": "workload (script, arguments, environment, inputs or build)",
+    "harness_hash": "measuring code",
+}
+KEPT = (
+    *("replicate", "cohort", "ladder", "seed", "started", "measured_hash", "harness_hash"),
+    *("axes", "slots", "requested_env"),
+)
+"""What cohorts.json keeps of a cohort's first record, besides the plan's names and the machine."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Collected:
+    """A study's measurements.
+
+    Attributes:
+        windows: One row per member and window.
+        replicates: One row per process count and replicate.
+        points: One row per machine, launch and process count.
+        cohorts: What is no table: `machines` (machine.json by hash), `cohorts` (what each was
+            asked, got, lost and how it ended), `missing` (planned, but no file) and `left_out`
+            (files, but not planned).
+    """
+
+    windows: pd.DataFrame
+    replicates: pd.DataFrame
+    points: pd.DataFrame
+    cohorts: dict[str, Any]
+
+
+def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
+    """Read all record files that a plan names.
+
+    Args:
+        study_folder: results/<study>.
+        plan: plan.json.
+
+    Returns:
+        Tables and cohorts, in the plan's order.
+
+    Raises:
+        RecordError: A file cannot be used, or files must not be pooled.
+    """
+    found = _Found()
+    unread = set((study_folder / "measure").glob("*/*.jsonl"))
+    for launch in plan["launches"]:
+        _add_launch(found, study_folder, launch, plan["replicates"], unread)
+    if not found.cohorts:
+        raise RecordError(
+            f"no record file of the plan in {study_folder / 'measure'}: measure first"
+        )
+    _refuse_mixtures(found.cohorts)
+    windows = pd.concat(found.windows, ignore_index=True) if found.windows else None
+    windows = WINDOWS.frame(windows)
+    rates = points.replicates(windows)
+    return Collected(
+        windows,
+        rates,
+        points.points(windows, rates, _extra(found), plan["workload"]["steps_per_model"]),
+        {
+            "schema_version": 1,
+            "machines": found.machines,
+            "cohorts": found.cohorts,
+            "missing": found.missing,
+            "left_out": sorted(str(path.relative_to(study_folder)) for path in unread),
+        },
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Found:
+    """What was read so far; `windows` and `quantiles` have an entry per launch with windows."""
+
+    windows: list[pd.DataFrame] = dataclasses.field(default_factory=list)
+    quantiles: list[pd.DataFrame] = dataclasses.field(default_factory=list)
+    machines: dict[str, Any] = dataclasses.field(default_factory=dict)
+    cohorts: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    missing: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+
+def _add_launch(
+    found: _Found,
+    study_folder: Path,
+    launch: Mapping[str, Any],
+    replicates: int,
+    unread: set[Path],
+) -> None:
+    """Read a launch's files and take them out of `unread`; its step times are not kept."""
+    files = []
+    for replicate in range(replicates):
+        path = study_folder / "measure" / launch["id"] / f"{replicate}.jsonl"
+        if path not in unread:
+            found.missing.append({**_names(launch), "replicate": replicate})
+            continue
+        unread.remove(path)
+        files.append(_read(path, launch, replicate))
+        for cohort in files[-1].cohorts:
+            head = cohort["head"]
+            found.machines.setdefault(head["machine_hash"], head["machine"])
+            found.cohorts.append(_described(cohort, launch, path.relative_to(study_folder)))
+    if any(len(file.rows) for file in files):
+        rows = window_rows(files)
+        found.windows.append(rows[WINDOWS.names])
+        found.quantiles.append(pooled_quantiles(rows, files))
+
+
+def _names(launch: Mapping[str, Any]) -> dict[str, str]:
+    return {"launch": launch["id"], "label": launch["label"], "arm": launch["arm"]}
+
+
+def _read(path: Path, launch: Mapping[str, Any], replicate: int) -> FileRows:
+    """Read a record file and name its rows as the plan does."""
+    file = read_rows(path)
+    for cohort in file.cohorts:
+        held = cohort["head"]["launch"], cohort["head"]["replicate"]
+        if held != (launch["id"], replicate):
+            raise RecordError(
+                f"{path}: it holds launch {held[0]}, replicate {held[1]}: "
+                "was it copied or renamed? Delete it and measure again",
+            )
+    machine_of = {each["head"]["cohort"]: each["head"]["machine_hash"] for each in file.cohorts}
+    file.rows["machine"] = file.rows["cohort"].map(machine_of)
+    file.rows["replicate"] = replicate
+    for name, value in _names(launch).items():
+        file.rows[name] = value
+    return file
+
+
+def _described(
+    cohort: dict[str, Any],
+    launch: Mapping[str, Any],
+    file: Path,
+) -> dict[str, Any]:
+    """A cohort as cohorts.json holds it: without its machine, with its first member only."""
+    head = {name: cohort["head"][name] for name in KEPT}
+    attestation = cohort["attestation"]
+    if attestation is not None:
+        members = sorted(attestation["members"], key=lambda member: int(member["slot"]))
+        attestation = {
+            "checks": attestation["checks"],
+            "member": members[0] if members else None,
+            "intra_op": [member["intra_op"] for member in members],
+        }
+    return {
+        **_names(launch),
+        "file": str(file),
+        "machine": cohort["head"]["machine_hash"],
+        **head,
+        **{name: cohort[name] for name in cohort if name != "head"},
+        "attestation": attestation,
+    }
+
+
+def _refuse_mixtures(cohorts: Iterable[Mapping[str, Any]]) -> None:
+    """Raise if windows were not all taken by the same measuring code of the same workload.
+
+    What is measured includes versions of the build, which differ between builds and machines.
+    """
+    files: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
+    for cohort in cohorts:
+        if cohort["windows_valid"] or cohort["windows_invalid"]:
+            workload = "measured_hash", cohort["machine"], cohort["axes"]["build"]
+            for group in (workload, ("harness_hash",)):
+                by_hash = files.setdefault(group, {})
+                by_hash.setdefault(cohort[group[0]], {})[cohort["file"]] = None
+    for (key, *_), by_hash in files.items():
+        if len(by_hash) > 1:
+            lines = [f"  {key} {value}: {_shown([*names])}" for value, names in by_hash.items()]
+            raise RecordError(
+                f"the {CHANGED[key]} changed between these files, so they must not be pooled:\n"
+                + "\n".join(lines)
+                + "\nDelete the older ones and run the study again: it measures what is missing",
+            )
+
+
+def _shown(files: Sequence[str]) -> str:
+    more = len(files) - SHOWN_FILES
+    return ", ".join(files[:SHOWN_FILES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _extra(found: _Found) -> pd.DataFrame:
+    """What points hold that is not in the rows of windows, by machine, launch, n."""
+    if not found.quantiles:
+        return pd.DataFrame()
+    extra = pd.concat(found.quantiles)
+    invalid: Counter[tuple[str, str, int]] = Counter()
+    crowded: set[tuple[str, str, int]] = set()
+    for cohort in found.cohorts:
+        where = cohort["machine"], cohort["launch"]
+        invalid.update((*where, window["n"]) for window in cohort["windows_invalid"])
+        cpus = usable_cpus(found.machines[cohort["machine"]])
+        crowded.update((*where, n) for n in cohort["ladder"] if oversubscribed(cohort, n, cpus))
+    extra["windows_invalid"] = [invalid[point] for point in extra.index]
+    extra["oversubscribed"] = [point in crowded for point in extra.index]
+    return extra
+
+
+def usable_cpus(machine: Mapping[str, Any]) -> float:
+    """CPUs that the study may use: its affinity mask, or the cgroup's quota if that is less."""
+    allowed = len(parse_cpu_list(machine["allowed_cpus"]))
+    quota = machine["quota_cpus"]
+    return allowed if quota is None else min(allowed, quota)
+
+
+def oversubscribed(cohort: Mapping[str, Any], n: int, cpus: float) -> bool:
+    """Whether the first n members have more intra-op threads than there are CPUs, or share CPUs.
+
+    Args:
+        cohort: As cohorts.json holds it.
+        n: Process count.
+        cpus: `usable_cpus` of its machine.
+    """
+    attestation = cohort["attestation"]
+    threads = sum(attestation["intra_op"][:n]) if attestation is not None else 0
+    return threads > cpus or any(slot["oversubscribed"] for slot in cohort["slots"][:n])

@@ -1,0 +1,109 @@
+"""From rows of windows to replicates and points."""
+
+import numpy as np
+import pandas as pd
+
+from scaling_study.common import stats
+from scaling_study.common.columns import CLOCK, PER_STEP, POINTS, REPLICATES, RUNNABLE, WHERE
+
+POINT = [*(column.name for column in WHERE), "n"]
+REPLICATE = [*POINT, "replicate"]
+WINDOW = [*REPLICATE, "cohort", "window", "take"]
+SECONDS_PER_HOUR = 3600
+MEANS = [
+    *(column.name for column in (*PER_STEP, RUNNABLE, CLOCK)),
+    *("threads", "processes", "rss_bytes"),
+]
+
+
+def replicates(windows: pd.DataFrame) -> pd.DataFrame:
+    """Throughput of every process count in every replicate.
+
+    Args:
+        windows: Table of windows.
+
+    Returns:
+        Table of replicates; a process count without a valid window has no row.
+    """
+    valid = windows[windows["valid"]]
+    rates = valid.groupby(WINDOW, sort=False)["steps_per_s"].sum().groupby(REPLICATE, sort=False)
+    rows = pd.DataFrame({"windows": rates.size(), "steps_per_s": rates.mean()}).reset_index()
+    # Machines and launches stay in their order of appearance, which is the plan's.
+    order = rows.assign(**{name: pd.factorize(rows[name])[0] for name in ("machine", "launch")})
+    order = order.sort_values(["machine", "launch", "n", "replicate"])
+    return REPLICATES.frame(rows.loc[order.index].reset_index(drop=True))
+
+
+def points(
+    windows: pd.DataFrame,
+    rates: pd.DataFrame,
+    extra: pd.DataFrame,
+    steps_per_model: int | None,
+) -> pd.DataFrame:
+    """One row per machine, launch and process count with a valid window.
+
+    Args:
+        windows: Table of windows.
+        rates: Table of replicates.
+        extra: By machine, launch, n (its index): the pooled step_median_s, step_p95_s and
+            step_p99_s, `windows_invalid` and `oversubscribed`, for every point at least.
+        steps_per_model: Steps that train one model; None leaves models/hour empty.
+
+    Returns:
+        Table of points, in the order of `rates`.
+    """
+    if rates.empty:
+        return POINTS.frame()
+    valid = windows[windows["valid"]]
+    by_point = rates.groupby(POINT, sort=False)
+    rows = pd.DataFrame({"replicates": by_point.size(), "windows": by_point["windows"].sum()})
+    rows = rows.join(_throughput(rates, steps_per_model)).join(_speedup(rates))
+    members = valid.groupby(POINT, sort=False)
+    rows["steps"] = members["steps"].sum()
+    rows["cpu_use"] = valid.groupby(WINDOW, sort=False)["cpu_use"].sum().groupby(POINT).mean()
+    rows = rows.join(members[MEANS].mean())
+    rows["member_spread"] = _member_spread(valid)
+    return POINTS.frame(rows.reset_index().join(extra, on=["machine", "launch", "n"]))
+
+
+def _throughput(rates: pd.DataFrame, steps_per_model: int | None) -> pd.DataFrame:
+    """steps_per_s, step_s and models_per_hour with their intervals, by POINT."""
+    found = stats.geometric_means(rates.set_index(POINT)["steps_per_s"].map(np.log).groupby(POINT))
+    n = found.index.get_level_values("n")
+    models = SECONDS_PER_HOUR / steps_per_model if steps_per_model else np.nan
+    return pd.DataFrame(
+        {
+            "steps_per_s": found["value"],
+            "steps_per_s_low": found["low"],
+            "steps_per_s_high": found["high"],
+            "step_s": n / found["value"],
+            "step_s_low": n / found["high"],
+            "step_s_high": n / found["low"],
+            "models_per_hour": models * found["value"],
+            "models_per_hour_low": models * found["low"],
+            "models_per_hour_high": models * found["high"],
+        },
+    )
+
+
+def _speedup(rates: pd.DataFrame) -> pd.DataFrame:
+    """Speedup and efficiency with their intervals, by POINT; over replicates that have n = 1."""
+    keys = ["machine", "launch", "replicate"]
+    one = rates[rates["n"] == 1].set_index(keys)["steps_per_s"].rename("one")
+    paired = rates.join(one, on=keys).dropna(subset="one").set_index(POINT)
+    ratios = paired["steps_per_s"] / paired["one"]
+    found = stats.geometric_means(ratios.map(np.log).groupby(POINT))
+    n = found.index.get_level_values("n")
+    return pd.DataFrame(
+        {
+            f"{name}{end}": found[column] / (n if name == "efficiency" else 1)
+            for name in ("speedup", "efficiency")
+            for end, column in (("", "value"), ("_low", "low"), ("_high", "high"))
+        },
+    )
+
+
+def _member_spread(valid: pd.DataFrame) -> pd.Series:
+    """(Slowest - fastest) / mean of the members' mean steps, mean over replicates, by POINT."""
+    steps = valid.groupby([*REPLICATE, "slot"])["step_mean_s"].mean().groupby(REPLICATE)
+    return ((steps.max() - steps.min()) / steps.mean()).groupby(POINT).mean()

@@ -1,0 +1,1 @@
+"""What every stage uses: tables, files, quantities, CPU lists, problems."""

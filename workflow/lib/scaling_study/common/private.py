@@ -1,0 +1,79 @@
+"""A private folder for what lives only while something is measured, part of it in memory."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (only a private folder of a random name is used)
+PREFIX = "scaling-study-"
+
+# Where a keeper tells its command which folder to make: the keeper outlives a killed command.
+VARIABLE = "SCALING_STUDY_FOLDER"
+
+
+def choose() -> Path:
+    """Return the name of a private folder that nobody can guess.
+
+    Nothing is made yet: who makes it has to be ready to remove it, whatever happens.
+    """
+    return Path(tempfile.gettempdir()).absolute() / f"{PREFIX}{secrets.token_hex(8)}"
+
+
+def make(folder: Path) -> None:
+    """Make a private folder; its ``memory`` lies in memory where the system has /dev/shm.
+
+    Raises:
+        FileExistsError: somebody else has made it.
+    """
+    folder.mkdir(0o700)
+    memory = folder / "memory"
+    if SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK):
+        shared = SHARED_MEMORY / folder.name
+        # In this order: what is removed is found by the link.
+        memory.symlink_to(shared)
+        shared.mkdir(0o700)
+    else:
+        memory.mkdir()
+
+
+@contextmanager
+def part(folder: Path, name: str) -> Iterator[Path]:
+    """Give a folder inside a private one, with a ``memory`` of its own; remove it afterwards."""
+    own = folder / name
+    own.mkdir()
+    memory = (folder / "memory" / name).resolve()
+    memory.mkdir()
+    (own / "memory").symlink_to(memory)
+    try:
+        yield own
+    finally:
+        remove(own)
+
+
+def remove(folder: Path) -> None:
+    """Remove a private folder and what it has in memory; it may be gone already."""
+    memory = folder / "memory"
+    if memory.is_symlink():
+        shutil.rmtree(memory.resolve(), ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """Make the private folder, where the keeper wants it if there is one; remove it afterwards."""
+    given = os.environ.get(VARIABLE)
+    own = Path(given) if given else choose()
+    try:
+        make(own)
+        yield own
+    finally:
+        remove(own)

@@ -1,0 +1,84 @@
+"""Writing and reading a study's tables and JSON files, each whole or not at all."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyarrow import csv, parquet
+
+from scaling_study.common import file_errors
+from scaling_study.common.columns import Table
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a file beside `path` and rename it there: no reader sees half a file.
+
+    Args:
+        path: The file; its folder is made when missing.
+        write: Given the path to write to.
+    """
+    # Always of the same name: what a killed process leaves there the next one removes.
+    folder = path.parent / f".{path.name}.new"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        with file_errors.of(path):
+            write(folder / path.name)
+        (folder / path.name).replace(path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_table(folder: Path, table: Table, frame: pd.DataFrame) -> None:
+    """Write `frame` as parquet and CSV, units and meanings in the parquet's field metadata.
+
+    Args:
+        folder: Where `<table name>.parquet` and `.csv` go.
+        table: What the frame holds.
+        frame: As `table.frame` returns it.
+    """
+    data = pa.Table.from_pandas(frame, preserve_index=False)
+    fields = [
+        field.with_metadata({"unit": column.unit, "meaning": column.meaning})
+        for field, column in zip(data.schema, table.columns, strict=True)
+    ]
+    data = data.cast(pa.schema(fields, metadata=data.schema.metadata))
+    write_whole(folder / f"{table.name}.parquet", lambda path: parquet.write_table(data, path))
+    write_whole(folder / f"{table.name}.csv", lambda path: csv.write_csv(data, path))
+
+
+def read_table(folder: Path, table: Table) -> pd.DataFrame:
+    """Read the parquet that `write_table` wrote to `folder`.
+
+    Raises:
+        UnusableError: The file is damaged.
+    """
+    path = folder / f"{table.name}.parquet"
+    try:
+        return table.frame(pd.read_parquet(path))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError) as error:  # pyarrow's errors are of these kinds
+        raise file_errors.unreadable(path, error) from error
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write `content` as indented JSON; a NaN in it is an error."""
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        UnusableError: The file is damaged.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise file_errors.unreadable(path, error) from error

@@ -1,0 +1,261 @@
+"""CPUs, cores, L3 caches, sockets and NUMA nodes of a machine, as plain values.
+
+Pure: :mod:`scaling_study.probing.system` reads the files, this module gives their text a shape. The
+file formats are the kernel's (Documentation/ABI/stable/sysfs-devices-system-cpu and -node).
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+CPU_LIMIT = 65_536
+"""Ids stay below this: eight times the kernel's largest NR_CPUS, so only a typo is refused."""
+
+NO_NODE = -1
+"""Node of a CPU whose NUMA node is offline."""
+
+Domain = Literal["core", "l3", "node", "socket"]
+"""The groups that CPUs belong to; each is a field of :class:`Cpu`."""
+
+
+def parse_cpu_list(text: str) -> tuple[int, ...]:
+    """Read a kernel CPU (or node) list.
+
+    Args:
+        text: such as ``"0-3,8"``; an empty text is an empty list.
+
+    Returns:
+        The ids, ascending, each once.
+
+    Raises:
+        ValueError: The text is not such a list.
+    """
+    ids: set[int] = set()
+    for part in filter(None, text.strip().split(",")):
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part, flags=re.ASCII)
+        if match is None:
+            raise ValueError(f"{text.strip()!r} is not a list of ids such as '0-3,8'")
+        first = int(match[1])
+        last = first if match[2] is None else int(match[2])
+        if not first <= last < CPU_LIMIT:
+            raise ValueError(f"{part.strip()!r} in {text.strip()!r} is not a range of ids")
+        ids.update(range(first, last + 1))
+    return tuple(sorted(ids))
+
+
+def format_cpu_list(cpus: Iterable[int]) -> str:
+    """Write ids as the kernel does: the inverse of :func:`parse_cpu_list`.
+
+    Args:
+        cpus: ids in any order.
+
+    Returns:
+        Such as ``"0-3,8"``.
+    """
+    ranges: list[list[int]] = []
+    for cpu in sorted(set(cpus)):
+        if ranges and cpu == ranges[-1][1] + 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """A logical CPU and the groups that it belongs to.
+
+    ``core`` and ``l3`` are the lowest online CPU that shares the core or the cache: the kernel's
+    own core_id repeats on every socket. Without L3 information ``l3`` is the socket's lowest CPU.
+    """
+
+    cpu: int
+    core: int
+    socket: int
+    node: int
+    l3: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A NUMA node, which may have no CPUs or no memory.
+
+    ``distances`` are the firmware's (10 is local), to every online node.
+    """
+
+    node: int
+    memory_bytes: int
+    distances: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CpuText:
+    """What sysfs says about an online CPU; None where the kernel has no such file."""
+
+    socket: str | None
+    """topology/physical_package_id"""
+    siblings: str | None
+    """topology/core_cpus_list, or thread_siblings_list before Linux 5.3"""
+    l3: str | None
+    """shared_cpu_list of the cache whose level is 3"""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeText:
+    """What sysfs says about an online node: cpulist, meminfo, distance."""
+
+    cpus: str
+    memory: str
+    distances: str
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The online CPUs (ascending) and nodes of a machine, or those that a process may use."""
+
+    cpus: tuple[Cpu, ...]
+    nodes: tuple[Node, ...]
+
+    @property
+    def cpu_ids(self) -> tuple[int, ...]:
+        """All CPUs, ascending."""
+        return tuple(cpu.cpu for cpu in self.cpus)
+
+    @property
+    def compact(self) -> tuple[Cpu, ...]:
+        """All CPUs with neighbours side by side: by socket, node, L3, core, then sibling."""
+        return tuple(
+            sorted(self.cpus, key=lambda cpu: (cpu.socket, cpu.node, cpu.l3, cpu.core, cpu.cpu))
+        )
+
+    @property
+    def smt(self) -> bool:
+        """Whether any core has more than one CPU."""
+        return len(self.domains("core")) < len(self.cpus)
+
+    @property
+    def memory_nodes(self) -> tuple[int, ...]:
+        """The nodes that have memory, ascending."""
+        return tuple(node.node for node in self.nodes if node.memory_bytes > 0)
+
+    def domains(self, domain: Domain) -> tuple[tuple[int, ...], ...]:
+        """The CPUs of every core, L3, node or socket, in compact order.
+
+        Args:
+            domain: the field of :class:`Cpu` to group by.
+
+        Returns:
+            One tuple of CPU ids for each group that has a CPU.
+        """
+        groups: dict[int, list[int]] = {}
+        for cpu in self.compact:
+            groups.setdefault(getattr(cpu, domain), []).append(cpu.cpu)
+        return tuple(map(tuple, groups.values()))
+
+    def restricted(self, cpus: Iterable[int], nodes: Iterable[int] | None = None) -> Self:
+        """The part of the machine that a process may use.
+
+        Args:
+            cpus: CPUs that it may run on; those that are not online are ignored.
+            nodes: nodes that it may take memory from; None for all.
+
+        Returns:
+            A topology in which cores and L3s keep their ids.
+        """
+        kept_cpus = set(cpus)
+        kept_nodes = {node.node for node in self.nodes} if nodes is None else set(nodes)
+        return type(self)(
+            cpus=tuple(cpu for cpu in self.cpus if cpu.cpu in kept_cpus),
+            nodes=tuple(node for node in self.nodes if node.node in kept_nodes),
+        )
+
+    def describe(self) -> str:
+        """Counts in words: ``2 sockets, 8 NUMA nodes, 24 L3s, 192 cores, 384 CPUs``."""
+        counts = {
+            "socket": len(self.domains("socket")),
+            "NUMA node": len(self.nodes),
+            "L3": len(self.domains("l3")),
+            "core": len(self.domains("core")),
+            "CPU": len(self.cpus),
+        }
+        return ", ".join(f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form that machine.json stores (JSON's keys are text)."""
+        return {
+            "cpus": [asdict(cpu) for cpu in self.cpus],
+            "nodes": [
+                asdict(node) | {"distances": {str(to): d for to, d in node.distances.items()}}
+                for node in self.nodes
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`to_dict`."""
+        return cls(
+            cpus=tuple(Cpu(**cpu) for cpu in data["cpus"]),
+            nodes=tuple(
+                Node(
+                    node=node["node"],
+                    memory_bytes=node["memory_bytes"],
+                    distances={int(to): d for to, d in node["distances"].items()},
+                )
+                for node in data["nodes"]
+            ),
+        )
+
+
+def build(cpus: Mapping[int, CpuText], nodes: Mapping[int, NodeText]) -> Topology:
+    """Give sysfs's text a shape.
+
+    Args:
+        cpus: text of every online CPU, by its id.
+        nodes: text of every online node, by its id.
+
+    Returns:
+        The topology; a CPU without socket or sibling information stands alone on socket 0.
+
+    Raises:
+        ValueError: A text is not in the kernel's format.
+    """
+    node_of = {cpu: node for node, text in nodes.items() for cpu in parse_cpu_list(text.cpus)}
+    socket_of = {cpu: int(text.socket or 0) for cpu, text in cpus.items()}
+    first_of_socket = {
+        socket: min(cpu for cpu, its in socket_of.items() if its == socket)
+        for socket in set(socket_of.values())
+    }
+    return Topology(
+        cpus=tuple(
+            Cpu(
+                cpu=cpu,
+                core=_lowest_online(text.siblings, cpus, otherwise=cpu),
+                socket=socket_of[cpu],
+                node=node_of.get(cpu, NO_NODE),
+                l3=_lowest_online(text.l3, cpus, otherwise=first_of_socket[socket_of[cpu]]),
+            )
+            for cpu, text in sorted(cpus.items())
+        ),
+        nodes=tuple(
+            Node(
+                node=node,
+                memory_bytes=parse_memory_total(text.memory),
+                distances=dict(
+                    zip(sorted(nodes), map(int, text.distances.split()), strict=True),
+                ),
+            )
+            for node, text in sorted(nodes.items())
+        ),
+    )
+
+
+def parse_memory_total(text: str) -> int:
+    """Bytes of the MemTotal line of /proc/meminfo or of a node's meminfo; 0 without one."""
+    match = re.search(r"MemTotal:\s+(\d+) kB", text)
+    return int(match[1]) * 1024 if match else 0
+
+
+def _lowest_online(cpu_list: str | None, online: Iterable[int], *, otherwise: int) -> int:
+    shared = set(parse_cpu_list(cpu_list or "")).intersection(online)
+    return min(shared, default=otherwise)

@@ -1,0 +1,345 @@
+"""What a study is asked to do: the config, checked completely before anything runs."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+
+from scaling_study.common import placeholders
+from scaling_study.common.problems import (
+    ConfigError,
+    found,
+    nearest_number,
+    nearest_word,
+    read_distinct,
+    read_each,
+    wrong,
+)
+from scaling_study.configuring.axes_table import AXES
+from scaling_study.configuring.config_launches import Launches
+from scaling_study.configuring.config_schema import (
+    FILES_MUST_EXIST,
+    Allowed,
+    Section,
+    Unit,
+    must_exist,
+    problems_of,
+)
+from scaling_study.configuring.config_why import TARGETS, Why, read_targets, read_why
+from scaling_study.configuring.named_files import require_file, require_path
+
+# A study's name is a folder, a file and part of a web address; it may not hide or look like an
+# option.
+STUDY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+STUDY_ALLOWED = "1 to 64 letters (a-z, A-Z), digits, _, - and ., a letter or digit first"
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Far above any machine; a larger count is a slip of the keyboard.
+MOST_PROCESSES = 10_000
+# What programs read; a longer number is meant as text.
+MOST_BITS = 64
+COUNT = f"a whole number from 1 to {MOST_PROCESSES}"
+SCRIPT = "the path of a Python file, relative to the working directory"
+INPUTS = "a list of paths of files and folders"
+ARGUMENTS = 'a list of texts and numbers, such as ["--seed", "{member}"]'
+VARIABLES = "a section of variable names with a text or number each"
+
+
+def _read_study(value: str) -> str:
+    if not STUDY_NAME.fullmatch(value):
+        plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", value).lstrip("_.-")[:64]
+        raise wrong(value, "is not a study name", STUDY_ALLOWED, plain or None)
+    return value
+
+
+def _read_script(value: str, info: ValidationInfo) -> str:
+    if must_exist(info):
+        require_file(value, SCRIPT)
+    return value
+
+
+def _read_inputs(value: object, info: ValidationInfo) -> tuple[str, ...]:
+    def read(item: object) -> str:
+        if not isinstance(item, str):
+            raise wrong(item, found(item), "a path")
+        if must_exist(info):
+            require_path(item, "a file or a folder")
+        return item
+
+    return read_distinct(value, read, INPUTS)
+
+
+def _read_text(item: object) -> str:
+    """Read an argument or a variable's value; a number stands for its text."""
+    if isinstance(item, bool) or not isinstance(item, str | int | float):
+        raise wrong(item, found(item), "a text or a number")
+    if isinstance(item, float) and not math.isfinite(item):
+        raise wrong(item, found(item), "a text or a number", repr(str(item)))
+    if isinstance(item, int) and item.bit_length() > MOST_BITS:
+        raise wrong(item, "is too large", f"a text, or a number of at most {MOST_BITS} bits")
+    text = str(item)
+    try:
+        passable = b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        passable = False
+    if not passable:
+        raise wrong(item, "cannot be passed to a process", "text without NUL and lone surrogates")
+    return text
+
+
+def _read_arguments(value: object) -> tuple[str, ...]:
+    def read(_: object, item: object) -> str:
+        text = _read_text(item)
+        name = placeholders.unknown(text)
+        if name:
+            raise wrong(
+                item,
+                f"{{{name}}} stands for nothing",
+                f"{{{placeholders.MEMBER}}}; {{{{{name}}}}} passes the text {{{name}}}",
+                f"{{{placeholders.MEMBER}}}" if nearest_word(name, [placeholders.MEMBER]) else None,
+            )
+        return text
+
+    if not isinstance(value, list | tuple):
+        nearest = str(value.split()) if isinstance(value, str) else None
+        raise wrong(value, found(value), ARGUMENTS, nearest)
+    return tuple(read_each(enumerate(value), read))
+
+
+def _read_variables(value: object) -> dict[str, str]:
+    owners = {variable: name for name, axis in AXES.items() for variable in axis.variables}
+
+    def read(name: object, item: object) -> tuple[str, str]:
+        if not isinstance(name, str) or not VARIABLE_NAME.fullmatch(name):
+            raise wrong(item, "is not a variable name", "letters, digits and _, no digit first")
+        if name in owners:
+            raise wrong(
+                item,
+                f"belongs to the axis {owners[name]}",
+                "variables that no axis sets",
+                f"launches.baseline.{owners[name]}",
+            )
+        return name, _read_text(item)
+
+    if not isinstance(value, Mapping):
+        raise wrong(value, found(value), VARIABLES)
+    return dict(read_each(value.items(), read))
+
+
+def _read_processes(value: object) -> Literal["auto"] | tuple[int, ...]:
+    def read(item: object) -> int:
+        if isinstance(item, bool) or not isinstance(item, int):
+            raise wrong(item, found(item), COUNT, nearest_number(item))
+        if not 1 <= item <= MOST_PROCESSES:
+            raise wrong(item, "is not allowed", COUNT)
+        return item
+
+    if value == "auto":
+        return "auto"
+    if isinstance(value, str):
+        raise wrong(value, "is not a known word", PROCESSES, nearest_word(value, ["auto"]))
+    counts = read_distinct(value, read, PROCESSES)
+    if not counts:
+        raise wrong(value, "is empty", PROCESSES, "auto")
+    return counts
+
+
+PROCESSES = f"auto, or a list of counts, each {COUNT}"
+
+
+class Workload(Section):
+    """The training script that is measured."""
+
+    script: Annotated[StrictStr, AfterValidator(_read_script), Allowed(SCRIPT)]
+    """The training script, unmodified."""
+
+    args: Annotated[Sequence[str], PlainValidator(_read_arguments), Allowed(ARGUMENTS)] = ()
+    """Its arguments; `{member}` becomes the slot number (0, 1, …), `{{word}}` passes `{word}`."""
+
+    env: Annotated[Mapping[str, str], PlainValidator(_read_variables), Allowed(VARIABLES)] = {}
+    """Variables added to the members' environment; those that an axis sets are refused."""
+
+    step: Literal["optimizer", "mark"] = "optimizer"
+    """What ends a step: the optimizer's step, or the script's call of `scaling_study.mark()`."""
+
+    steps_per_model: Annotated[
+        Annotated[StrictInt, Field(ge=1)] | None,
+        Allowed("a whole number, at least 1, or null"),
+        Unit("steps"),
+    ] = None
+    """Steps that train one model; models/hour needs it."""
+
+    inputs: Annotated[Sequence[str], PlainValidator(_read_inputs), Allowed(INPUTS)] = ()
+    """Further files and folders whose change, in size or time, means measuring anew."""
+
+
+class Measure(Section):
+    """How long and how often is measured."""
+
+    replicates: Annotated[StrictInt, Field(ge=1, le=1000), Unit("cohorts")] = 3
+    """Fresh cohorts of each launch: the statistical unit."""
+
+    windows: Annotated[StrictInt, Field(ge=1, le=1000), Unit("windows")] = 3
+    """Windows per point and replicate."""
+
+    steps: Annotated[StrictInt, Field(ge=1), Unit("steps")] = 20
+    """A window ends when each member in it has done these steps, within the next bounds."""
+
+    shortest_s: Annotated[StrictFloat, Field(gt=0, le=3600, allow_inf_nan=False)] = 1.0
+    """A window lasts at least this long."""
+
+    longest_s: Annotated[StrictFloat, Field(gt=0, le=3600, allow_inf_nan=False)] = Field(
+        default=10.0, validate_default=True
+    )
+    """A window lasts at most this long."""
+
+    settle_s: Annotated[StrictFloat, Field(ge=0, le=3600, allow_inf_nan=False)] = Field(
+        default=0.2, validate_default=True
+    )
+    """Steps that begin before this time of a window do not count."""
+
+    warmup_steps: Annotated[StrictInt, Field(ge=0), Unit("steps")] = 10
+    """Steps of each member before the first window."""
+
+    retakes: Annotated[StrictInt, Field(ge=0, le=100), Unit("windows")] = 2
+    """An invalid window is taken again at most this often."""
+
+    start_timeout_s: Annotated[StrictFloat, Field(gt=0, allow_inf_nan=False)] = 300.0
+    """A cohort that is not ready for its first window after this has failed."""
+
+    isolated: StrictBool = False
+    """A fresh cohort for each point, instead of one for the whole ladder."""
+
+    @field_validator("longest_s")
+    @classmethod
+    def _check_longest(cls, longest_s: float, info: ValidationInfo) -> float:
+        shortest_s = info.data.get("shortest_s")
+        if shortest_s is not None and longest_s < shortest_s:
+            raise wrong(longest_s, "is below shortest_s", f"at least shortest_s, {shortest_s}")
+        return longest_s
+
+    @field_validator("settle_s")
+    @classmethod
+    def _check_settle(cls, settle_s: float, info: ValidationInfo) -> float:
+        longest_s = info.data.get("longest_s")
+        if longest_s is not None and settle_s >= longest_s:
+            raise wrong(settle_s, "leaves no step to count", f"below longest_s, {longest_s}")
+        return settle_s
+
+
+def _read_profiled_counts(value: object) -> Literal["ends"] | tuple[int, ...]:
+    if value == "ends":
+        return "ends"
+    if isinstance(value, str):
+        raise wrong(value, "is not a known word", PROFILED_COUNTS, nearest_word(value, ["ends"]))
+    counts = _read_processes(value)
+    return () if counts == "auto" else counts
+
+
+PROFILED_COUNTS = f"ends, or a list of counts, each {COUNT}"
+
+
+class Profile(Section):
+    """Where the time of a step goes: profiles of single members, apart from all measuring."""
+
+    launches: Annotated[Sequence[str], PlainValidator(read_targets), Allowed(TARGETS)] = (
+        "baseline",
+        "default",
+        "recommended",
+    )
+    """Which launches are profiled; a label is the plan's name of a launch, such as `intra_op 1`."""
+
+    processes: Annotated[
+        Literal["ends"] | Sequence[int],
+        PlainValidator(_read_profiled_counts),
+        Allowed(PROFILED_COUNTS),
+    ] = "ends"
+    """At which counts of the ladder; `ends` takes its lowest and its highest."""
+
+    operators: StrictBool = True
+    """torch's profiler for a few steps of one member."""
+
+    stacks: StrictBool = True
+    """Stacks of one member, sampled by py-spy with native frames: flamegraphs are made of them."""
+
+    calls: StrictBool = False
+    """cProfile for a few steps of one member: exact call counts, at a high price."""
+
+    steps: Annotated[StrictInt, Field(ge=1, le=200), Unit("steps")] = 5
+    """Steps that an operator profile and a cProfile cover."""
+
+    rate_hz: Annotated[StrictInt, Field(ge=1, le=1000), Unit("samples/s")] = 3
+    """Stack samples in a second. With native frames each stops the member for some 15 ms."""
+
+    stacks_s: Annotated[StrictFloat, Field(ge=1, le=3600, allow_inf_nan=False)] = 15.0
+    """How long stacks are sampled: longer is finer."""
+
+    unprofiled_s: Annotated[StrictFloat, Field(gt=0, le=3600, allow_inf_nan=False)] = 1.5
+    """Windows without a profiler, before and after each profile, last at least this long."""
+
+
+class Config(Section):
+    """A study: one file, one folder of results, one report."""
+
+    study: Annotated[StrictStr, AfterValidator(_read_study), Allowed(STUDY_ALLOWED)]
+    """The study's name: of its folder in results/ and of its report."""
+
+    description: Annotated[StrictStr, Allowed("text")] = ""
+    """What the study is about, in the report."""
+
+    seed: Annotated[StrictInt, Field(ge=0, le=2**32 - 1)] = 1
+    """Decides the order of launches and windows, and the bootstrap."""
+
+    workload: Workload
+    """What is measured."""
+
+    processes: Annotated[
+        Literal["auto"] | Sequence[int], PlainValidator(_read_processes), Allowed(PROCESSES)
+    ] = "auto"
+    """The ladder; `auto` takes 1, powers of two, and counts around each boundary of the machine."""
+
+    launches: Launches = Launches()
+    """Which launches are measured beside the default one and the repeat of the baseline."""
+
+    measure: Measure = Measure()
+    """How long and how often is measured."""
+
+    profile: Profile = Profile()
+    """Where the time goes."""
+
+    why: Annotated[Why, BeforeValidator(read_why)] = Why()
+    """Why it does not scale further."""
+
+
+def load_config(mapping: object) -> Config:
+    """Check a config, and complete it with the defaults.
+
+    Files that it names are looked up relative to the working directory.
+
+    Args:
+        mapping: What YAML gives for the whole file.
+
+    Raises:
+        ConfigError: With every mistake found.
+    """
+    if not isinstance(mapping, Mapping):
+        raise wrong(
+            mapping, found(mapping), f"a section with the keys {', '.join(Config.model_fields)}"
+        )
+    try:
+        return Config.model_validate(mapping, context=FILES_MUST_EXIST)
+    except ValidationError as error:
+        raise ConfigError(problems_of(error, Config)) from None

@@ -1,0 +1,150 @@
+"""The `launches` section of a config."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Self
+
+from pydantic import PlainValidator, ValidationInfo, model_validator
+
+from scaling_study.common.problems import (
+    ConfigError,
+    Problem,
+    found,
+    nearest_word,
+    read_distinct,
+    read_each,
+    shorten,
+    wrong,
+)
+from scaling_study.configuring.axes_table import AXES, Value, read_value
+from scaling_study.configuring.config_schema import Allowed, Section, must_exist
+from scaling_study.configuring.launches import Expansion, expand, label, value_text
+
+# A study of more would run for weeks; a product that large is a slip.
+MOST_LAUNCHES = 10_000
+
+ONE = "a section of axes with one value each"
+LISTS = "a section of axes with a list of values each"
+SECTIONS = "a list of sections of axes"
+
+
+def _require_axis(name: object, value: object) -> None:
+    if name not in AXES:
+        raise ConfigError(
+            [Problem((), shorten(value), "unknown axis", ", ".join(AXES), nearest_word(name, AXES))]
+        )
+
+
+def _mapping(value: object, allowed: str) -> Mapping[object, object]:
+    if not isinstance(value, Mapping):
+        raise wrong(value, found(value), allowed)
+    return value
+
+
+def _read_launch(value: object, info: ValidationInfo) -> dict[str, Value]:
+    def read(name: object, item: object) -> tuple[str, Value]:
+        _require_axis(name, item)
+        return str(name), read_value(str(name), item, files=must_exist(info))
+
+    return dict(read_each(_mapping(value, ONE).items(), read))
+
+
+def _read_lists(value: object, info: ValidationInfo) -> dict[str, tuple[Value, ...]]:
+    def read(name: object, items: object) -> tuple[str, tuple[Value, ...]]:
+        _require_axis(name, items)
+        allowed = f"a list of values ({AXES[str(name)].allowed})"
+        values = read_distinct(
+            items, lambda item: read_value(str(name), item, files=must_exist(info)), allowed
+        )
+        if not values:
+            raise wrong(items, "is empty", f"at least one value ({AXES[str(name)].allowed})")
+        return str(name), values
+
+    return dict(read_each(_mapping(value, LISTS).items(), read))
+
+
+def _read_launches(value: object, info: ValidationInfo) -> tuple[dict[str, Value], ...]:
+    if not isinstance(value, list | tuple):
+        nearest = f"[{shorten(value)}]" if isinstance(value, Mapping) else None
+        raise wrong(value, found(value), SECTIONS, nearest)
+    return tuple(read_each(enumerate(value), lambda _, item: _read_launch(item, info)))
+
+
+class Launches(Section):
+    """Which launches are measured beside the default one and the repeat of the baseline."""
+
+    baseline: Annotated[Mapping[str, Value], PlainValidator(_read_launch), Allowed(ONE)] = {}
+    """The launch that changes start from; axes that are not named keep their default."""
+
+    grid: Annotated[
+        Mapping[str, tuple[Value, ...]], PlainValidator(_read_lists), Allowed(LISTS)
+    ] = {}
+    """Every combination of these values, over the baseline's values."""
+
+    one_change: Annotated[
+        Mapping[str, tuple[Value, ...]], PlainValidator(_read_lists), Allowed(LISTS)
+    ] = {}
+    """Each of these values alone, over the baseline's values."""
+
+    include: Annotated[
+        Sequence[Mapping[str, Value]], PlainValidator(_read_launches), Allowed(SECTIONS)
+    ] = ()
+    """Single further launches, over the baseline's values."""
+
+    exclude: Annotated[
+        Sequence[Mapping[str, Value]], PlainValidator(_read_launches), Allowed(SECTIONS)
+    ] = ()
+    """Drops each launch of `grid`, `one_change` and `include` that has all values of an item."""
+
+    def expanded(self) -> Expansion:
+        """Return the launches that this section describes."""
+        return expand(
+            baseline=self.baseline,
+            grid=self.grid,
+            one_change=self.one_change,
+            include=self.include,
+            exclude=self.exclude,
+        )
+
+    @model_validator(mode="after")
+    def _check_launches(self) -> Self:
+        asked = len(self.include) + sum(
+            [math.prod(map(len, self.grid.values())), *map(len, self.one_change.values())]
+        )
+        if asked > MOST_LAUNCHES:
+            raise ConfigError(
+                [Problem((), f"{asked} launches", "too many", f"at most {MOST_LAUNCHES}")]
+            )
+        problems = list(self._launch_problems(self.expanded()))
+        if problems:
+            raise ConfigError(problems)
+        return self
+
+    def _launch_problems(self, expansion: Expansion) -> Iterator[Problem]:
+        for index, other in expansion.repeated:
+            yield Problem(
+                ("include", index),
+                shorten(self.include[index]),
+                f"is the same launch as launches.{other.origin} ({label(other.axes)})",
+                "a launch that is not there yet",
+            )
+        for index in expansion.idle:
+            yield Problem(
+                ("exclude", index),
+                shorten(self.exclude[index]),
+                "matches no launch that could be dropped",
+                "values that a launch of grid, one_change or include has "
+                "(default and baseline are always measured)",
+            )
+        if expansion.dropped and all(c.arm in {"default", "baseline"} for c in expansion.kept):
+            yield Problem(
+                ("exclude",),
+                shorten(self.exclude),
+                f"drops all {len(expansion.dropped)} launches of grid, one_change and include",
+                "what leaves one of them",
+            )
+
+    def exclusion_text(self, index: int) -> str:
+        """Say what an item of `exclude` matches."""
+        values = ", ".join(f"{n} {value_text(v)}" for n, v in self.exclude[index].items())
+        return f"excluded by launches.exclude[{index}] ({values})"

@@ -1,0 +1,170 @@
+"""From the launches that a config describes to the launches to measure, with names that last."""
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from scaling_study.configuring.axes_table import AXES, DEFAULTS, Value
+
+Arm = Literal["default", "baseline", "repeat", "one_change", "grid"]
+Axes = Mapping[str, Value]
+
+# Names become folders. 80 characters leave room for a file system's 255 bytes; the readable part
+# gets what the longest hash and "-repeat" leave of them.
+READABLE_CHARACTERS = 60
+# A value's end tells more than its beginning where it is a path.
+VALUE_CHARACTERS = 30
+# Names made of words and numbers only differ without their hash; it is there for the eye.
+SHORT_HASH = 6
+# Paths and cut names may look alike: of 10,000 such launches two share 48 bits once in 5 million.
+LONG_HASH = 12
+REPEAT_SUFFIX = "-repeat"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A launch of the plan; `axes` holds every axis, in the table's order."""
+
+    id: str
+    label: str
+    arm: Arm
+    axes: Axes
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A launch that the config describes, and the place that does."""
+
+    arm: Arm
+    origin: str
+    axes: Axes
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """All launches that a config describes.
+
+    Attributes:
+        kept: Each launch once, under the first arm that describes it; default and baseline (if
+            it is another one) come first.
+        dropped: What was excluded, with the index of the first `exclude` that matches.
+        repeated: Indices of `include` with the launch that each one equals.
+        idle: Indices of `exclude` that match nothing that could be dropped.
+    """
+
+    kept: tuple[Candidate, ...]
+    dropped: tuple[tuple[Candidate, int], ...]
+    repeated: tuple[tuple[int, Candidate], ...]
+    idle: tuple[int, ...]
+
+
+def expand(
+    *,
+    baseline: Axes,
+    grid: Mapping[str, Sequence[Value]],
+    one_change: Mapping[str, Sequence[Value]],
+    include: Sequence[Axes],
+    exclude: Sequence[Axes],
+) -> Expansion:
+    """Describe every launch once, and drop what is excluded.
+
+    The product of a grid and a list of changes contain the default, the baseline and each other
+    by nature: such launches merge, under the first arm of default, baseline, one_change, grid. An
+    `include` names one launch, so one that is there already is reported.
+    """
+    base = {**DEFAULTS, **baseline}
+    known: dict[tuple[Value, ...], Candidate] = {}
+    for fixed in (
+        Candidate("default", "default", DEFAULTS),
+        Candidate("baseline", "baseline", base),
+    ):
+        known.setdefault(_key(fixed.axes), fixed)
+    always = len(known)
+
+    for candidate in itertools.chain(_changes(base, one_change), _product(base, grid)):
+        known.setdefault(_key(candidate.axes), candidate)
+    repeated = []
+    for index, change in enumerate(include):
+        candidate = Candidate("grid", f"include[{index}]", {**base, **change})
+        first = known.setdefault(_key(candidate.axes), candidate)
+        if first is not candidate:
+            repeated.append((index, first))
+
+    candidates = list(known.values())
+    kept, dropped, used = candidates[:always], [], set()
+    for candidate in candidates[always:]:
+        matching = [i for i, item in enumerate(exclude) if item.items() <= candidate.axes.items()]
+        used.update(matching)
+        if matching:
+            dropped.append((candidate, matching[0]))
+        else:
+            kept.append(candidate)
+    idle = tuple(index for index in range(len(exclude)) if index not in used)
+    return Expansion(tuple(kept), tuple(dropped), tuple(repeated), idle)
+
+
+def named(axes: Axes, arm: Arm) -> Launch:
+    """Give a launch its id and label."""
+    return Launch(launch_id(axes), label(axes), arm, axes)
+
+
+def repeat_of(baseline: Launch) -> Launch:
+    """Return the A/A repeat of the baseline: the same launch under another name."""
+    return Launch(
+        baseline.id + REPEAT_SUFFIX, f"{baseline.label} (repeat)", "repeat", baseline.axes
+    )
+
+
+def launch_id(axes: Axes) -> str:
+    """Name a launch after the values that differ from the default.
+
+    Nothing else enters, so a new axis, or another launch in the plan, changes no name.
+
+    Returns:
+        Letters, digits, `_`, `.` and `-`; at most 73 characters.
+    """
+    changed = dict(_changed(axes))
+    readable = ".".join(f"{name}-{_slug(value)}" for name, value in changed.items()) or "default"
+    digest = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
+    exact = len(readable) <= READABLE_CHARACTERS and all(
+        isinstance(value, int) or value in AXES[name].words for name, value in changed.items()
+    )
+    return f"{readable[:READABLE_CHARACTERS]}-{digest[: SHORT_HASH if exact else LONG_HASH]}"
+
+
+def label(axes: Axes) -> str:
+    """Describe a launch by the values that differ from the default, such as `intra_op 1`."""
+    return ", ".join(f"{name} {value_text(value)}" for name, value in _changed(axes)) or "default"
+
+
+def value_text(value: Value) -> str:
+    """Write an axis's value for a person; the slots' CPUs of an explicit placement as `0-1 | 2`."""
+    return " | ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _changed(axes: Axes) -> Iterator[tuple[str, Value]]:
+    return ((name, value) for name, value in axes.items() if value != DEFAULTS[name])
+
+
+def _changes(base: Axes, one_change: Mapping[str, Sequence[Value]]) -> Iterator[Candidate]:
+    for name, values in one_change.items():
+        for value in values:
+            yield Candidate("one_change", "one_change", {**base, name: value})
+
+
+def _product(base: Axes, grid: Mapping[str, Sequence[Value]]) -> Iterator[Candidate]:
+    for values in itertools.product(*grid.values()):
+        yield Candidate("grid", "grid", {**base, **dict(zip(grid, values, strict=True))})
+
+
+def _key(axes: Axes) -> tuple[Value, ...]:
+    return tuple(axes.values())
+
+
+def _slug(value: Value) -> str:
+    words: Iterable[str] = value if isinstance(value, tuple) else (str(value),)
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", "_".join(words))[-VALUE_CHARACTERS:]

@@ -1,0 +1,58 @@
+"""What an entry of the table of causes is."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from scaling_study.diagnosing.evidence import Measure, Test
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Route:
+    """One way to show a cause: a share, what must agree with it, and what may be told beside."""
+
+    measure: Measure
+    tests: tuple[Test, ...] = ()
+    hints: tuple[Test, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Remedy:
+    """What to do.
+
+    Attributes:
+        text: In words.
+        axes: The launch's change; None takes that of the relief which showed the cause.
+        command: For a shell; None derives it from the change.
+        code: What the script itself must do, where no launch can.
+    """
+
+    text: str
+    axes: Mapping[str, Any] | None = None
+    command: str | None = None
+    code: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cause:
+    """One reason why steps are slow.
+
+    Attributes:
+        id: In causes.json.
+        title: For a person.
+        plain: The same within a sentence, for somebody who has never heard of it: "… because".
+        looks: How it looks in the accounts and experiments.
+        source: Where that is known from.
+        remedy: What to do.
+        growth: Ways to show that it makes steps slower with more processes.
+        level: Ways to show that it makes steps slow with one process already.
+    """
+
+    id: str
+    title: str
+    plain: str
+    looks: str
+    source: str
+    remedy: Remedy
+    growth: tuple[Route, ...] = ()
+    level: tuple[Route, ...] = ()

@@ -1,0 +1,178 @@
+"""Causes in what the script and its libraries do: kernels, numbers, loading, locks, interpreter."""
+
+import numpy as np
+
+from scaling_study.common.quantities import format_number, format_percent
+from scaling_study.diagnosing.agreement import AnyOf, Attested, Fact, Waiting
+from scaling_study.diagnosing.cause import Cause, Remedy, Route
+from scaling_study.diagnosing.evidence import Asked
+from scaling_study.diagnosing.measures import Account, Instead
+from scaling_study.diagnosing.relief_share import ByRelief
+
+BLAS = ("bundled_blas", "openblas", "blis", "mkl", "intel_path", "isa_default")
+LOADS = 0.05
+"""A loader that takes less of a step than this cannot be what keeps it waiting."""
+
+
+def _loads(asked: Asked) -> tuple[bool | None, str]:
+    case = asked.case
+    n = asked.n
+    share = case.mean("load_s_per_step", n) / case.mean("step_s", n)
+    return (
+        share >= LOADS,
+        f"The loader's `__next__` takes {format_percent(round(share, 2))} of a step.",
+    )
+
+
+def _locked(asked: Asked) -> tuple[bool | None, str]:
+    case, scope = asked.case, asked.scope
+    one = case.sampled[case.n if scope == "growth" else 1]
+    if not one.samples:
+        return None, "File locks were not looked at."
+    most = max(one.locks.items(), key=lambda item: item[1], default=None)
+    if most is None:
+        calls = [on for (syscall, on) in one.calls if syscall in {"flock", "fcntl"}]
+        return bool(calls), f"Waits for a file lock on {', '.join(calls) or 'nothing'}."
+    return True, f"On average {format_number(most[1])} threads wait for the lock on {most[0]}."
+
+
+def _alone(asked: Asked) -> tuple[bool | None, str]:
+    case = asked.case
+    return case.threads == 1, (
+        "An operator has one thread, so that a futex is not the end of a parallel region."
+        if case.threads == 1
+        else "Operators have several threads, which wait for each other in a futex too."
+    )
+
+
+def _other_threads(asked: Asked) -> tuple[bool | None, str]:
+    case = asked.case
+    n = asked.n
+    ran = sum(
+        case.mean(f"{kind}_s_per_step", n) - case.mean(f"trainer_{kind}_s_per_step", n)
+        for kind in ("user", "system")
+    )
+    share = ran / case.mean("step_s", n)
+    return bool(share >= LOADS) and not np.isnan(share), (
+        f"Other threads of the member use {format_number(share)} CPUs."
+    )
+
+
+FASTER_MULTIPLY = AnyOf(
+    (
+        Attested("sgemm_gflops", "Speed of a multiply in GF/s"),
+        Attested("isa", "Vector instructions", None),
+    )
+)
+LOCKED = Account(("blocked_lock_s_per_step",), "waiting for a file lock")
+DEVICE = Account(("blocked_device_s_per_step",), "waiting for files or devices")
+FUTEX = Account(("blocked_futex_s_per_step",), "waiting for another thread (futex)")
+LOADING = Instead(Account(("load_s_per_step",), "time in the loader"), ("cached_batches",))
+
+WAITS = (
+    Cause(
+        "lock_contention",
+        "Processes that wait for one file lock",
+        "the processes take turns at a file that only one of them may use at a time",
+        "Blocked time grows; training threads are found in flock or fcntl, and /proc/locks shows "
+        "them waiting for one file.",
+        "flock(2), fcntl(2); /proc/locks in proc(5)",
+        Remedy(
+            "Give each process a file of its own, or hold the lock for a shorter time.",
+            command="cat /proc/locks",
+            code="open a file per process: f'{path}.{os.getpid()}'",
+        ),
+        growth=(Route(LOCKED, (Waiting(("lock",), 0.1), Fact(_locked, "samples"))),),
+        level=(Route(LOCKED, (Waiting(("lock",), 0.1), Fact(_locked, "samples"))),),
+    ),
+    Cause(
+        "file_io",
+        "Waiting for files",
+        "the processes wait for the disk",
+        "Blocked time; training threads are found in read, write or fsync on files, or in "
+        "uninterruptible sleep.",
+        "Documentation/accounting/psi.rst; /proc/PID/syscall in proc(5)",
+        Remedy(
+            "Keep the data in memory, or on a faster disk; write checkpoints and logs less often.",
+            command="cat /proc/pressure/io",
+        ),
+        growth=(Route(DEVICE, (Waiting(("device",), 0.1),)),),
+        level=(Route(DEVICE, (Waiting(("device",), 0.1),)),),
+    ),
+)
+
+WORK = (
+    Cause(
+        "slow_blas",
+        "A slow BLAS kernel or instruction set",
+        "matrices are multiplied with code made for an older processor",
+        "One process is slow already, in user time; another library multiplies faster in the same "
+        "process and brings the time back.",
+        "OPENBLAS_VERBOSE, BLIS_ARCH_DEBUG and MKL_VERBOSE name the kernel",
+        Remedy("Use the library or instruction set that multiplies faster here."),
+        growth=(
+            Route(
+                ByRelief(BLAS, beyond=("one_thread", "passive")),
+                (FASTER_MULTIPLY,),
+            ),
+        ),
+        level=(
+            Route(
+                ByRelief(BLAS),
+                (FASTER_MULTIPLY,),
+            ),
+        ),
+    ),
+    Cause(
+        "denormals",
+        "Denormal numbers",
+        "the model computes with numbers so small that the processor handles each one separately",
+        "One process is slow already, in user time, and fast when denormals are flushed to zero.",
+        "pytorch/pytorch#21734; Intel 64 and IA-32 Software Developer's Manual, MXCSR",
+        Remedy(
+            "Flush denormals to zero at the start of the script.",
+            code="torch.set_flush_denormal(True)",
+        ),
+        growth=(Route(ByRelief(("flush_denormals",))),),
+        level=(Route(ByRelief(("flush_denormals",))),),
+    ),
+    Cause(
+        "data_loading",
+        "A loader that keeps training waiting",
+        "the model waits for its next data",
+        "A large part of a step is in the loader, and comes back when batches are taken from "
+        "memory.",
+        "torch.utils.data, num_workers; the loader's time in tables/points",
+        Remedy(
+            "Load in the background (num_workers, prefetch_factor), cache what is loaded, or do "
+            "less work for each sample.",
+            code="DataLoader(..., num_workers=1, persistent_workers=True, prefetch_factor=4)",
+        ),
+        growth=(Route(ByRelief(("cached_batches",)), (Fact(_loads, "account"),)),),
+        level=(
+            Route(ByRelief(("cached_batches",)), (Fact(_loads, "account"),)),
+            Route(LOADING),
+        ),
+    ),
+    Cause(
+        "interpreter",
+        "The interpreter: its collector and its lock",
+        "the script's own language, Python, is busy tidying up or lets only one of its threads "
+        "work at a time",
+        "Time comes back without the garbage collector; or the training thread waits in a futex "
+        "while other threads of the member use CPU time.",
+        "gc and threading in Python's documentation (global interpreter lock)",
+        Remedy(
+            "Collect less often, and keep other threads of the process from running Python.",
+            code="gc.freeze(); gc.set_threshold(100_000, 50, 50)",
+        ),
+        growth=(
+            Route(FUTEX, (Fact(_alone), Fact(_other_threads, "account"), Waiting(("futex",)))),
+            Route(ByRelief(("no_collector",))),
+        ),
+        level=(
+            Route(FUTEX, (Fact(_alone), Fact(_other_threads, "account"), Waiting(("futex",)))),
+            Route(ByRelief(("no_collector",))),
+        ),
+    ),
+)

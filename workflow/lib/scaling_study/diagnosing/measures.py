@@ -1,0 +1,251 @@
+"""Shares that are counted or derived: accounts, capacity, the clock, shared hardware."""
+
+import dataclasses
+
+import numpy as np
+
+from scaling_study.common.quantities import (
+    format_number,
+    format_percent,
+    format_ratio,
+    format_seconds,
+)
+from scaling_study.common.stats import Floats
+from scaling_study.diagnosing.aggravation import sensitivities
+from scaling_study.diagnosing.case import REFERENCE, Case
+from scaling_study.diagnosing.effects import Estimate, mean
+from scaling_study.diagnosing.evidence import (
+    Asked,
+    Measure,
+    Measured,
+    Untested,
+    Weight,
+    percent,
+    whole,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Account:
+    """A share that the kernel counts: parts of the training thread's time.
+
+    Attributes:
+        columns: Times per step that are added up.
+        text: What the time is, after "… of the added time".
+        relieved: Whether it is taken from the cohort with the named relief of threads, where there
+            is one: what members do to each other is less when their threads do less.
+    """
+
+    columns: tuple[str, ...]
+    text: str
+    relieved: bool = False
+
+    def measure(self, asked: Asked) -> Measured | Untested:
+        """The part of the time in these accounts."""
+        case, scope = asked.case, asked.scope
+        name = relieved_cohort(asked) if self.relieved else REFERENCE
+        over = np.sum([case.account(one, scope, name) for one in self.columns], axis=0)
+        estimate = case.estimate(over, case.under(scope))
+        if estimate is None:
+            return Untested("no block has all that is compared")
+        times = [
+            format_seconds(sum(mean(case.time(one, n, name)) for one in self.columns))
+            for n in ((1, case.n) if scope == "growth" else (1,))
+        ]
+        where = "" if name == REFERENCE else f" (with the relief {name})"
+        text = f"{percent(estimate)} of {whole(scope)} is {self.text}{where}: {' and '.join(times)}"
+        text += f" a step with 1 and {case.n} processes." if scope == "growth" else " a step."
+        return Measured(estimate, over, Weight(True, "account", text), exact=True)
+
+
+def relieved_cohort(asked: Asked) -> str:
+    """The cohort in which nothing is left of the named causes that threads make."""
+    case, scope = asked.case, asked.scope
+    shares = {
+        measured.relief: asked.share
+        for cause in ("too_many_threads", "spinning")
+        if (measured := asked.named.get(cause)) and measured.relief
+    }
+    names = [name for name in shares if name and case.measured(name, scope)]
+    return names[0] if names else REFERENCE
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Instead:
+    """A share that stands alone only where the reliefs that would test it have no result."""
+
+    first: Measure
+    reliefs: tuple[str, ...]
+
+    def measure(self, asked: Asked) -> Measured | Untested:
+        """What the measure says, if no relief says more."""
+        case, scope = asked.case, asked.scope
+        if any(case.measured(name, scope) for name in self.reliefs):
+            return Untested("a relief tests it")
+        return self.first.measure(asked)
+
+
+THREAD_RELIEFS = ("one_thread", "passive")
+PROCESSES = Account(
+    ("wait_processes_s_per_step",), "waiting for a CPU that another member had", relieved=True
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Demand:
+    """More work than CPUs: what even a perfect scheduler could not avoid.
+
+    Members of one thread each wait in the run queue for one another, and that is counted. Where one
+    member alone keeps several CPUs busy, n of them get less each, which shows as waiting for helper
+    threads in whatever way these wait. Then the bound of a work-conserving scheduler is taken:
+    n times the CPU time of a step, over the CPUs. The CPU time is that of the cohort that needs
+    least (one thread, or threads that sleep while they wait), so that spinning is not work.
+    """
+
+    def measure(self, asked: Asked) -> Measured | Untested:
+        """The part of the added time that the work itself needs."""
+        case, scope = asked.case, asked.scope
+        if scope == "level" or case.threads == 1:
+            return PROCESSES.measure(asked)
+        known = [name for name in THREAD_RELIEFS if case.measured(name, "level")]
+        if not known:
+            return Untested("how much CPU time a step needs without waiting threads is not known")
+        work = min((_cpu_s(case, name) for name in (REFERENCE, *known)), key=mean)
+        foreign = np.nan_to_num(case.column("foreign_cpus", case.n))
+        cpus = np.maximum(1.0, case.machine.allowed_cpus - foreign)
+        one = case.step(1)
+        over = case.n * work / cpus / one - 1
+        under = case.under(scope)
+        used = sum(mean(each.over) for each in asked.named.values())
+        left = max(0.0, mean(under) - used)
+        bound = mean(over)
+        over = over * (max(0.0, min(bound, left)) / bound) if bound > 0 else over * 0.0
+        estimate = case.estimate(over, under)
+        if estimate is None:
+            return Untested("no block has all that is compared")
+        alone = case.mean("cpu_use", 1)
+        text = (
+            f"One member alone keeps {format_number(alone)} CPUs busy; {case.n} of them would need "
+            f"{format_number(case.n * mean(work / one))} of "
+            f"{case.machine.allowed_cpus} for the work: {percent(estimate)} of the added time."
+        )
+        return Measured(estimate, over, Weight(True, "account", text), exact=True)
+
+
+def _cpu_s(case: Case, name: str) -> Floats:
+    return case.column("user_s_per_step", 1, name) + case.column("system_s_per_step", 1, name)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fewer:
+    """What comes back with no more members than there are CPUs for their threads.
+
+    Taking turns costs more than the waiting that is counted: who comes back to a CPU finds its
+    caches filled by others. That is user time, and shows in this comparison only.
+    """
+
+    def measure(self, asked: Asked) -> Measured | Untested:
+        """The part of the added time that windows with fewer members do not have."""
+        case = asked.case
+        fit = case.machine.allowed_cpus // max(1, case.threads)
+        if asked.scope == "level" or (REFERENCE, fit) not in case.cells or fit in {1, case.n}:
+            return Untested("no windows with as many members as CPUs, between one and all")
+        if asked.named:
+            return Untested("other causes have a part in what fewer members bring back")
+        over = (case.step(case.n) - case.step(fit)) / case.step(1)
+        estimate = case.estimate(over, case.under("growth"))
+        if estimate is None:
+            return Untested("no block has all that is compared")
+        text = (
+            f"With {fit} processes in place of {case.n}, {percent(estimate)} of "
+            f"{whole('growth')} comes back."
+        )
+        return Measured(estimate, over, Weight(True, "relief", text))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Clock:
+    """Time that user code takes longer because the clock is slower, from the clock itself."""
+
+    def measure(self, asked: Asked) -> Measured | Untested:
+        """The user time of one process, times what the clock lost."""
+        case, scope = asked.case, asked.scope
+        for column in ("clock_mhz", "frequency_mhz"):
+            low, high = case.column(column, 1), case.column(column, case.n)
+            if not (np.isnan(low).all() or np.isnan(high).all()):
+                break
+        else:
+            return Untested("this machine shows neither cycles nor a frequency")
+        if scope == "level":
+            return Untested("a clock can only be compared between process counts")
+        user = case.column("trainer_user_s_per_step", 1) / case.step(1)
+        over = user * (low / high - 1)
+        estimate = case.estimate(over, case.under(scope))
+        if estimate is None:
+            return Untested("no block has all that is compared")
+        text = (
+            f"The clock is {format_number(mean(low))} MHz with 1 process and "
+            f"{format_number(mean(high))} MHz with {case.n}: {percent(estimate)} of the "
+            "added time."
+        )
+        return Measured(estimate, over, Weight(True, "account", text), exact=True)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Beside:
+    """Added user time, as far as the training member reacts to a load on one part of the machine.
+
+    User time has no account of its parts without hardware counters. What is known: how much of it
+    was added, and how much a load on this part alone adds. The smaller one is the share.
+
+    Attributes:
+        kernel: The load.
+        minus: Loads whose effect beyond the control is a part of this one's: a stream through
+            memory also empties the last-level cache.
+    """
+
+    kernel: str
+    minus: tuple[str, ...] = ()
+
+    def measure(self, asked: Asked) -> Measured | Untested:
+        """The smaller one of added user time and reaction."""
+        case, scope = asked.case, asked.scope
+        if scope == "level":
+            return Untested("a load can only be added to one process")
+        sensitivity = sensitivities(asked.case).get(self.kernel)
+        if sensitivity is None:
+            return Untested("no bystander of this kind was tried")
+        effect = sensitivity.beyond or sensitivity.effect
+        if effect is None:
+            return Untested("no block has all that is compared")
+        other = [sensitivities(asked.case).get(name) for name in self.minus]
+        explained = [one.beyond.value for one in other if one is not None and one.beyond]
+        effect = effect.plus(-max([0.0, *explained]))
+        over = case.account("trainer_user_s_per_step", scope, relieved_cohort(asked))
+        under = case.under(scope)
+        used = sum(mean(asked.named[one].over) for one in USER if one in asked.named)
+        added = mean(over)
+        left = max(0.0, added - used)
+        over = over * (left / added) if added > 0 else over * 0.0
+        estimate = case.estimate(over, under)
+        if estimate is None:
+            return Untested("no block has all that is compared")
+        share = effect.times(1 / mean(under))
+        limited = share.value < estimate.value
+        if limited and left > 0:
+            over = over * (max(0.0, share.value) / estimate.value)
+        estimate = _at_least_zero(share) if limited else estimate
+        text = (
+            f"{format_percent(left / mean(under))} of the added time is user time that "
+            f"nothing else explains; {case.titles.get(self.kernel, self.kernel)} beside one member "
+            f"makes its step {format_ratio(1 + effect.value)} as long beyond the control."
+        )
+        return Measured(estimate, over, Weight(effect.value > 0, "aggravation", text))
+
+
+USER = ("frequency", "smt", "last_level_cache", "memory_bandwidth")
+"""Causes that share what was added of user time."""
+
+
+def _at_least_zero(share: Estimate) -> Estimate:
+    return Estimate(max(0.0, share.value), share.low, share.high, share.low)

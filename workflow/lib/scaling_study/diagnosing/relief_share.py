@@ -1,0 +1,164 @@
+"""Shares that come back when one thing is taken away."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from scaling_study.common.stats import Floats
+from scaling_study.diagnosing.case import REFERENCE, Case, Scope
+from scaling_study.diagnosing.effects import START_SD, Estimate, Prior, fit_prior, mean
+from scaling_study.diagnosing.evidence import Asked, Measured, Untested, Weight, percent, whole
+
+EXTERNAL = (
+    *("trainer_throttled_s_per_step", "wait_pileup_s_per_step", "wait_foreign_s_per_step"),
+    *("stolen_s_per_step", "blocked_lock_s_per_step", "blocked_device_s_per_step"),
+)
+"""Times in which a member could not go on for a reason outside of it. They are counted exactly, so
+a relief gets credit only for what it brings back besides them."""
+NOTICEABLE = 0.03
+"""An external time below this part of what is explained is not set off: it would add noise only."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ByRelief:
+    """A share that comes back when one thing is taken away.
+
+    In growth it is the smaller one of two: of the time that n processes need more than one, as a
+    ratio, and of the time that really comes back at n. A relief that only makes one process slower
+    removes growth and helps nobody; one that makes all of them faster alike is a matter of level.
+
+    Attributes:
+        reliefs: Those that take this cause away; the one that surely brings back most counts.
+        beyond: Reliefs of more special causes: only what comes back beyond them counts.
+    """
+
+    reliefs: tuple[str, ...]
+    beyond: tuple[str, ...] = ()
+
+    def measure(self, asked: Asked) -> Measured | Untested:
+        """The part of the time that the best of the reliefs brings back."""
+        case, scope = asked.case, asked.scope
+        names = [name for name in self.reliefs if case.measured(name, scope)]
+        shares = [one for name in names if (one := self._share(case, scope, name)) is not None]
+        if not shares:
+            return Untested(_why_not(case, self.reliefs))
+        return max(shares, key=_surest)
+
+    def _share(self, case: Case, scope: Scope, name: str) -> Measured | None:
+        more = [saved(case, scope, one) for one in self.beyond if case.measured(one, scope)]
+        specific = max(more, key=mean, default=None)
+        if specific is not None and not mean(specific) > 0:
+            specific = None
+        over = saved(case, scope, name)
+        over = over if specific is None else over - specific
+        estimate = _compared(case, scope, name, over)
+        if estimate is None:
+            return None
+        beyond = "" if specific is None else " beyond what more special changes bring back"
+        text = (
+            f"With one change ({case.titles.get(name, name)}) {percent(estimate)} of "
+            f"{whole(scope)} comes back{beyond}, over {np.count_nonzero(~np.isnan(over))} pairs "
+            "of windows."
+        )
+        return Measured(estimate, over, Weight(estimate.value > 0, "relief", text), relief=name)
+
+
+def _compared(case: Case, scope: Scope, name: str, over: Floats) -> Estimate | None:
+    """A share that a comparison with a relief gives, with its interval."""
+    tests = [one for one in case.names if one != REFERENCE and case.measured(one, scope)]
+    count = case.n if scope == "growth" else 1
+    size = mean(case.step(count, name) / case.step(1))
+    return case.estimate(
+        over,
+        case.under(scope),
+        allowance=START_SD * float(np.sqrt(2)) * size,
+        prior=_prior(case, scope),
+        tests=len(tests),
+    )
+
+
+def relief_share(case: Case, scope: Scope, name: str) -> Estimate | None:
+    """What a relief removes of the growth, or of the level; external times included."""
+    one = case.step(1)
+    if scope == "level":
+        return _compared(case, scope, name, 1 - case.step(1, name) / one)
+    over = case.step(case.n) / one - case.step(case.n, name) / case.step(1, name)
+    return _compared(case, scope, name, over)
+
+
+def brings_back(case: Case, name: str) -> Estimate | None:
+    """The part of T(n) - T(1) that comes back with a relief."""
+    over = (case.step(case.n) - case.step(case.n, name)) / case.step(1)
+    return _compared(case, "growth", name, over)
+
+
+def _surest(measured: Measured) -> tuple[float, float]:
+    estimate = measured.estimate
+    return (-np.inf if estimate.sure is None else estimate.sure, estimate.value)
+
+
+def _why_not(case: Case, reliefs: Sequence[str]) -> str:
+    """Why none of some reliefs has a result."""
+    reasons = dict.fromkeys(
+        reason
+        for name in reliefs
+        if (reason := case.failed.get(name) or case.left_out.get(name)) is not None
+    )
+    return "; ".join(reasons) or "no experiment of this kind was made"
+
+
+def saved(case: Case, scope: Scope, name: str) -> Floats:
+    """What a relief brings back, as part of T(1), by block; external times set off."""
+    key = ("saved", scope, name)
+    if key not in case.known:
+        case.known[key] = _saved(case, scope, name)
+    found: Floats = case.known[key]
+    return found
+
+
+def _saved(case: Case, scope: Scope, name: str) -> Floats:
+    one = case.step(1)
+    if scope == "level":
+        return 1 - case.step(1, name) / one - _external(case, scope, 1, name)
+    growth = case.step(case.n) / one - case.step(case.n, name) / case.step(1, name)
+    back = (case.step(case.n) - case.step(case.n, name)) / one
+    outside = _external(case, scope, case.n, name)
+    return min(growth - outside, back - outside, key=mean)
+
+
+def _external(case: Case, scope: Scope, n: int, name: str) -> Floats | float:
+    """Change of external times between the reference and a relief, as part of T(1)."""
+    total: Floats | float = 0.0
+    for column in _external_accounts(case, scope):
+        change = case.time(column, n) - case.time(column, n, name)
+        total = total + change / case.step(1)
+    return total
+
+
+def _external_accounts(case: Case, scope: Scope) -> list[str]:
+    """External times that are worth setting off."""
+    key = ("external", scope)
+    if key not in case.known:
+        size = abs(mean(case.under(scope)))
+        case.known[key] = [
+            column
+            for column in EXTERNAL
+            if abs(mean(case.account(column, scope))) > NOTICEABLE * size
+        ]
+    found: list[str] = case.known[key]
+    return found
+
+
+def _prior(case: Case, scope: Scope) -> Prior:
+    """What the comparisons of all reliefs say about the variance of one."""
+    if ("prior", scope) not in case.known:
+        case.known["prior", scope] = fit_prior(
+            [
+                case.shares(saved(case, scope, name), case.under(scope))
+                for name in case.names
+                if name != REFERENCE and case.measured(name, scope)
+            ]
+        )
+    prior: Prior = case.known["prior", scope]
+    return prior

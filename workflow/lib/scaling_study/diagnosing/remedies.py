@@ -1,0 +1,61 @@
+"""What to do about a cause: in words, as a piece of a config, as a command, in the script."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.diagnosing.case import Case
+from scaling_study.diagnosing.cause import Remedy
+from scaling_study.probing import axes as axes_
+
+
+def remedy(case: Case, what: Remedy, relief: str | None) -> dict[str, Any]:
+    """A remedy as causes.json holds it.
+
+    Args:
+        case: Whose launch is changed.
+        what: The cause's remedy.
+        relief: The relief that showed the cause: its change is known to help here.
+    """
+    changed = _shown(case, relief) or (dict(what.axes) if what.axes else None)
+    return {
+        "text": what.text,
+        "axes": changed,
+        "config": None if changed is None else _config(changed),
+        "command": what.command or _command(case, changed),
+        "code": what.code,
+    }
+
+
+def _shown(case: Case, relief: str | None) -> dict[str, Any] | None:
+    """Axes that a relief changes; None where it changes none."""
+    for one in case.head["reliefs"]:
+        if one["relief"] == relief and one["axes"]:
+            return dict(one["axes"])
+    return None
+
+
+def _config(changed: Mapping[str, Any]) -> str:
+    """A piece of a study's config that measures the launch with this change."""
+    content = {"launches": {"include": [dict(changed)]}}
+    return str(yaml.safe_dump(content, sort_keys=False))
+
+
+def _command(case: Case, changed: Mapping[str, Any] | None) -> str | None:
+    """Variables to set before the training script is started; None where there are none."""
+    if not changed:
+        return None
+    asked = {**case.head["axes"], **changed}
+    try:
+        before = axes_.prepare(case.head["axes"], case.machine.raw).environment()
+        after = axes_.prepare(asked, case.machine.raw).environment()
+    except (UnavailableError, KeyError):
+        return None
+    new = [f"{name}={value}" for name, value in after.items() if before.get(name) != value]
+    gone = [name for name in before if name not in after]
+    parts = [f"unset {' '.join(gone)}"] if gone else []
+    if new:
+        parts.append(f"export {' '.join(new)}")
+    return "; ".join(parts) or None

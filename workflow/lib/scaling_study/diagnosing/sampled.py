@@ -1,0 +1,74 @@
+"""What sleeping training threads were found waiting for, by kind."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from scaling_study.collecting.why_schema import Samples
+
+KIND_OF: Mapping[str, str] = {
+    **dict.fromkeys(("flock", "fcntl"), "lock"),
+    **dict.fromkeys(("read", "write", "pread64", "pwrite64", "openat"), "device"),
+    **dict.fromkeys(("fsync", "fdatasync"), "device"),
+    **dict.fromkeys(("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait"), "peer"),
+    **dict.fromkeys(("sendto", "recvfrom", "sendmsg", "recvmsg", "accept", "connect"), "peer"),
+    **dict.fromkeys(("wait4", "waitid"), "peer"),
+    "futex": "futex",
+    **dict.fromkeys(("nanosleep", "clock_nanosleep"), "sleep"),
+}
+PEERS = frozenset({"pipe", "socket"})
+"""What a read waits for here is another process, not a device."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sampled:
+    """What the training threads of n members were found doing.
+
+    Attributes:
+        samples: How many looks at a thread.
+        asleep: Looks at a sleeping thread (states S and D).
+        shares: By kind of wait, the part of the sleeping looks.
+        calls: Looks by system call and what it was on.
+        locks: Mean number of waiters by path of a file lock.
+    """
+
+    samples: int
+    asleep: int
+    shares: Mapping[str, float]
+    calls: Mapping[tuple[str, str], int]
+    locks: Mapping[str, float]
+
+
+def sampled(records: Sequence[Samples], n: int) -> Sampled:
+    """Pool the samples that were taken with n members."""
+    calls: Counter[tuple[str, str]] = Counter()
+    states: Counter[str] = Counter()
+    waiters: Counter[str] = Counter()
+    chosen = [record for record in records if record["n"] == n]
+    for record in chosen:
+        for lock in record["locks"]:
+            waiters[lock["path"]] += lock["waiters_mean"] / len(chosen)  # type: ignore[assignment]
+        for member in record["members"]:
+            states.update(member["states"])
+            for wait in member["waits"]:
+                calls[wait["syscall"], wait["on"]] += wait["count"]
+    asleep = states["S"] + states["D"]
+    kinds: Counter[str] = Counter()
+    for (syscall, on), count in calls.items():
+        kinds[kind_of(syscall, on)] += count
+    # A thread in uninterruptible sleep outside of a system call waits for a device (a page fault).
+    kinds["device"] += min(states["D"], max(0, asleep - sum(calls.values())))
+    total = max(asleep, kinds.total(), 1)
+    return Sampled(
+        samples=states.total(),
+        asleep=asleep,
+        shares={kind: count / total for kind, count in kinds.items()},
+        calls=calls,
+        locks=waiters,
+    )
+
+
+def kind_of(syscall: str, on: str) -> str:
+    """What a thread waits for in a system call."""
+    kind = KIND_OF.get(syscall, "other")
+    return "peer" if kind == "device" and on in PEERS else kind

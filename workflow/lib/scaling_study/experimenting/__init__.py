@@ -1,0 +1,1 @@
+"""Changing one thing at a time: the experiments on causes."""

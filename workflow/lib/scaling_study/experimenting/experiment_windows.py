@@ -1,0 +1,96 @@
+"""Taking the windows of an experiment: several cohorts, one journal, one budget of retakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.measuring import windows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from scaling_study.measuring.cohort import Cohort, WindowSettings
+    from scaling_study.measuring.journal import Journal
+
+# A window that another program disturbed is taken again, but a machine that is never quiet must not
+# make the study endless: its windows are evidence of that.
+RETAKES = 10
+
+VMSTAT = (
+    *("pswpin", "pswpout", "pgmajfault", "numa_hint_faults", "numa_pages_migrated"),
+    *("thp_fault_alloc", "thp_split_page", "compact_stall"),
+)
+
+Json = dict[str, Any]
+Key = tuple[Any, ...]
+Given = Callable[[], AbstractContextManager[Json]]
+
+
+@contextmanager
+def nothing() -> Iterator[Json]:
+    """Give nothing beside the window."""
+    yield {}
+
+
+def key(window: Mapping[str, Any]) -> Key:
+    """Return what tells a window of a job from all others, but for its retakes."""
+    return tuple(window[name] for name in ("experiment", "name", "dose", "n", "block"))
+
+
+@dataclass(slots=True)
+class Taker:
+    """Takes windows and writes their records.
+
+    Attributes:
+        journal: gets the records.
+        timing: of a window.
+        retakes: how many are left.
+        block: the randomised block that is being taken.
+        done: the windows that an interrupted run has taken, as ``key`` names them.
+    """
+
+    journal: Journal
+    timing: WindowSettings
+    retakes: int = RETAKES
+    block: int = 0
+    done: set[Key] = field(default_factory=set)
+
+    def take(self, one: Cohort, n: int, labels: Mapping[str, Any], given: Given = nothing) -> None:
+        """Take a window until it is valid, or the retakes of this job are used up.
+
+        Args:
+            one: the cohort.
+            n: its members that train.
+            labels: what the record says of the experiment.
+            given: makes what lasts as long as the window, and yields what to add to the record.
+
+        Raises:
+            MemberEndedError: a member died or hung.
+        """
+        if key({**labels, "n": n, "block": self.block}) in self.done:
+            return
+        take = 0
+        while True:
+            with given() as added:
+                before = read_vmstat()
+                record = one.take(windows.Window(0, self.block, n), self.timing)
+                after = read_vmstat()
+            vmstat = {key: after[key] - before[key] for key in after}
+            self.journal.write(
+                {"kind": "window", **labels, **added, "take": take, **record, "vmstat": vmstat}
+            )
+            if record["valid"] or self.retakes == 0:
+                return
+            take += 1
+            self.retakes -= 1
+
+
+def read_vmstat(proc: Path = Path("/proc")) -> dict[str, int]:
+    """Return those counters of /proc/vmstat that tell of swapping, migration and huge pages."""
+    rows = (line.split() for line in (proc / "vmstat").read_text().splitlines())
+    counts = {name: int(value) for name, value in rows}
+    return {name: counts[name] for name in VMSTAT if name in counts}

@@ -1,0 +1,242 @@
+"""Reliefs: launches that differ from a reference by one change, which takes one cause away.
+
+Each is an entry: what it changes, and where it cannot apply. What cannot matter here is not tried:
+the machine's layout, the members' attestation and the reference's own counters say so, and their
+reason stands in the report.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.probing import probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+# No cause is named for less than a tenth of a step: what cannot bring back half of that is not
+# tried.
+LOAD_SHARE = 0.05
+
+# A minor fault costs 0.1 us, and with the clearing of the page and in a virtual machine 0.5 us and
+# more. Where all of them take less than this part of the step, and the kernel no more than that of
+# its time, no setting of the allocator can bring back much.
+FAULT_S = 0.5e-6
+FAULTS_SHARE = 0.01
+SYSTEM_SHARE = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What is known of the reference when reliefs are chosen.
+
+    Attributes:
+        axes: of its launch.
+        machine: machine.json.
+        attestation: what its first member reported.
+        n: its members.
+        windows: records of windows that were taken of it, at least one.
+    """
+
+    axes: Mapping[str, Any]
+    machine: Mapping[str, Any]
+    attestation: Mapping[str, Any]
+    n: int
+    windows: Sequence[Mapping[str, Any]]
+
+    def most(self, share: Callable[[Mapping[str, Any]], float]) -> float:
+        """Return the largest share that any member had in any window."""
+        return max(share(member) for window in self.windows for member in window["members"])
+
+
+Reason = str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Relief:
+    """One change.
+
+    Attributes:
+        name: Its name in records.
+        title: For a person.
+        excluded: Says why it cannot matter for this reference; None when it may.
+        axes: The axes that it changes.
+        change: The change inside the members that it makes (see ``changes``).
+        quick: Whether a quick diagnosis tries it.
+        alone: Whether what it takes away slows one process as much as many, so that a quick
+            diagnosis tries it with one only.
+    """
+
+    name: str
+    title: str
+    excluded: Callable[[Reference], Reason]
+    axes: Mapping[str, Any] = field(default_factory=dict)
+    change: str | None = None
+    quick: bool = True
+    alone: bool = False
+
+    def counts(self, n: int, effort: str) -> list[int]:
+        """Return the process counts at which it is tried; n is the reference's."""
+        return [1] if self.alone and effort == "quick" else sorted({1, n})
+
+    def options(self) -> dict[str, bool]:
+        """Return the change as records hold it."""
+        return {} if self.change is None else {self.change: True}
+
+
+def _one_thread(reference: Reference) -> Reason:
+    if reference.attestation["intra_op"] == 1:
+        return "an operator has one thread already"
+    return None
+
+
+def _passive(reference: Reference) -> Reason:
+    if reference.axes["wait_policy"] == "passive":
+        return "waiting threads sleep at once already"
+    return _one_thread(reference)
+
+
+def _is(axis: str, *values: str) -> Callable[[Reference], Reason]:
+    def excluded(reference: Reference) -> Reason:
+        value = reference.axes[axis]
+        return f"{axis} is {value} already" if value in values else None
+
+    return excluded
+
+
+def _one_group(*domains: str) -> Callable[[Reference], Reason]:
+    def excluded(reference: Reference) -> Reason:
+        topology = probe.usable_topology(reference.machine)
+        if all(len(topology.domains(domain)) == 1 for domain in domains):  # type: ignore[arg-type]
+            names = {"l3": "last-level cache", "node": "memory node", "socket": "socket"}
+            return "only one " + " and one ".join(names[domain] for domain in domains)
+        return None
+
+    return excluded
+
+
+def _faults(reference: Reference) -> Reason:
+    """No allocator helps where pages are hardly ever touched for the first time."""
+
+    def faults(member: Mapping[str, Any]) -> float:
+        return float(member["minor_faults"] * FAULT_S / member["active_s"])
+
+    def system(member: Mapping[str, Any]) -> float:
+        return float(member["trainer_system_s"] / member["active_s"])
+
+    share, in_kernel = reference.most(faults), reference.most(system)
+    if share < FAULTS_SHARE and in_kernel < SYSTEM_SHARE:
+        return (
+            f"page faults take less than {max(share, 0.001):.1%} of a step,"
+            f" the kernel {in_kernel:.1%}"
+        )
+    return None
+
+
+def _loading(reference: Reference) -> Reason:
+    def load(member: Mapping[str, Any]) -> float:
+        counted_s = sum(member["step_us"]) / 1e6
+        return member["load_s"] / counted_s if counted_s else 0.0
+
+    share = reference.most(load)
+    return f"the loader takes {share:.1%} of a step" if share < LOAD_SHARE else None
+
+
+def _flushed(reference: Reference) -> Reason:
+    if reference.attestation["changes"]["flush_denormals"]:
+        return "denormals are flushed already"
+    return None
+
+
+def _any(*tests: Callable[[Reference], Reason]) -> Callable[[Reference], Reason]:
+    def excluded(reference: Reference) -> Reason:
+        return next((reason for test in tests if (reason := test(reference))), None)
+
+    return excluded
+
+
+# In the order of what they cost when missed: a short budget takes the first.
+RELIEFS: tuple[Relief, ...] = (
+    Relief("passive", "waiting threads sleep at once", _passive, {"wait_policy": "passive"}),
+    Relief("one_thread", "one thread per operator", _one_thread, {"intra_op": 1}),
+    Relief(
+        "pinned", "each member bound to its own core", _is("placement", "cores"),
+        {"placement": "cores"},
+    ),
+    Relief(
+        "unpinned", "members free to move", _is("placement", "none"), {"placement": "none"},
+    ),
+    Relief(
+        "spread", "members spread over caches and memory nodes",
+        _any(_is("placement", "spread"), _one_group("l3", "node", "socket")),
+        {"placement": "spread"},
+    ),
+    Relief(
+        "per_l3", "a whole last-level cache for each member",
+        _any(_is("placement", "per_l3"), _one_group("l3")), {"placement": "per_l3"},
+    ),
+    Relief(
+        "local_memory", "memory of the member's own node only",
+        _any(_is("membind", "local"), _one_group("node")),
+        {"placement": "cores", "membind": "local"},
+    ),
+    Relief("exec", "a fresh interpreter for each member", _is("launcher", "exec"),
+           {"launcher": "exec"}),
+    Relief(
+        "large_thresholds", "glibc keeps large blocks",
+        _any(_is("allocator", "glibc-large-thresholds"), _faults),
+        {"allocator": "glibc-large-thresholds"},
+    ),
+    Relief(
+        "glibc", "the system's malloc", _is("allocator", "glibc", "glibc-large-thresholds"),
+        {"allocator": "glibc"},
+    ),
+    Relief("tcmalloc", "tcmalloc", _any(_is("allocator", "tcmalloc"), _faults),
+           {"allocator": "tcmalloc"}, quick=False),
+    Relief("jemalloc", "jemalloc", _any(_is("allocator", "jemalloc"), _faults),
+           {"allocator": "jemalloc"}, quick=False),
+    Relief("mimalloc", "mimalloc", _any(_is("allocator", "mimalloc"), _faults),
+           {"allocator": "mimalloc"}, quick=False),
+    Relief("cached_batches", "batches from memory instead of the loader", _loading,
+           change="cached_batches"),
+    Relief("flush_denormals", "denormal numbers flushed to zero", _flushed,
+           change="flush_denormals", alone=True),
+    Relief("isa_default", "all vector instructions of the CPU", _is("isa", "default"),
+           {"isa": "default"}),
+    Relief("bundled_blas", "the BLAS inside torch", _is("blas", "bundled"), {"blas": "bundled"}),
+    Relief("openblas", "OpenBLAS", _is("blas", "openblas"), {"blas": "openblas"}, alone=True),
+    Relief("blis", "BLIS", _is("blas", "blis"), {"blas": "blis"}, quick=False, alone=True),
+    Relief("mkl", "MKL from PyPI", _is("blas", "mkl"), {"blas": "mkl"}, quick=False, alone=True),
+    Relief("huge_pages", "huge pages asked for by malloc", _is("huge_pages", "always"),
+           {"huge_pages": "always"}, quick=False),
+    Relief("no_collector", "Python's garbage collector off", lambda _: None,
+           change="no_collector", quick=False, alone=True),
+)  # fmt: skip
+
+
+def choose(reference: Reference, effort: str) -> tuple[list[Relief], list[dict[str, str]]]:
+    """Choose the reliefs to try.
+
+    Args:
+        reference: what is known of the reference.
+        effort: ``quick`` or ``full``.
+
+    Returns:
+        The reliefs, and those that are left out as records hold them, with the reason.
+    """
+    chosen, left = [], []
+    for relief, reason in _reasons(reference, effort):
+        if reason is None:
+            chosen.append(relief)
+        else:
+            left.append({"relief": relief.name, "title": relief.title, "reason": reason})
+    return chosen, left
+
+
+def _reasons(reference: Reference, effort: str) -> Iterator[tuple[Relief, Reason]]:
+    for relief in RELIEFS:
+        reason = relief.excluded(reference)
+        if reason is None and effort == "quick" and not relief.quick:
+            reason = "tried with why: full only"
+        yield relief, reason

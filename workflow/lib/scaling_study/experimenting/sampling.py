@@ -1,0 +1,207 @@
+"""What threads are doing, looked at now and then, and who else uses the machine.
+
+Looking disturbs what is looked at, so this is done beside the measuring, never inside a window.
+Parsers are pure; functions that read take the root of proc(5).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.measuring.counters import descendants
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROC = Path("/proc")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+# A program that takes less than this share of a CPU is not worth a name, nor more than so many.
+FOREIGN_SHARE = 0.05
+FOREIGN_MOST = 5
+
+ASLEEP = frozenset({"S", "D"})
+
+# System calls in which training processes wait, by number (the kernel's asm/unistd.h).
+# fmt: off
+SYSCALLS: Mapping[str, Mapping[int, str]] = {
+    "x86_64": {
+        0: "read", 1: "write", 7: "poll", 17: "pread64", 18: "pwrite64", 23: "select",
+        35: "nanosleep", 42: "connect", 43: "accept", 44: "sendto", 45: "recvfrom",
+        46: "sendmsg", 47: "recvmsg", 61: "wait4", 72: "fcntl", 73: "flock", 74: "fsync",
+        75: "fdatasync", 202: "futex", 230: "clock_nanosleep", 232: "epoll_wait",
+        247: "waitid", 257: "openat", 270: "pselect6", 271: "ppoll", 281: "epoll_pwait",
+    },
+    "aarch64": {
+        22: "epoll_pwait", 25: "fcntl", 32: "flock", 56: "openat", 63: "read", 64: "write",
+        67: "pread64", 68: "pwrite64", 72: "pselect6", 73: "ppoll", 82: "fsync",
+        83: "fdatasync", 95: "waitid", 98: "futex", 101: "nanosleep",
+        115: "clock_nanosleep", 202: "accept", 203: "connect", 206: "sendto",
+        207: "recvfrom", 211: "sendmsg", 212: "recvmsg", 260: "wait4",
+    },
+}
+# fmt: on
+
+# Those whose first argument is a file descriptor.
+ON_FILE = frozenset(
+    {"read", "write", "pread64", "pwrite64", "fcntl", "flock", "fsync", "fdatasync", "recvfrom",
+     "recvmsg", "sendto", "sendmsg", "accept", "connect"}
+)  # fmt: skip
+
+
+def parse_syscall(text: str, machine: str) -> tuple[str, int] | None:
+    """Return a system call's name and first argument from the text of /proc/PID/syscall.
+
+    None for a thread that runs, or that waits outside of one.
+    """
+    number, *arguments = text.split()
+    if number in {"running", "-1"}:
+        return None
+    name = SYSCALLS.get(machine, {}).get(int(number), f"system call {number}")
+    return name, int(arguments[0], 16)
+
+
+def parse_locks(text: str) -> list[tuple[int, str]]:
+    """Return process and inode of everyone who waits for a file lock (/proc/locks).
+
+    Waiters are the lines with an arrow; the inode is ``major:minor:number`` in hexadecimal and
+    decimal, as the kernel writes it.
+    """
+    waiting = []
+    for line in text.splitlines():
+        fields = line.split()
+        if fields[1:2] == ["->"]:
+            waiting.append((int(fields[5]), fields[6]))
+    return waiting
+
+
+def _inode(path: Path) -> str | None:
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}:{state.st_ino}"
+
+
+def _name_of_file(pid: int, descriptor: int, proc: Path) -> str:
+    """Return what a descriptor is open on: a path, ``pipe``, ``socket`` or the like."""
+    try:
+        target = str((proc / str(pid) / "fd" / str(descriptor)).readlink())
+    except OSError:
+        return ""
+    kind, colon, _ = target.partition(":")
+    return kind if colon and not target.startswith("/") else target
+
+
+def _file_of(pid: int, inode: str, proc: Path) -> str:
+    """Return the path of the file with this inode among a process's open ones."""
+    try:
+        links = list((proc / str(pid) / "fd").iterdir())
+    except OSError:
+        return ""
+    return next((str(link.readlink()) for link in links if _inode(link) == inode), "")
+
+
+@dataclass(slots=True)
+class Sampler:
+    """Looks at the training threads of members and counts what they do."""
+
+    proc: Path = PROC
+    machine: str = field(default_factory=platform.machine)
+    looks: int = 0
+    states: dict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    waits: dict[int, Counter[tuple[str, str]]] = field(default_factory=lambda: defaultdict(Counter))
+    locks: Counter[str] = field(default_factory=Counter)
+
+    def look(self, threads: Mapping[int, tuple[int, int]]) -> None:
+        """Count once what each thread does now.
+
+        Args:
+            threads: process and training thread by slot.
+        """
+        self.looks += 1
+        for slot, (pid, tid) in threads.items():
+            folder = self.proc / str(pid) / "task" / str(tid)
+            try:
+                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                call = parse_syscall((folder / "syscall").read_text(), self.machine)
+            except OSError:  # it has just ended, or this kernel does not tell
+                continue
+            self.states[slot][state] += 1
+            if state in ASLEEP and call is not None:
+                name, argument = call
+                on = _name_of_file(pid, argument, self.proc) if name in ON_FILE else ""
+                self.waits[slot][name, on] += 1
+        pids = {pid for pid, _ in threads.values()}
+        for pid, inode in parse_locks((self.proc / "locks").read_text()):
+            if pid in pids:
+                self.locks[_file_of(pid, inode, self.proc) or inode] += 1
+
+    def record(self, n: int, interval_s: float) -> dict[str, Any]:
+        """Return what was counted, as a record."""
+        return {
+            "kind": "samples",
+            "n": n,
+            "interval_s": interval_s,
+            "members": [
+                {
+                    "slot": slot,
+                    "samples": states.total(),
+                    "states": dict(states),
+                    "waits": [
+                        {"syscall": name, "on": on, "count": count}
+                        for (name, on), count in self.waits[slot].most_common()
+                    ],
+                }
+                for slot, states in self.states.items()
+            ],
+            "locks": [
+                {"path": path, "waiters_mean": count / self.looks, "samples": self.looks}
+                for path, count in self.locks.most_common()
+            ],
+        }
+
+
+def cpu_times(proc: Path = PROC) -> dict[int, tuple[str, float]]:
+    """Return the name and the CPU time (s) since its start of every process of the machine."""
+    found = {}
+    for folder in proc.iterdir():
+        if not folder.name.isdecimal():
+            continue
+        try:
+            text = (folder / "stat").read_text()
+        except OSError:  # it has just ended
+            continue
+        name, _, rest = text.partition("(")[2].rpartition(")")
+        fields = rest.split()
+        found[int(folder.name)] = name, (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+    return found
+
+
+def foreign(
+    before: Mapping[int, tuple[str, float]], after: Mapping[int, tuple[str, float]], span_s: float
+) -> dict[str, Any]:
+    """Return, as a record, which programs beside the study took CPU time between two readings.
+
+    A process that ended in between is not seen.
+    """
+    own = set(descendants(os.getpid()))
+    rows = [
+        (total_s - before.get(pid, ("", 0.0))[1], pid, name)
+        for pid, (name, total_s) in after.items()
+        if pid not in own
+    ]
+    large = sorted((row for row in rows if row[0] >= FOREIGN_SHARE * span_s), reverse=True)
+    return {
+        "kind": "foreign",
+        "span_s": span_s,
+        "processes": [
+            {"name": name, "pid": pid, "cpu_s": cpu_s, "share": cpu_s / span_s}
+            for cpu_s, pid, name in large[:FOREIGN_MOST]
+        ],
+    }

@@ -1,0 +1,420 @@
+"""Experiments on one launch: remove one thing, add one thing, and look at what members do.
+
+The launch itself (the reference) and launches with one change each (reliefs) live side by side as
+cohorts of their own; in every randomised block each of them takes a window alone and one at the
+reference's process count, so that a drift of the machine meets all alike. Then the reference's
+first member trains beside kernels that load one part of the machine at several doses. What members
+do while they sleep is looked at last, outside of all measuring.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import random
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common import private
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.experimenting import bystanders, kernel_cohort, reliefs, sampling
+from scaling_study.experimenting.experiment_windows import Taker, key
+from scaling_study.measuring import cohort, counters, resolve, windows
+from scaling_study.measuring.journal import Journal
+from scaling_study.measuring.measure import WARM_UP_LONGEST_S, harness_digest, measured_digest
+from scaling_study.planning.efforts import EFFORTS
+from scaling_study.probing import probe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from scaling_study.measuring.measure import Job
+
+SCHEMA_VERSION = 1
+
+MODULES = ("experimenting", "planning/efforts")
+"""What decides, beside the harness, what these experiments measure."""
+
+# A quota holds its cgroup back in periods of 100 ms (cpu.max): a window has ten of them.
+QUOTA_PERIODS_S = 1.0
+
+# The reference lies past the knee by this factor, where the ladder reaches that far.
+PAST_KNEE = 1.5
+
+# Cohorts that live side by side may take this part of the memory that is free.
+MEMORY_SHARE = 0.8
+
+# Members are looked at so often, at each of the two counts.
+LOOKS = 60
+LOOK_EVERY_S = 0.02
+
+NO_LAUNCH = {"id": "", "label": "none", "arm": "", "axes": {"launcher": "exec"}}
+"""What stands in the records where no launch is recommended."""
+
+log = logging.getLogger("why")
+
+Json = dict[str, Any]
+Tried = tuple[reliefs.Relief, resolve.Resolved]
+
+
+# What must be equal for windows of an interrupted run to stand beside new ones.
+SAME = (
+    *("schema_version", "launch", "replicate", "axes", "effort", "n", "seed", "measured_hash"),
+    *("harness_hash", "machine_hash"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A cohort that did not start, or is not what it should be."""
+
+    reason: str
+    events: list[Json]
+
+
+def _entry(relief: reliefs.Relief) -> Json:
+    """Return a relief as the first record holds it."""
+    return {
+        "relief": relief.name,
+        "title": relief.title,
+        "axes": dict(relief.axes),
+        "options": relief.options(),
+    }
+
+
+def digest() -> str:
+    """Return the digest of the code that these experiments consist of."""
+    return harness_digest(*MODULES)
+
+
+def reference_count(ladder: Sequence[int], knee: float | None) -> int:
+    """Return the count to explain: the first well past the knee, or the highest."""
+    past = [n for n in ladder if knee is not None and n >= PAST_KNEE * knee]
+    return min(past, default=max(ladder))
+
+
+class Experiments:
+    """The running of one job."""
+
+    def __init__(self, job: Job, target: str, path: Path, builds: Path) -> None:
+        self._job = job
+        self._target = target
+        self._builds = builds
+        self._journal = Journal(path)
+        self._machine = probe.read_machine().to_dict()
+        effort = EFFORTS[job.plan["why"]["effort"]]
+        if self._machine["quota_cpus"]:
+            effort = effort.over_periods(QUOTA_PERIODS_S)
+        self._effort = effort
+        timing = cohort.WindowSettings(
+            effort.steps, effort.shortest_s, effort.longest_s, effort.settle_s
+        )
+        self._taker = Taker(self._journal, timing)
+        text = f"{job.plan['seed']} {target} {job.replicate}"
+        self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+        self._shuffle = random.Random(self._seed)  # noqa: S311 (an experiment's order)
+        self._n = 1
+        self._begun = False
+        self._fewer: list[int] = []
+        self._failed: list[str] = []
+
+    def leave_out(self, same_as: str | None, reason: str) -> None:
+        """Leave a file that says why there are no experiments on this target."""
+        self._journal.restart()
+        self._journal.write(self._head(None) | {"same_as": same_as})
+        self._end("skipped", reason)
+
+    def run(self, knee: float | None) -> None:
+        """Do all experiments and leave a whole record file.
+
+        Args:
+            knee: where the launch's scaling law has its knee, None if it has none.
+        """
+        began = time.perf_counter()
+        before = sampling.cpu_times()
+        self._n = reference_count(resolve.counts(self._job.plan, self._machine), knee)
+        try:
+            resolved = self._resolve({})
+            with private.folder() as folder, ExitStack() as stack:
+                status, reason = self._experiment(resolved, folder, stack)
+        except UnavailableError as error:
+            self._journal.restart()
+            self._journal.write(self._head(None))
+            self._end("skipped", error.reason, error.remedy)
+            return
+        span_s = time.perf_counter() - began
+        self._journal.write(sampling.foreign(before, sampling.cpu_times(), span_s))
+        self._end(status, reason, None, span_s)
+
+    def _end(
+        self, status: str, reason: str | None, remedy: str | None = None, wall_s: float = 0.0
+    ) -> None:
+        log.info("%s%s", status, f": {reason}" if reason else "")
+        self._journal.write(
+            {"kind": "end", "status": status, "reason": reason, "remedy": remedy, "wall_s": wall_s}
+        )
+        self._journal.finish()
+
+    def _resolve(self, changed: Mapping[str, Any], change: str | None = None) -> resolve.Resolved:
+        """Return the launch with some axes changed, on this machine."""
+        plan, axes = self._job.plan, {**self._job.launch["axes"], **changed}
+        resolved = resolve.resolve(plan, axes, self._machine, self._builds, self._n)
+        running = replace(resolved.launch, change=() if change is None else (change,))
+        return replace(resolved, launch=running)
+
+    def _head(self, resolved: resolve.Resolved | None) -> Json:
+        """Return the first record, without the reliefs, which are chosen later."""
+        plan, launch = self._job.plan, self._job.launch
+        return {
+            "kind": "why",
+            "schema_version": SCHEMA_VERSION,
+            "study": plan["study"],
+            "target": self._target,
+            "launch": launch["id"],
+            **{key: launch[key] for key in ("label", "arm", "axes")},
+            "replicate": self._job.replicate,
+            "effort": plan["why"]["effort"],
+            "n": self._n,
+            "seed": self._seed,
+            "machine_hash": self._machine["hash"],
+            "machine": self._machine,
+            "measured_hash": measured_digest(plan["workload"], resolved.launch.python)
+            if resolved
+            else "",
+            "harness_hash": digest(),
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "same_as": None,
+            "slots": list(resolved.slots) if resolved else [],
+            "reliefs": [],
+            "not_applicable": [],
+        }
+
+    def _begin(self, head: Json) -> None:
+        """Write the first record, if it is not there yet."""
+        if not self._begun:
+            self._journal.write(head)
+        self._begun = True
+
+    def _experiment(
+        self, resolved: resolve.Resolved, folder: Path, stack: ExitStack
+    ) -> tuple[str, str | None]:
+        """Do all experiments; return the status and its reason."""
+        head = self._head(resolved)
+        records = self._journal.resume(head, SAME)
+        self._begun = bool(records)
+        started = self._start("reference", resolved, {}, folder, stack)
+        if isinstance(started, _Failure):
+            self._begin(head)
+            self._write_events("reference", started.events)
+            return "failed", started.reason
+        one, attestation = started
+        # Members that outnumber the CPUs: as many as fit show what the others' turns cost.
+        fit = (
+            len(probe.usable_topology(self._machine).cpus) // attestation["members"][0]["intra_op"]
+        )
+        self._fewer = [fit] if 1 < fit < self._n else []
+        try:
+            tried, left = self._tried(one, attestation, records)
+            head |= {"reliefs": [_entry(relief) for relief, _ in tried], "not_applicable": left}
+            self._begin(head)
+            self._journal.write(attestation)
+            for wave in self._waves(one, tried):
+                self._wave(one, wave, folder)
+            self._beside(one, resolved, attestation["members"][0]["intra_op"], folder)
+            self._look(one)
+        except cohort.MemberEndedError:
+            self._begin(head)
+            self._write_events("reference", one.events)
+            return "partial", "a member of the reference ended"
+        if self._failed:
+            return "partial", f"reliefs that failed: {', '.join(self._failed)}"
+        return "complete", None
+
+    def _tried(
+        self, one: cohort.Cohort, attestation: Json, records: Sequence[Json]
+    ) -> tuple[list[Tried], list[dict[str, str]]]:
+        """Return the reliefs to try, and those left out: as an interrupted run chose them."""
+        if records:
+            log.info("goes on after %d records of an interrupted run", len(records))
+            self._taker.done = {key(record) for record in records if record["kind"] == "window"}
+            names = {entry["relief"] for entry in records[0]["reliefs"]}
+            chosen = [relief for relief in reliefs.RELIEFS if relief.name in names]
+            return self._launches(chosen)[0], records[0]["not_applicable"]
+        chosen, left = self._choose(one, attestation)
+        tried, impossible = self._launches(chosen)
+        return tried, [*left, *impossible]
+
+    def _start(
+        self,
+        name: str,
+        resolved: resolve.Resolved,
+        changed: Mapping[str, Any],
+        folder: Path,
+        stack: ExitStack,
+    ) -> tuple[cohort.Cohort, Json] | _Failure:
+        """Start and prove a cohort; return it with its attestation."""
+        measure = self._job.plan["measure"]
+        axes = {**self._job.launch["axes"], **changed}
+        part = stack.enter_context(private.part(folder, name))
+        running = replace(resolved.launch, folder=part)
+        log.info("starting %s", name)
+        one = stack.enter_context(
+            cohort.Cohort(running, axes["launcher"], resolved.members, resolve.host(self._machine))
+        )
+        one.start([member.slot for member in resolved.members], measure["start_timeout_s"])
+        reports = one.attest(with_kernel=not changed or "blas" in changed or "isa" in changed)
+        if len(reports) < len(resolved.members):
+            reason = one.events[-1]["reason"] if one.events else "a member did not start"
+            return _Failure(str(reason), one.events)
+        checks = resolve.checks(axes, resolved.slots, reports)
+        wrong = resolve.wrong(checks) or _unchanged(running.change, reports)
+        if wrong:
+            return _Failure(wrong, one.events)
+        one.warm_up(measure["warmup_steps"], WARM_UP_LONGEST_S)
+        return one, {"kind": "attestation", "cohort": name, "checks": checks, "members": reports}
+
+    def _choose(
+        self, one: cohort.Cohort, attestation: Mapping[str, Any]
+    ) -> tuple[list[reliefs.Relief], list[dict[str, str]]]:
+        """Choose reliefs by what one window at each count shows."""
+        shown = [one.take(windows.Window(0, 0, n), self._taker.timing) for n in self._counts]
+        reference = reliefs.Reference(
+            self._job.launch["axes"], self._machine, attestation["members"][0], self._n, shown
+        )
+        return reliefs.choose(reference, self._job.plan["why"]["effort"])
+
+    @property
+    def _counts(self) -> list[int]:
+        return sorted({1, self._n})
+
+    def _launches(
+        self, chosen: Sequence[reliefs.Relief]
+    ) -> tuple[list[Tried], list[dict[str, str]]]:
+        """Resolve the launches of reliefs; also return those that this machine cannot do."""
+        tried, impossible = [], []
+        for relief in chosen:
+            try:
+                tried.append((relief, self._resolve(relief.axes, relief.change)))
+            except UnavailableError as error:
+                reason = f"{error.reason} ({error.remedy})"
+                impossible.append({"relief": relief.name, "title": relief.title, "reason": reason})
+        return tried, impossible
+
+    @staticmethod
+    def _waves(one: cohort.Cohort, tried: Sequence[Tried]) -> list[Sequence[Tried]]:
+        """Divide the reliefs into groups that fit into memory beside the reference."""
+        used_bytes = sum(
+            process.rss_bytes
+            for pid in one.members.pids.values()
+            for process in counters.read_tree(pid).values()
+        )
+        fit = max(1, int(MEMORY_SHARE * counters.available_bytes() / used_bytes))
+        return [tried[at : at + fit] for at in range(0, len(tried), fit)] or [[]]
+
+    def _wave(self, one: cohort.Cohort, wave: Sequence[Tried], folder: Path) -> None:
+        """Take all blocks of the reference and a group of reliefs."""
+        with ExitStack() as stack:
+            cohorts = {"reference": one}
+            for relief, resolved in wave:
+                n = max(relief.counts(self._n, self._job.plan["why"]["effort"]))
+                few = replace(resolved, members=resolved.members[:n])
+                started = self._start(relief.name, few, relief.axes, folder, stack)
+                if isinstance(started, _Failure):
+                    self._write_events(relief.name, started.events)
+                    self._fail(relief.name, started.reason)
+                else:
+                    cohorts[relief.name], attestation = started
+                    self._journal.write(attestation)
+                    self._rest(cohorts[relief.name])
+            self._rest(one)
+            for at in range(self._effort.blocks):
+                log.info("block %d of %d, %d launches", at + 1, self._effort.blocks, len(cohorts))
+                todo = [(name, n) for name in cohorts for n in sorted({1, cohorts[name].size})]
+                todo += [("reference", n) for n in self._fewer]
+                for name, n in self._shuffle.sample(todo, len(todo)):
+                    self._take(cohorts, name, n)
+                self._taker.block += 1
+            one.thaw()
+
+    def _rest(self, one: cohort.Cohort) -> None:
+        # Dask's workers do not rest, nor does its scheduler (see Cohort).
+        if self._job.launch["axes"]["launcher"] == "dask":
+            one.freeze()
+
+    def _fail(self, name: str, reason: str) -> None:
+        log.info("%s failed: %s", name, reason)
+        self._failed.append(name)
+        self._journal.write({"kind": "relief_failed", "relief": name, "reason": reason})
+
+    def _take(self, cohorts: dict[str, cohort.Cohort], name: str, n: int) -> None:
+        """Take a window of one cohort; a relief whose members end is given up."""
+        one = cohorts.get(name)
+        if one is None:  # it failed earlier in this block
+            return
+        one.thaw()
+        labels = {
+            "experiment": "reference" if name == "reference" else "relief", "name": name,
+            "dose": None, "count": None, "rate_share": None,
+        }  # fmt: skip
+        try:
+            self._taker.take(one, n, labels)
+        except cohort.MemberEndedError:
+            self._write_events(name, one.events)
+            if name == "reference":
+                raise
+            del cohorts[name]
+            self._fail(name, "a member ended")
+            return
+        self._rest(one)
+
+    def _beside(
+        self, one: cohort.Cohort, resolved: resolve.Resolved, threads: int, folder: Path
+    ) -> None:
+        """Let the reference's first member train beside kernels, at several doses."""
+        usable_cpus = len(probe.usable_topology(self._machine).cpus)
+        count = bystanders.count(self._machine, usable_cpus, self._n, threads)
+        if not count:
+            log.info("no bystanders: the training member needs all CPUs itself")
+            return
+        slots = self._slots(resolved, count + 1)[1:]
+        where = [(slot["cpus"], slot["policy"]) for slot in slots]
+        host = resolve.host(self._machine)
+        with (
+            private.part(folder, "kernels") as own,
+            kernel_cohort.make(own, where, self._machine, host) as beside,
+        ):
+            if kernel_cohort.start(beside):
+                bystanders.Bystanders(one, beside, self._taker, self._effort).run(self._shuffle)
+            else:
+                self._write_events("kernels", beside.events)
+                self._fail("kernels", "the kernels did not start")
+
+    def _slots(self, resolved: resolve.Resolved, count: int) -> Sequence[Mapping[str, Any]]:
+        """Return the launch's first slots, perhaps more than the reference has members."""
+        if count <= len(resolved.slots):
+            return resolved.slots[:count]
+        plan, axes = self._job.plan, self._job.launch["axes"]
+        return resolve.resolve(plan, axes, self._machine, self._builds, count).slots
+
+    def _look(self, one: cohort.Cohort) -> None:
+        """Look at what the reference's training threads do, with one member and with all."""
+        for n in self._counts:
+            sampler = sampling.Sampler()
+            one.watch(n, LOOKS, LOOK_EVERY_S, sampler.look)
+            self._journal.write(sampler.record(n, LOOK_EVERY_S))
+
+    def _write_events(self, name: str, events: list[Json]) -> None:
+        for event in events:
+            log.info("%s, member %s: %s", name, event["slot"], event["reason"])
+            self._journal.write({"kind": "event", "cohort": name, **event})
+        events.clear()
+
+
+def _unchanged(change: Sequence[str], reports: Sequence[Mapping[str, Any]]) -> str:
+    """Say which of the changes inside members did not take effect; empty if all did."""
+    failed = [name for name in change if not all(report["changes"][name] for report in reports)]
+    return f"{', '.join(failed)} did not take effect" if failed else ""

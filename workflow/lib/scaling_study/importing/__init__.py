@@ -1,0 +1,1 @@
+"""Profiler tables that were made elsewhere."""

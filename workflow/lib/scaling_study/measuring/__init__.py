@@ -1,0 +1,1 @@
+"""Cohorts, windows, counters: from one launch of the plan to its records."""

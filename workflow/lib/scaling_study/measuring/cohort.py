@@ -1,0 +1,546 @@
+"""One cohort: members started together for one launch, and the windows taken from it.
+
+The coordinator sleeps while a window lasts. What it reads of the kernel it reads at the edges,
+before members are released and after they have come to rest, so that a member's counters belong
+to whole steps.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from scaling_study.measuring import counters, machine_counters, perf_events, windows
+from scaling_study.measuring.launchers import LaunchError, Member, launcher
+from scaling_study.measuring.members import Members
+from scaling_study.member import channel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from scaling_study.measuring.launchers import Launch
+
+# A step that was running when its window closed may take this much longer before its member
+# counts as hung.
+HANG_S = 30.0
+
+# OpenMP threads that spin after their last region, and loader workers that fill their queues,
+# come to rest in this time; it passes at both edges.
+QUIET_S = 0.02
+
+# While members start, memory and deaths are looked at this often. Nothing is measured then.
+START_LOOK_S = 0.25
+
+# Starting members stop when this part of the machine's memory is left.
+LEAST_FREE_SHARE = 0.03
+
+LOG_TAIL_BYTES = 4000
+
+_MOMENT_NS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSettings:
+    """How long a window lasts (the config's ``measure`` section)."""
+
+    steps: int
+    shortest_s: float
+    longest_s: float
+    settle_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the coordinator must know of the machine.
+
+    Attributes:
+        cpus: the CPUs that the study may use.
+        memory_bytes: what all members together may use.
+        frequency: files that hold the current frequency (kHz) of those CPUs.
+    """
+
+    cpus: frozenset[int]
+    memory_bytes: int
+    frequency: tuple[Path, ...]
+
+
+class MemberEndedError(Exception):
+    """A member died or hung; its event tells how."""
+
+    def __init__(self, slots: Sequence[int]) -> None:
+        super().__init__(f"members {list(slots)} ended")
+        self.slots = slots
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """Counters at one edge of a window."""
+
+    wall_ns: int
+    machine: machine_counters.Machine
+    throttled: dict[Path, float]
+    trees: dict[int, dict[int, counters.Process]]
+    events: dict[int, dict[str, perf_events.Reading]]
+    sleeping_s: float
+    study_s: float
+    coordinator_s: float
+
+
+class Cohort:
+    """Starts members and takes windows from them; ends them all when closed."""
+
+    def __init__(self, launch: Launch, name: str, members: Sequence[Member], host: Host) -> None:
+        self._launch = launch
+        self._specs = {member.slot: member for member in members}
+        self._host = host
+        self.events: list[dict[str, Any]] = []
+        self.members = Members(launch.folder, len(members))
+        self._launcher = launcher(name, launch, len(members))
+        # A Dask worker samples its own stack a hundred times a second, also while its task sleeps.
+        self._restless = name == "dask"
+        self._hardware = perf_events.PerfEvents(len(members))
+        self._ended: Counter[int] = Counter()
+
+    def __enter__(self) -> Self:
+        """Return the cohort; leaving it ends every member."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill the members and whatever they started, and wait for their end."""
+        self.thaw()  # a stopped process does not notice that its parent is gone
+        for slot in list(self.members.pids):
+            self._kill(slot)
+        self._hardware.close()
+        self.members.close()
+        self._launcher.close()
+
+    @property
+    def alive(self) -> tuple[int, ...]:
+        """The slots whose members live, in order."""
+        return tuple(sorted(self.members.pids))
+
+    @property
+    def size(self) -> int:
+        """How many slots this cohort has."""
+        return len(self._specs)
+
+    def restartable(self, most: int) -> list[int]:
+        """Return the slots whose members ended, but no more often than ``most`` times."""
+        alive = self.alive
+        return [slot for slot, ends in self._ended.items() if slot not in alive and ends <= most]
+
+    def start(self, slots: Sequence[int], timeout_s: float) -> None:
+        """Start members and wait until each has finished its first step.
+
+        Members that end, do not get there in time or for which memory runs out are no longer
+        alive afterwards; events tell why.
+        """
+        for slot in slots:
+            try:
+                pid = self._launcher.start(self._specs[slot])
+                self._hardware.add(slot, pid)
+                self.members.add(slot, pid)
+            except LaunchError as error:
+                self._ended[slot] += 1
+                self._event(slot, "not_started", str(error))
+        deadline_ns = time.perf_counter_ns() + round(timeout_s * 1e9)
+        waiting = set(slots) & set(self.alive)
+        while waiting - self.members.resting and time.perf_counter_ns() < deadline_ns:
+            look_ns = time.perf_counter_ns() + round(START_LOOK_S * 1e9)
+            self._bury(self.members.wait_resting(waiting, min(look_ns, deadline_ns)))
+            self._guard_memory()
+            waiting &= set(self.alive)
+        for slot in sorted(waiting - self.members.resting):
+            self._end(slot, "hung", f"no step within {timeout_s:g} s of its start")
+
+    def _guard_memory(self) -> None:
+        """End the last member while too little memory is left for all."""
+        free_bytes = counters.available_bytes()
+        if free_bytes >= LEAST_FREE_SHARE * self._host.memory_bytes or not self.alive:
+            return
+        self._end(
+            self.alive[-1],
+            "out_of_memory",
+            f"memory for {len(self.alive)} members is not there:"
+            f" {free_bytes / 1024**3:.1f} GiB left of {self._host.memory_bytes / 1024**3:.1f}",
+        )
+
+    def attest(self, *, with_kernel: bool = True) -> list[dict[str, Any]]:
+        """Have each member report, one at a time, what it really got.
+
+        Args:
+            with_kernel: which kernel its BLAS chose too. That costs a second to find out and is the
+                same for all: only the first member tells.
+        """
+        reports: list[dict[str, Any]] = []
+        for slot in self.alive:
+            first = with_kernel and not reports
+            question = channel.ATTEST_KERNEL if first else channel.ATTEST
+            if self.ask(slot, question):
+                path = self._launch.folder / f"attestation-{slot}.json"
+                reports.append(json.loads(path.read_text()))
+        return reports
+
+    def ask(self, slot: int, question: int, patience_s: float = HANG_S) -> bool:
+        """Put a question to a resting member; return whether it lived to answer."""
+        self.members.order([slot], question)
+        return slot not in self._rest([slot], patience_s)
+
+    def warm_up(self, steps: int, longest_s: float) -> None:
+        """Let all members train together until each has done so many steps, or time is up."""
+        slots = self.alive
+        if not slots:
+            return
+        release_ns = self.members.order(slots, channel.RUN)
+        self._run(slots, release_ns, WindowSettings(steps, 0.0, longest_s, 0.0))
+        self.members.close_gates(slots)
+        self._rest(slots)
+
+    def take(self, window: windows.Window, settings: WindowSettings) -> dict[str, Any]:
+        """Take one window from the first n living members and return its record.
+
+        Raises:
+            MemberEndedError: a member died or hung; the record cannot be made.
+        """
+        try:
+            with self._quiet(self.alive[: window.n]):
+                return self._take(window, settings)
+        except (FileNotFoundError, ProcessLookupError) as error:
+            # A member's /proc folder is gone: it ended outside the watched part of the window.
+            ended = self.members.sleep_until(time.perf_counter_ns() + _MOMENT_NS)
+            self._bury(ended)
+            raise MemberEndedError(sorted(ended)) from error
+
+    def profile(
+        self, n: int, order: int, steps: int, longest_s: float
+    ) -> tuple[windows.Activity, ...]:
+        """Let n members train, the first of them under its own profiler for so many steps.
+
+        Returns:
+            What they did, the profiled member first.
+
+        Raises:
+            MemberEndedError: a member died or hung.
+        """
+        slots = self.alive[:n]
+        first = slots[0]
+        self.members.words(first)[channel.ASKED] = steps
+        release_ns = self.members.order(slots, channel.RUN, but={first: order})
+        ended = self.members.wait_resting([first], release_ns + round(longest_s * 1e9))
+        return self._all_rest(slots, ended)
+
+    def run_beside(
+        self, n: int, command: Sequence[str], longest_s: float
+    ) -> tuple[subprocess.CompletedProcess[str], int, tuple[windows.Activity, ...]]:
+        """Let n members train for as long as a command runs, which is killed when that is too long.
+
+        Returns:
+            The finished command, the time (ns) of its end, and what the members did.
+
+        Raises:
+            MemberEndedError: a member died or hung.
+        """
+        slots = self.alive[:n]
+        self.members.order(slots, channel.RUN)
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=longest_s
+            )
+        except subprocess.TimeoutExpired:
+            done = subprocess.CompletedProcess(command, 1, "", f"not done after {longest_s:g} s")
+        ended_ns = time.perf_counter_ns()
+        return done, ended_ns, self._all_rest(slots, self.members.sleep_until(ended_ns))
+
+    def freeze(self) -> None:
+        """Stop every process of this cohort; its members must rest."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let the processes of this cohort go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        host = self._launcher.host
+        for root in self.members.pids.values() if host is None else [host]:
+            _signal_tree(root, number)
+
+    @contextmanager
+    def _quiet(self, active: Sequence[int]) -> Iterator[None]:
+        """Keep the members outside a window from running, where resting is not enough."""
+        restless = [slot for slot in self.alive if slot not in active] if self._restless else []
+        pids = [self.members.pids[slot] for slot in restless]
+        for pid in pids:
+            _signal_tree(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                _signal_tree(pid, signal.SIGCONT)
+
+    def tell(self, slots: Sequence[int], asked: int) -> None:
+        """Put a number beside the members' orders; it stays there until it is changed."""
+        for slot in slots:
+            self.members.words(slot)[channel.ASKED] = asked
+
+    @contextmanager
+    def training(self, n: int, asked: int) -> Iterator[list[windows.Activity]]:
+        """Let n members train for as long as the context lasts.
+
+        Args:
+            n: how many of the living members.
+            asked: the number that stands beside their order (see ``kernels.encode``).
+
+        Yields:
+            A list that holds, once the context is over, what the members did.
+
+        Raises:
+            MemberEndedError: a member died or hung.
+        """
+        slots = self.alive[:n]
+        self.tell(slots, asked)
+        done: list[windows.Activity] = []
+        self.members.order(slots, channel.RUN)
+        try:
+            yield done
+        finally:
+            ended = self.members.sleep_until(time.perf_counter_ns() + _MOMENT_NS)
+            done += self._all_rest(slots, ended)
+
+    def watch(
+        self,
+        n: int,
+        looks: int,
+        every_s: float,
+        look: Callable[[Mapping[int, tuple[int, int]]], None],
+    ) -> None:
+        """Let n members train and look at them now and then, which disturbs: not for measuring.
+
+        Args:
+            n: how many of the living members.
+            looks: how often.
+            every_s: mean time between two looks.
+            look: takes the process and the training thread of each member, by slot.
+
+        Raises:
+            MemberEndedError: a member died or hung.
+        """
+        slots = self.alive[:n]
+        threads = {
+            slot: (self.members.pids[slot], self.members.words(slot)[channel.TRAINER_TID])
+            for slot in slots
+        }
+        at_ns = self.members.order(slots, channel.RUN)
+        ended: set[int] = set()
+        for _ in range(looks):
+            # At irregular times: steps are regular, and would always be met at the same place.
+            at_ns += round(random.uniform(0.5, 1.5) * every_s * 1e9)  # noqa: S311 (no secret)
+            ended = self.members.sleep_until(at_ns)
+            if ended:
+                break
+            look(threads)
+        self._all_rest(slots, ended)
+
+    def _all_rest(self, slots: Sequence[int], ended: set[int]) -> tuple[windows.Activity, ...]:
+        """Close the members' gates, wait until they rest, and return what they did."""
+        self._bury(ended)
+        self.members.close_gates(slots)
+        ended = ended | self._rest(slots)
+        if ended:
+            raise MemberEndedError(sorted(ended))
+        return tuple(self._activity(slot, 0) for slot in slots)
+
+    def _take(self, window: windows.Window, settings: WindowSettings) -> dict[str, Any]:
+        slots = self.alive[: window.n]
+        restarts = {slot: self.members.words(slot)[channel.RESTARTS] for slot in slots}
+        before = self._edge(slots)
+        release_ns = self.members.order(slots, channel.RUN)
+        ended = self._run(slots, release_ns, settings)
+        closed_ns = self.members.close_gates(slots)
+        frequency_mhz = self._frequency_mhz()
+        ended |= self._rest(slots)
+        if ended:
+            raise MemberEndedError(sorted(ended))
+        time.sleep(QUIET_S)
+        after = self._edge(slots)
+        activities = [self._activity(slot, restarts[slot]) for slot in slots]
+        opened_ns = release_ns + round(settings.settle_s * 1e9)
+        members = self._member_records(activities, (opened_ns, closed_ns), (before, after))
+        machine = self._machine_record(before, after) | {"frequency_mhz": frequency_mhz}
+        machine |= self._cpus_record(after)
+        overlap = windows.overlap(activities, opened_ns, closed_ns)
+        found = windows.flags(
+            activities,
+            members,
+            overlap_share=overlap,
+            edges_s=(after.wall_ns - before.wall_ns) / 1e9,
+            usable_cpus=len(self._host.cpus),
+            foreign_cpu_s=machine["foreign_cpu_s"],
+            stolen_cpu_s=machine["steal_s"],
+            sleeping_cpu_s=machine["sleeping_cpu_s"],
+            asked_steps=settings.steps,
+        )
+        return {
+            **asdict(window),
+            "valid": not windows.INVALID.intersection(found),
+            "flags": found,
+            "window_s": (closed_ns - min(one.released_ns for one in activities)) / 1e9,
+            "start_skew_s": windows.start_skew_s(activities),
+            "overlap": overlap,
+            "machine": machine,
+            "members": members,
+        }
+
+    def _run(self, slots: Sequence[int], release_ns: int, settings: WindowSettings) -> set[int]:
+        """Sleep through a window; return the members that ended in it.
+
+        The coordinator wakes after the shortest time, looks at how far the slowest member is,
+        sleeps for as long as the rest should take, and so on: a few times for each window.
+        """
+        opened_ns = release_ns + round(settings.settle_s * 1e9)
+        until_ns = opened_ns + round(settings.shortest_s * 1e9)
+        last_ns = opened_ns + round(settings.longest_s * 1e9)
+        while True:
+            ended = self.members.sleep_until(until_ns)
+            now_ns = time.perf_counter_ns()
+            if ended:
+                self._bury(ended)
+                return ended
+            done = min(self._done(slot, opened_ns) for slot in slots)
+            if done >= settings.steps or now_ns >= last_ns:
+                return set()
+            left_ns = (now_ns - opened_ns) * (settings.steps - done) // max(1, done)
+            until_ns = min(last_ns, now_ns + max(_MOMENT_NS, left_ns))
+
+    def _done(self, slot: int, opened_ns: int) -> int:
+        """Count a member's steps that began after ``opened_ns``: all but the first that ended."""
+        steps = [step for step in self.members.steps(slot) if step.end_ns >= opened_ns]
+        return sum(not step.fresh for step in steps[1:])
+
+    def _rest(self, slots: Sequence[int], patience_s: float = HANG_S) -> set[int]:
+        """Wait until members rest; end those that do not in time; return who ended."""
+        deadline_ns = time.perf_counter_ns() + round(patience_s * 1e9)
+        waiting = set(slots) & set(self.alive)
+        gone: set[int] = set()
+        while late := waiting - self.members.resting:
+            ended = self.members.wait_resting(waiting, deadline_ns)
+            self._bury(ended)
+            if not ended and not self.members.resting.issuperset(waiting):
+                ended = late - self.members.resting
+                for slot in sorted(ended):
+                    self._end(slot, "hung", f"no answer for {patience_s:g} s")
+            gone |= ended
+            waiting -= ended
+        return gone
+
+    def _edge(self, active: Sequence[int]) -> _Edge:
+        pids = self.members.pids
+        sleeping = [slot for slot in self.alive if slot not in active]
+        return _Edge(
+            wall_ns=time.perf_counter_ns(),
+            machine=machine_counters.read_machine(self._host.cpus),
+            throttled=machine_counters.read_throttled(pids[slot] for slot in active),
+            trees={
+                slot: counters.read_tree(pids[slot], self.members.words(slot)[channel.TRAINER_TID])
+                for slot in active
+            },
+            events={slot: self._hardware.read(slot) for slot in active},
+            sleeping_s=sum(counters.tree_cpu_s(pids[slot]) for slot in sleeping),
+            study_s=counters.tree_cpu_s(os.getpid()),
+            coordinator_s=time.process_time(),
+        )
+
+    def _frequency_mhz(self) -> float | None:
+        values = [int(path.read_text()) / 1e3 for path in self._host.frequency]
+        return sum(values) / len(values) if values else None
+
+    def _activity(self, slot: int, restarts: int) -> windows.Activity:
+        words = self.members.words(slot)
+        return windows.Activity(
+            slot=slot,
+            released_ns=words[channel.RELEASED_NS],
+            parked_ns=words[channel.PARKED_NS],
+            steps_active=words[channel.STEPS],
+            restarts=words[channel.RESTARTS] - restarts,
+            steps=self.members.steps(slot),
+        )
+
+    def _member_records(
+        self,
+        activities: Sequence[windows.Activity],
+        span_ns: tuple[int, int],
+        edges: tuple[_Edge, _Edge],
+    ) -> list[dict[str, Any]]:
+        before, after = edges
+        records = []
+        for one in activities:
+            tid = self.members.words(one.slot)[channel.TRAINER_TID]
+            used = counters.usage(before.trees[one.slot], after.trees[one.slot], tid)
+            hardware = perf_events.count(
+                before.events[one.slot], after.events[one.slot], used.cpu_s
+            )
+            records.append({**windows.member_record(one, *span_ns), **asdict(used), **hardware})
+        return records
+
+    def _cpus_record(self, after: _Edge) -> dict[str, int]:
+        """Count the CPUs that the members' threads, and their training threads, may run on."""
+        tids = {slot: self.members.words(slot)[channel.TRAINER_TID] for slot in after.trees}
+        every = (counters.allowed_cpus(tree) for tree in after.trees.values())
+        own = (counters.allowed_cpus(tree, tids[slot]) for slot, tree in after.trees.items())
+        return {
+            "members_cpus": len(frozenset().union(*every)),
+            "trainers_cpus": len(frozenset().union(*own)),
+        }
+
+    @staticmethod
+    def _machine_record(before: _Edge, after: _Edge) -> dict[str, Any]:
+        machine = machine_counters.machine_usage(before.machine, after.machine)
+        study_s = after.study_s - before.study_s
+        return machine | {
+            "throttled_s": machine_counters.throttled_s(before.throttled, after.throttled),
+            "foreign_cpu_s": max(0.0, machine["busy_cpu_s"] - study_s),
+            "sleeping_cpu_s": max(0.0, after.sleeping_s - before.sleeping_s),
+            "coordinator_cpu_s": after.coordinator_s - before.coordinator_s,
+        }
+
+    def _bury(self, slots: set[int]) -> None:
+        for slot in sorted(slots):
+            pid = self.members.pids[slot]
+            self._kill(slot)
+            self._ended[slot] += 1
+            self._event(slot, "died", self._launcher.exit_reason(pid))
+
+    def _end(self, slot: int, what: str, reason: str) -> None:
+        self._kill(slot)
+        self._ended[slot] += 1
+        self._event(slot, what, reason)
+
+    def _kill(self, slot: int) -> None:
+        """Kill a member and everything below it."""
+        for pid in counters.descendants(self.members.pids[slot])[1:]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.members.kill(slot)
+
+    def _event(self, slot: int, what: str, reason: str) -> None:
+        log = self._launch.log(slot)
+        data = log.read_bytes()[-LOG_TAIL_BYTES:] if log.exists() else b""
+        self.events.append(
+            {"slot": slot, "what": what, "reason": reason, "log": data.decode(errors="replace")}
+        )
+
+
+def _signal_tree(root: int, number: int) -> None:
+    for pid in counters.descendants(root):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)

@@ -1,0 +1,172 @@
+"""The record file of one (launch, replicate) while it is being written.
+
+Records go to ``<replicate>.jsonl.part``, each one flushed to the disk as soon as it exists: a crash
+loses at most the window that was being taken. A rerun reads the part, drops a half-written last
+line, and goes on. When the job is done the part gets the file's name too, as a second link, and
+stays until its records have been collected: Snakemake deletes an output whose job it did not see
+end well, though the last thing that happened may have been that Snakemake itself was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from typing import IO, TYPE_CHECKING, Any
+
+from scaling_study.common import file_errors, locks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+# What must be equal for windows of an earlier run to stand beside new ones.
+SAME = ("schema_version", "launch", "replicate", "axes", "ladder", "seed", "measure",
+        "measured_hash", "harness_hash", "machine_hash")  # fmt: skip
+
+# A job that is being ended has let go of its part after this time (see ``keep``).
+PATIENCE_S = 20.0
+
+log = logging.getLogger("measure")
+
+Record = dict[str, Any]
+
+
+class Journal:
+    """Appends records to the part of one record file, which no other process may do meanwhile."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._part = part_of(path)
+        self._file: IO[bytes] | None = None
+
+    def resume(self, head: Record, same: Sequence[str] = SAME) -> list[Record]:
+        """Return the records of an interrupted run of the same thing, and keep them.
+
+        Anything else that the part holds, of another script, machine or harness, is set aside.
+
+        Args:
+            head: the record that a new run would begin with.
+            same: what must be equal in it for old windows to stand beside new ones.
+        """
+        file = self._opened()
+        records = read_part(self._part)
+        old = [record for record in records if record["kind"] == head["kind"]]
+        changed = [key for key in same if any(one.get(key) != head[key] for one in old)]
+        if old and not changed:
+            # Whole lines are not written again: a crash here could lose them.
+            file.truncate(self._part.read_bytes().rfind(b"\n") + 1)
+            return records
+        if any(record["kind"] == "window" for record in records):
+            self._set_aside(changed)
+        self.restart()
+        return []
+
+    def restart(self) -> None:
+        """Begin anew, without what an interrupted run has left."""
+        self._opened().truncate(0)
+
+    def write(self, record: Record) -> None:
+        """Append a record; it is on the disk when this returns, or nothing of it is."""
+        line = (json.dumps(record, allow_nan=False) + "\n").encode()
+        file = self._opened()
+        before = os.fstat(file.fileno()).st_size
+        try:
+            with file_errors.of(self._part):
+                written = 0
+                while written < len(line):
+                    written += os.write(file.fileno(), line[written:])
+                os.fsync(file.fileno())
+        except OSError:
+            file.truncate(before)
+            raise
+
+    def finish(self) -> None:
+        """Give the records their file's name."""
+        self._opened()
+        self._path.unlink(missing_ok=True)
+        try:
+            os.link(self._part, self._path)
+        except OSError:  # a file system without links, such as some of clusters
+            with file_errors.of(self._path):
+                beside = self._path.with_name(f".{self._path.name}")
+                shutil.copyfile(self._part, beside)
+                beside.replace(self._path)
+
+    def _set_aside(self, changed: Sequence[str]) -> None:
+        """Keep windows of something else beside, so that nobody loses them by surprise."""
+        other = self._path.with_name(f"{self._path.name}.other")
+        self._part.replace(other)
+        log.info("windows of another %s are set aside: %s", " and ".join(changed), other)
+        self._close()
+
+    def _opened(self) -> IO[bytes]:
+        """Open the part for this process alone.
+
+        Raises:
+            UnusableError: another process goes on writing it.
+        """
+        while self._file is None:
+            self._part.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._part.open("ab", buffering=0)
+            if not locks.take(self._file, PATIENCE_S):
+                self._close()
+                raise file_errors.UnusableError(
+                    f"{self._part} is being written by another process: wait for it, or stop it, "
+                    f"{file_errors.AGAIN}"
+                )
+            if not self._is_open():  # the process that we waited for has set it aside
+                self._close()
+        return self._file
+
+    def _is_open(self) -> bool:
+        """Whether the open file still has the part's name."""
+        if self._file is None or not self._part.exists():
+            return False
+        return os.path.samestat(os.fstat(self._file.fileno()), self._part.stat())
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+
+
+def part_of(path: Path) -> Path:
+    """Return where the records of a file are while it is being written."""
+    return path.with_name(f"{path.name}.part")
+
+
+def settle(paths: Iterable[Path]) -> None:
+    """Remove the parts of record files that have been collected: Snakemake has seen them end."""
+    for path in paths:
+        part = part_of(path)
+        if part.exists() and path.exists() and part.stat().st_size == path.stat().st_size:
+            part.unlink()
+
+
+def read_part(path: Path) -> list[Record]:
+    """Return the whole records of a part; a last line without its end is left out.
+
+    Raises:
+        UnusableError: a line is no record.
+    """
+    if not path.exists():
+        return []
+    *lines, _ = path.read_bytes().split(b"\n")
+    return [_record(path, number, line) for number, line in enumerate(lines, start=1)]
+
+
+def _record(path: Path, number: int, line: bytes) -> Record:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        reason = str(error)
+    else:
+        if isinstance(record, dict) and "kind" in record:
+            return record
+        reason = "it is no record"
+    raise file_errors.UnusableError(
+        f"{path}, line {number}, is damaged ({reason}): delete that line, or the whole file, "
+        f"{file_errors.AGAIN}"
+    )

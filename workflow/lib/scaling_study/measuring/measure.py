@@ -1,0 +1,351 @@
+"""Measure one (launch, replicate): from the plan to its record file.
+
+What depends on the machine is resolved by a probe of the machine that measures: the ladder, the
+CPUs of each slot, libraries, and what must be skipped. An expected failure is a stored status
+with its reason, never a missing file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import random
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common import private
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.measuring import cohort, resolve, windows
+from scaling_study.measuring.journal import Journal
+from scaling_study.probing import probe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SCHEMA_VERSION = 1
+
+# What decides what is measured and how: a change of any of them makes old windows another thing.
+HARNESS = (
+    *("common/private", "common/topology", "planning/ladder"),
+    *("probing", "member", "measuring"),
+)
+
+# A member that ended is started again this often in a cohort; then its points are given up.
+MEMBER_RESTARTS = 2
+
+# The warm-up ends after this time at the latest, however few steps were done.
+WARM_UP_LONGEST_S = 30.0
+
+log = logging.getLogger("measure")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one job measures.
+
+    Attributes:
+        plan: what of plan.json the measurement depends on (see ``job_text``).
+        launch: the launch's entry in the plan.
+        replicate: which fresh start of the launch this is.
+    """
+
+    plan: Mapping[str, Any]
+    launch: Mapping[str, Any]
+    replicate: int
+
+    @property
+    def seed(self) -> int:
+        """The seed of this job's shuffles, from the study's seed and the job's name."""
+        text = f"{self.plan['seed']} {self.launch['id']} {self.replicate}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+def job_text(
+    plan: Mapping[str, Any], launch: Mapping[str, Any] | None, files: str = "", *sections: str
+) -> str:
+    """Return, as JSON, all that measuring a launch, or profiling it, depends on.
+
+    What only names or counts afterwards is left out: changing it measures nothing anew.
+
+    Args:
+        plan: the content of plan.json.
+        launch: one of its launches; None if the job itself finds out which.
+        files: a digest of all files that count; with other files it is another measurement.
+        sections: further sections of the plan that count, without their list of launches.
+    """
+    return json.dumps(
+        {
+            **{key: plan[key] for key in ("study", "seed", "processes")},
+            "measure": _without(plan["measure"], "replicates"),
+            "workload": _without(plan["workload"], "steps_per_model"),
+            **{name: _without(plan[name], "launches") for name in sections},
+            "launch": launch,
+            "files": files,
+        },
+        sort_keys=True,
+    )
+
+
+def read_job(text: str, replicate: int) -> Job:
+    """Return the job of a text that ``job_text`` made."""
+    plan = json.loads(text)
+    return Job(plan, plan.pop("launch"), replicate)
+
+
+def _without(section: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in section.items() if name != key}
+
+
+def digest(*parts: object) -> str:
+    """Return 12 hexadecimal digits for anything that JSON can hold."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def workload_digest(workload: Mapping[str, Any]) -> str:
+    """Return a digest of a workload's files.
+
+    A script counts by its content. Inputs may be large, so they count by their names, sizes and
+    times of modification, with everything below a folder.
+    """
+    script = hashlib.sha256(Path(workload["script"]).read_bytes()).hexdigest()
+    files = [
+        file
+        for path in map(Path, workload["inputs"])
+        for file in ([path, *path.rglob("*")] if path.is_dir() else [path])
+    ]
+    states = {str(file): file.stat() for file in files}
+    return digest(
+        script, sorted((name, state.st_size, state.st_mtime_ns) for name, state in states.items())
+    )
+
+
+def measured_digest(workload: Mapping[str, Any], python: str) -> str:
+    """Return the digest of what is measured: files, arguments, environment and build."""
+    return digest(
+        workload_digest(workload),
+        *(workload[key] for key in ("script", "args", "env", "step")),
+        resolve.build_versions(python),
+    )
+
+
+def harness_digest(*further: str) -> str:
+    """Return the digest of the code that measures, and of further modules or whole packages."""
+    package = Path(__file__).parents[1]
+    files = [
+        file
+        for name in (*HARNESS, *further)
+        for file in sorted((package / name).glob("*.py")) or [package / f"{name}.py"]
+    ]
+    return digest([file.read_text() for file in files])
+
+
+class Measurement:
+    """The running of one job."""
+
+    def __init__(self, job: Job, path: Path, builds: Path) -> None:
+        self._job = job
+        self._journal = Journal(path)
+        self._builds = builds
+        self._settings = job.plan["measure"]
+        self._machine = probe.read_machine().to_dict()
+        self._ladder = resolve.counts(job.plan, self._machine)
+        self._cohort = 0
+        self._started_s: float | None = None
+        self._in_windows_s = 0.0
+
+    def run(self) -> None:
+        """Measure, and leave a whole record file."""
+        try:
+            resolved = resolve.resolve(
+                self._job.plan, self._job.launch["axes"], self._machine, self._builds,
+                max(self._ladder),
+            )  # fmt: skip
+            head = self._head(resolved)
+        except UnavailableError as error:
+            self._skip(error)
+        else:
+            with private.folder() as folder:
+                self._measure_all(resolved, head, folder)
+        self._journal.finish()
+
+    def _skip(self, error: UnavailableError) -> None:
+        log.info("skipped: %s (%s)", error.reason, error.remedy)
+        head = self._head(None)
+        self._journal.resume(head)
+        self._journal.write({**head, "cohort": self._cohort})
+        self._journal.write(self._end("skipped", error.reason, error.remedy))
+
+    def _measure_all(self, resolved: resolve.Resolved, head: dict[str, Any], folder: Path) -> None:
+        records = self._journal.resume(head)
+        if records:
+            log.info("goes on after %d records of an interrupted run", len(records))
+        self._cohort = sum(record["kind"] == "cohort" for record in records)
+        for counts in self._cohorts():
+            self._measure(resolved, head, counts, records, folder)
+
+    def _head(self, resolved: resolve.Resolved | None) -> dict[str, Any]:
+        """Return a cohort's first record; of a launch that this machine cannot do, None.
+
+        Raises:
+            UnavailableError: the interpreter does not run, or has no torch.
+        """
+        plan, launch = self._job.plan, self._job.launch
+        return {
+            "kind": "cohort",
+            "schema_version": SCHEMA_VERSION,
+            "study": plan["study"],
+            **{key: launch[key] for key in ("arm", "label", "axes")},
+            "launch": launch["id"],
+            "replicate": self._job.replicate,
+            "ladder": self._ladder,
+            "seed": self._job.seed,
+            "measured_hash": measured_digest(plan["workload"], resolved.launch.python)
+            if resolved
+            else "",
+            "harness_hash": harness_digest(),
+            "machine_hash": self._machine["hash"],
+            "machine": self._machine,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "slots": list(resolved.slots) if resolved else [],
+            "requested_env": resolved.requested_env if resolved else {},
+        }
+
+    def _cohorts(self) -> list[list[int]]:
+        """Return the ladders to measure, each in a fresh cohort."""
+        # Dask's workers do not rest: each of them samples its own stack a hundred times a second.
+        if self._settings["isolated"] or self._job.launch["axes"]["launcher"] == "dask":
+            shuffle = random.Random(self._job.seed)  # noqa: S311 (an order, no secret)
+            return [[count] for count in shuffle.sample(self._ladder, len(self._ladder))]
+        return [self._ladder]
+
+    def _measure(
+        self,
+        resolved: resolve.Resolved,
+        head: Mapping[str, Any],
+        counts: Sequence[int],
+        before: Sequence[Mapping[str, Any]],
+        private_folder: Path,
+    ) -> None:
+        """Measure one cohort's windows, without those that an interrupted run has taken."""
+        todo = self._todo(counts, before)
+        if not todo:
+            if before[-1]["kind"] != "end":  # the last window was taken, the end not yet written
+                self._journal.write(self._end("complete", None, None))
+            return
+        began = time.perf_counter()
+        self._started_s, self._in_windows_s = None, 0.0
+        self._journal.write({**head, "cohort": self._cohort})
+        status, reason = "failed", None
+        with private.part(private_folder, f"cohort-{self._cohort}") as folder:
+            running = replace(resolved.launch, folder=folder)
+            name = self._job.launch["axes"]["launcher"]
+            specs = resolved.members[: max(counts)]
+            with cohort.Cohort(running, name, specs, resolve.host(self._machine)) as one:
+                status, reason = self._take_all(one, resolved.slots, todo, began)
+        self._journal.write(self._end(status, reason, None, time.perf_counter() - began))
+        log.info("%s%s", status, f": {reason}" if reason else "")
+        self._cohort += 1
+
+    def _todo(
+        self, counts: Sequence[int], before: Sequence[Mapping[str, Any]]
+    ) -> list[windows.Window]:
+        schedule = windows.schedule(counts, self._settings["windows"], self._job.seed)
+        done = {
+            (record["window"], record["n"])
+            for record in before
+            if record["kind"] == "window"
+            and (record["valid"] or record["take"] >= self._settings["retakes"])
+        }
+        return [window for window in schedule if (window.window, window.n) not in done]
+
+    def _take_all(
+        self,
+        one: cohort.Cohort,
+        slots: Sequence[Mapping[str, Any]],
+        todo: Sequence[windows.Window],
+        began: float,
+    ) -> tuple[str, str | None]:
+        """Start the cohort and take its windows; return its status and the reason."""
+        settings = self._settings
+        one.start([spec["slot"] for spec in slots[: one.size]], settings["start_timeout_s"])
+        reports = one.attest()
+        self._write_events(one)
+        if not reports:
+            return "failed", "no member came as far as its first step"
+        checks = resolve.checks(self._job.launch["axes"], slots, reports)
+        self._journal.write(
+            {"kind": "attestation", "cohort": self._cohort, "checks": checks, "members": reports}
+        )
+        wrong = resolve.wrong(checks)
+        if wrong:
+            return "failed", wrong
+        one.warm_up(settings["warmup_steps"], WARM_UP_LONGEST_S)
+        self._started_s = time.perf_counter() - began
+        lost: set[int] = set()
+        for at, window in enumerate(todo):
+            if at % len({each.n for each in todo}) == 0:
+                log.info("window %d of %d", at + 1, len(todo))
+            if not self._take(one, window):
+                lost.add(window.n)
+        self._write_events(one)
+        if not lost:
+            return "complete", None
+        kept = "some" if lost < {window.n for window in todo} else "no"
+        text = ", ".join(map(str, sorted(lost)))
+        return (
+            "partial" if kept == "some" else "failed",
+            f"members ended, so that windows of {text} processes could not be taken",
+        )
+
+    def _take(self, one: cohort.Cohort, window: windows.Window) -> bool:
+        """Take a window until it is valid or has been taken often enough; False: it never was."""
+        timing = cohort.WindowSettings(
+            **{key: self._settings[key] for key in ("steps", "shortest_s", "longest_s", "settle_s")}
+        )
+        for take in range(self._settings["retakes"] + 1):
+            self._revive(one)
+            if len(one.alive) < window.n:
+                return False
+            try:
+                record = one.take(window, timing)
+            except cohort.MemberEndedError:
+                self._write_events(one)
+                continue
+            self._in_windows_s += record["window_s"]
+            self._journal.write({"kind": "window", "cohort": self._cohort, "take": take, **record})
+            if record["valid"]:
+                return True
+            log.info("n = %d: invalid (%s)", window.n, ", ".join(record["flags"]))
+        return True
+
+    def _revive(self, one: cohort.Cohort) -> None:
+        """Start ended members again, as often as that is allowed."""
+        missing = one.restartable(MEMBER_RESTARTS)
+        if missing:
+            one.start(missing, self._settings["start_timeout_s"])
+            one.warm_up(self._settings["warmup_steps"], WARM_UP_LONGEST_S)
+            self._write_events(one)
+
+    def _write_events(self, one: cohort.Cohort) -> None:
+        for event in one.events:
+            log.info("member %s: %s", event["slot"], event["reason"])
+            self._journal.write({"kind": "event", "cohort": self._cohort, **event})
+        one.events.clear()
+
+    def _end(
+        self, status: str, reason: str | None, remedy: str | None, wall_s: float = 0.0
+    ) -> dict[str, Any]:
+        return {
+            "kind": "end",
+            "cohort": self._cohort,
+            "status": status,
+            "reason": reason,
+            "remedy": remedy,
+            "wall_s": wall_s,
+            "start_s": self._started_s if status in {"complete", "partial"} else None,
+            "in_windows_s": self._in_windows_s,
+        }

@@ -1,0 +1,131 @@
+"""The coordinator's side of the channel: release members, put them to rest, see them die."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from scaling_study.member import channel
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from pathlib import Path
+
+# Members are woken this long before they start together; waking one takes some 10 us.
+RELEASE_LEAD_NS = 2_000_000
+RELEASE_LEAD_PER_MEMBER_NS = 30_000
+
+
+class Members:
+    """All members of a cohort, by slot, as seen by their coordinator."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        channel.create(folder, count)
+        words = channel.open_words(folder)
+        self._pages = [channel.Page(words, slot) for slot in range(count)]
+        # Opened for reading too, so that a gate without a member is no error and the pipe of
+        # resting slots never ends. Only these descriptors do not block: a member's own do.
+        flags = os.O_RDWR | os.O_NONBLOCK
+        self._gates = [os.open(folder / f"gate-{slot}", flags) for slot in range(count)]
+        self._rest = os.open(folder / "rest", flags)
+        self._pidfds: dict[int, int] = {}
+        self._poll = select.poll()
+        self.pids: dict[int, int] = {}
+        self.resting: set[int] = set()
+
+    def close(self) -> None:
+        """Let go of the gates: a member that still sleeps there ends."""
+        for descriptor in (*self._gates, self._rest, *self._pidfds.values()):
+            os.close(descriptor)
+
+    def words(self, slot: int) -> memoryview:
+        """Return the words of a member's block (see ``channel``)."""
+        return self._pages[slot].words
+
+    def steps(self, slot: int) -> list[channel.Step]:
+        """Return a member's kept steps since its last release."""
+        return self._pages[slot].steps()
+
+    def add(self, slot: int, pid: int) -> None:
+        """Watch a process that was started for a slot; its order is to rest at its first step."""
+        words = self.words(slot)
+        words[:] = memoryview(bytes(words.nbytes)).cast("q")
+        # What an earlier process of this slot left unread must not let this one pass its gate,
+        # nor speak for it.
+        channel.drain(self._gates[slot])
+        self.resting = (self.resting | channel.read_rest(self._rest)) - {slot}
+        self.pids[slot] = pid
+        self._pidfds[slot] = os.pidfd_open(pid)
+        self._poll.register(self._pidfds[slot], select.POLLIN)
+
+    def kill(self, slot: int) -> None:
+        """End a slot's process, if it has not ended by itself, and stop watching it."""
+        descriptor = self._pidfds.pop(slot)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        self._poll.unregister(descriptor)
+        os.close(descriptor)
+        del self.pids[slot]
+        self.resting.discard(slot)
+
+    def order(
+        self, slots: Collection[int], order: int, *, but: Mapping[int, int] | None = None
+    ) -> int:
+        """Give resting members an order; return the time (ns) at which they start together.
+
+        Args:
+            slots: the members.
+            order: what they are to do.
+            but: what some of them are to do instead, by slot.
+        """
+        orders = {**dict.fromkeys(slots, order), **(but or {})}
+        lead = RELEASE_LEAD_NS + RELEASE_LEAD_PER_MEMBER_NS * len(slots)
+        release_ns = time.perf_counter_ns() + lead
+        for slot in slots:
+            words = self.words(slot)
+            words[channel.RELEASE_NS] = release_ns
+            words[channel.ORDER] = orders[slot]
+        for slot in slots:
+            os.write(self._gates[slot], b"!")
+        self.resting.difference_update(slots)
+        return release_ns
+
+    def close_gates(self, slots: Iterable[int]) -> int:
+        """Have members rest at their next step's end; return the time (ns) of the order."""
+        closed_ns = time.perf_counter_ns()
+        for slot in slots:
+            self.words(slot)[channel.ORDER] = channel.CLOSED
+        return closed_ns
+
+    def sleep_until(self, until_ns: int) -> set[int]:
+        """Sleep, without reading anything, until a time or a member's end; return who ended."""
+        while (left_ns := until_ns - time.perf_counter_ns()) > 0:
+            ended = self._ended(left_ns / 1e6)
+            if ended:
+                return ended
+        return set()
+
+    def wait_resting(self, slots: Collection[int], until_ns: int) -> set[int]:
+        """Sleep until all of ``slots`` rest, one of them ends, or it is late; return who ended."""
+        self._poll.register(self._rest, select.POLLIN)
+        try:
+            while not self.resting.issuperset(slots):
+                left_ns = until_ns - time.perf_counter_ns()
+                if left_ns <= 0:
+                    break
+                ended = self._ended(left_ns / 1e6)
+                self.resting |= channel.read_rest(self._rest)
+                if ended:
+                    return ended
+        finally:
+            self._poll.unregister(self._rest)
+        return set()
+
+    def _ended(self, timeout_ms: float) -> set[int]:
+        slots = {descriptor: slot for slot, descriptor in self._pidfds.items()}
+        ready = self._poll.poll(max(1, timeout_ms))
+        return {slots[descriptor] for descriptor, _ in ready if descriptor in slots}

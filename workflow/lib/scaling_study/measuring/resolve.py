@@ -1,0 +1,217 @@
+"""What a launch becomes on this machine: interpreter, environment, members and their slots.
+
+Measuring and profiling start their cohorts from the same resolved launch.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common import placeholders
+from scaling_study.common.topology import format_cpu_list, parse_cpu_list
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.measuring import cohort, environment
+from scaling_study.measuring.launchers import Launch, Member
+from scaling_study.planning import ladder
+from scaling_study.probing import axes, placement, probe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scaling_study.common.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A launch on this machine.
+
+    Attributes:
+        launch: what all members share; its folder is the cohort's to set.
+        members: of the largest cohort, by slot.
+        slots: the same as they are recorded.
+        requested_env: the variables that the launch itself sets.
+    """
+
+    launch: Launch
+    members: tuple[Member, ...]
+    slots: tuple[dict[str, Any], ...]
+    requested_env: dict[str, str]
+
+
+def counts(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> list[int]:
+    """Return the ladder of a plan on this machine."""
+    topology = probe.usable_topology(machine)
+    return list(ladder.resolve(plan["processes"], topology, machine["quota_cpus"]))
+
+
+def resolve(
+    plan: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    machine: dict[str, Any],
+    builds: Path,
+    most: int,
+) -> Resolved:
+    """Resolve a launch.
+
+    Args:
+        plan: what of plan.json the job depends on.
+        asked: the launch's axes.
+        machine: machine.json; gets the path of a library that had to be compiled.
+        builds: folder of the environments that were made from requirements.
+        most: members of the largest cohort.
+
+    Raises:
+        UnavailableError: this machine cannot do it.
+    """
+    if asked["launcher"] == "dask" and asked["membind"] != "none":
+        raise UnavailableError(
+            "Dask starts its workers itself: a memory policy cannot be set before",
+            "exclude: [{launcher: dask, membind: " + str(asked["membind"]) + "}]",
+        )
+    if asked["membind"] != "none":
+        axes.library("numa", machine)  # py-libnuma loads it
+    if asked["blas"] == "bundled-intel-path":
+        machine["libraries"]["intel-path"] = intel_path_library(builds)
+    workload = plan["workload"]
+    effects = axes.prepare(asked, machine)
+    members, slots = _members(workload, asked, probe.usable_topology(machine), most)
+    inter_op = asked["inter_op"]
+    return Resolved(
+        launch=Launch(
+            folder=Path(),
+            python=build_python(asked["build"], builds),
+            env=environment.member_environment(os.environ, effects.environment(), workload["env"]),
+            by_mark=workload["step"] == "mark",
+            inter_op=inter_op if isinstance(inter_op, int) else None,
+        ),
+        members=tuple(members),
+        slots=tuple(slots),
+        requested_env=effects.environment() | workload["env"],
+    )
+
+
+def build_versions(python: str) -> str:
+    """Return the versions of an interpreter and of its torch.
+
+    Raises:
+        UnavailableError: the interpreter does not run, or has no torch.
+    """
+    code = "import sys, importlib.metadata as m; print(sys.version, m.version('torch'))"
+    try:
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise UnavailableError(f"{python}: {error.strerror}", "name another build") from error
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:]
+        raise UnavailableError(
+            f"{python} has no torch ({''.join(last)})", f"{python} -m pip install torch"
+        )
+    return done.stdout.strip()
+
+
+def build_python(build: str, folder: Path) -> str:
+    """Return the interpreter of a build: this one, a path, or one made from requirements."""
+    if build == "default":
+        return sys.executable
+    if build.endswith(".txt"):
+        return str((folder / Path(build).stem / "bin" / "python").absolute())
+    return build
+
+
+def intel_path_library(folder: Path) -> str | None:
+    """Compile the library for ``blas: bundled-intel-path``; None where there is no C compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / "libintel_path.so"
+    source = Path(__file__).with_name("intel_path.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    return str(library)
+
+
+def _members(
+    workload: Mapping[str, Any], asked: Mapping[str, Any], topology: Topology, most: int
+) -> tuple[list[Member], list[dict[str, Any]]]:
+    """Return the members of the largest cohort, and their slots as they are recorded.
+
+    Raises:
+        UnavailableError: the machine has no such CPUs or nodes.
+    """
+    width = asked["intra_op"] if isinstance(asked["intra_op"], int) else 1
+    specs, records = [], []
+    for slot in placement.slots(asked["placement"], topology, most, width):
+        policy = placement.memory_policy(asked["membind"], slot, topology)
+        cpus = None if slot.cpus is None else format_cpu_list(slot.cpus)
+        mempolicy = str(policy)
+        arguments = [placeholders.fill(text, slot.slot) for text in workload["args"]]
+        command = (str(Path(workload["script"]).resolve()), *arguments)
+        specs.append(Member(slot.slot, cpus, mempolicy, command))
+        records.append(
+            {"slot": slot.slot, "cpus": cpus, "policy": mempolicy,
+             "oversubscribed": slot.oversubscribed}
+        )  # fmt: skip
+    return specs, records
+
+
+def _placement_checks(
+    slots: Sequence[Mapping[str, Any]], reports: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Compare each slot's CPUs and memory policy with what its member reports."""
+    asked = {slot["slot"]: slot for slot in slots}
+    rows = []
+    for axis, requested, got in (
+        ("placement", "cpus", lambda report: format_cpu_list(report["cpus"])),
+        ("membind", "policy", lambda report: report["policy"]),
+    ):
+        wrong = [
+            report
+            for report in reports
+            if asked[report["slot"]][requested] not in {None, got(report)}
+        ]
+        shown = (wrong or list(reports))[0]
+        wanted = asked[shown["slot"]][requested]
+        rows.append(
+            {
+                "axis": axis,
+                "requested": "not bound" if wanted is None else f"slot {shown['slot']}: {wanted}",
+                "effective": f"slot {shown['slot']}: {got(shown)}",
+                "ok": not wrong,
+            }
+        )
+    return rows
+
+
+def checks(
+    asked: Mapping[str, Any],
+    slots: Sequence[Mapping[str, Any]],
+    reports: Sequence[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """Compare all that a launch asks for with what its members report."""
+    return [*axes.checks(asked, reports), *_placement_checks(slots, reports)]
+
+
+def wrong(found: Sequence[Mapping[str, Any]]) -> str:
+    """Say which of a launch's intents did not take effect; empty if all did."""
+    return "; ".join(
+        f"{check['axis']} {check['requested']} did not take effect: {check['effective']}"
+        for check in found
+        if not check["ok"]
+    )
+
+
+def host(machine: Mapping[str, Any]) -> cohort.Host:
+    """Return what a coordinator must know of this machine."""
+    cpus = parse_cpu_list(machine["allowed_cpus"])
+    files = [Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq") for cpu in cpus]
+    return cohort.Host(
+        cpus=frozenset(cpus),
+        memory_bytes=machine["memory_limit_bytes"] or machine["memory_bytes"],
+        frequency=tuple(file for file in files if os.access(file, os.R_OK)),
+    )

@@ -1,0 +1,200 @@
+"""The windows of a cohort: their order, what is kept of them, and when one is invalid.
+
+Pure: times and counts go in, records come out. Times are ns of the monotonic clock, which all
+processes of a machine share.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.member.channel import CAPACITY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scaling_study.member.channel import Step
+
+# A foreign program that takes this share of the study's CPUs can move a step time by as much. On
+# a small machine the resolution of /proc/stat (10 ms a CPU) and the kernel's own work set a floor.
+FOREIGN_SHARE = 0.02
+FOREIGN_FLOOR_CPUS = 0.05
+
+# Sleeping members together: idle helper threads that wake now and then are allowed.
+SLEEPING_SHARE = 0.005
+SLEEPING_FLOOR_CPUS = 0.02
+
+# The share of the window in which all n members trained.
+SHORTEST_OVERLAP = 0.99
+
+# Fewer whole steps than this give neither a rate nor a median.
+FEWEST_STEPS = 3
+
+# Being measured takes some 7 us of a step (benchmarks/attached.py): of a shorter step than this,
+# about half a percent and more.
+SHORT_STEP_S = 1.5e-3
+
+# More than this part of a member's window spent in starting its script anew is worth a word.
+RESTART_SHARE = 0.05
+
+# Reasons that make a window invalid; any other flag is a remark on a valid window.
+INVALID = frozenset(
+    {
+        "foreign_cpu",
+        "stolen_cpu",
+        "sleeping_member_ran",
+        "short_overlap",
+        "few_steps",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One window to take: the first ``n`` members train."""
+
+    window: int
+    block: int
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What one active member did around a window, from its page."""
+
+    slot: int
+    released_ns: int
+    parked_ns: int
+    steps_active: int
+    restarts: int
+    steps: Sequence[Step]
+
+
+def schedule(ladder: Sequence[int], blocks: int, seed: int) -> tuple[Window, ...]:
+    """Return ``blocks`` randomised blocks, each with one window for every n of the ladder."""
+    shuffle = random.Random(seed)  # noqa: S311 (an experiment's order, no secret)
+    windows: list[Window] = []
+    for block in range(blocks):
+        for n in shuffle.sample(ladder, len(ladder)):
+            windows.append(Window(len(windows), block, n))
+    return tuple(windows)
+
+
+def counted_steps(
+    activity: Activity, opened_ns: int, closed_ns: int
+) -> tuple[list[int], list[Step]]:
+    """Return the durations (ns) and the steps that lie wholly inside [opened, closed].
+
+    A step in which the script was started anew is no training step and does not count.
+    """
+    starts = [activity.released_ns, *(step.end_ns for step in activity.steps)]
+    inside = [
+        (step.end_ns - start, step)
+        for start, step in zip(starts, activity.steps, strict=False)
+        if start >= opened_ns and step.end_ns <= closed_ns and not step.fresh
+    ]
+    return [duration for duration, _ in inside], [step for _, step in inside]
+
+
+def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[str, Any]:
+    """Return a member's part of a window record, without the kernel's counters.
+
+    Args:
+        activity: the member's steps since its release.
+        opened_ns: when the settle time was over.
+        closed_ns: when the window was closed.
+    """
+    durations, steps = counted_steps(activity, opened_ns, closed_ns)
+    load, backward, optimizer = (
+        sum(times) / 1e9
+        for times in (
+            [step.load_ns for step in steps],
+            [step.backward_ns for step in steps],
+            [step.optimizer_ns for step in steps],
+        )
+    )
+    return {
+        "slot": activity.slot,
+        "steps": len(steps),
+        "step_us": [round(duration / 1e3) for duration in durations],
+        "load_s": load,
+        "forward_s": max(0.0, sum(durations) / 1e9 - load - backward - optimizer),
+        "backward_s": backward,
+        "optimizer_s": optimizer,
+        "active_s": (activity.parked_ns - activity.released_ns) / 1e9,
+        "steps_active": activity.steps_active,
+        "restarts": activity.restarts,
+    }
+
+
+def restart_share(activity: Activity) -> float:
+    """Return the part of a member's active time that went into starting its script anew."""
+    times = [activity.released_ns, *(step.end_ns for step in activity.steps)]
+    fresh = sum(
+        end - start
+        for (start, end), step in zip(pairwise(times), activity.steps, strict=True)
+        if step.fresh
+    )
+    return fresh / max(1, activity.parked_ns - activity.released_ns)
+
+
+def start_skew_s(activities: Sequence[Activity]) -> float:
+    """Return the time between the first and the last member's start."""
+    released = [activity.released_ns for activity in activities]
+    return (max(released) - min(released)) / 1e9
+
+
+def overlap(activities: Sequence[Activity], opened_ns: int, closed_ns: int) -> float:
+    """Return the share of the counted part of a window in which all its members were active."""
+    first = max(opened_ns, *(activity.released_ns for activity in activities))
+    last = min(closed_ns, *(activity.parked_ns for activity in activities))
+    return max(0, last - first) / max(1, closed_ns - opened_ns)
+
+
+def flags(
+    activities: Sequence[Activity],
+    records: Sequence[Mapping[str, Any]],
+    *,
+    overlap_share: float,
+    edges_s: float,
+    usable_cpus: int,
+    foreign_cpu_s: float,
+    stolen_cpu_s: float,
+    sleeping_cpu_s: float,
+    asked_steps: int,
+) -> tuple[str, ...]:
+    """Return what is to be said against a window; it is invalid if any flag is in INVALID.
+
+    Args:
+        activities: the active members.
+        records: their records, in the same order.
+        overlap_share: as from ``overlap``.
+        edges_s: wall time between the two readings of the counters.
+        usable_cpus: CPUs that the study may use.
+        foreign_cpu_s: CPU time that other programs took between the readings.
+        stolen_cpu_s: CPU time that other virtual machines took from this one.
+        sleeping_cpu_s: CPU time that members took which should have slept.
+        asked_steps: the steps that the config asks of each member.
+    """
+    limit_s = edges_s * max(FOREIGN_FLOOR_CPUS, FOREIGN_SHARE * usable_cpus)
+    steps = min(record["steps"] for record in records)
+    tests = {
+        "foreign_cpu": foreign_cpu_s > limit_s,
+        "stolen_cpu": stolen_cpu_s > limit_s,
+        "sleeping_member_ran": sleeping_cpu_s
+        > edges_s * max(SLEEPING_FLOOR_CPUS, SLEEPING_SHARE * usable_cpus),
+        "short_overlap": overlap_share < SHORTEST_OVERLAP,
+        "few_steps": steps < FEWEST_STEPS,
+        "longest_time": FEWEST_STEPS <= steps < asked_steps,
+        "steps_not_kept": any(activity.steps_active > CAPACITY for activity in activities),
+        "short_steps": any(
+            one["steps"] and statistics.fmean(one["step_us"]) < SHORT_STEP_S * 1e6
+            for one in records
+        ),
+        "script_restarts": any(restart_share(one) > RESTART_SHARE for one in activities),
+    }
+    return tuple(flag for flag, raised in tests.items() if raised)

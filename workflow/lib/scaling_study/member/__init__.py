@@ -1,0 +1,1 @@
+"""What runs inside a member: it imports torch and the standard library, nothing else."""

@@ -1,0 +1,193 @@
+"""What a member really got, read back inside it.
+
+A launch is a set of intents: environment variables, preloads, masks, policies. Whether they took
+effect is read here from the kernel, the dynamic linker, torch and the libraries themselves, never
+from the variables that asked for them. Called at the gate, in one member at a time, so that the
+SGEMM probe has the machine to itself. Standard library and torch only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from scaling_study.member import changes
+
+# 512 x 512 fits the L2 cache of current CPUs and is large enough to reach a BLAS kernel's plateau.
+SGEMM_SIZE = 512
+SGEMM_REPEATS = 6
+
+# Long enough for a spinning OpenMP thread to show (libgomp's default spins for milliseconds).
+SPIN_WATCH_S = 0.02
+
+_OPENMP = re.compile(r"/lib(gomp|iomp5|omp)[-.]")
+
+
+class _DlInfo(ctypes.Structure):
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def owner(symbol: str) -> str | None:
+    """Return the path of the library whose ``symbol`` torch's calls resolve to (dladdr(3)).
+
+    The global scope, where preloads are, is searched before libtorch_cpu's own, as the dynamic
+    linker does for libtorch_cpu's calls.
+    """
+    for library in (None, str(_torch_cpu())):
+        try:
+            address = ctypes.cast(getattr(ctypes.CDLL(library), symbol), ctypes.c_void_p)
+        except (AttributeError, OSError):
+            continue
+        info = _DlInfo()
+        if ctypes.CDLL(None).dladdr(address, ctypes.byref(info)) and info.file:
+            return os.path.realpath(os.fsdecode(info.file))
+    return None
+
+
+def _torch_cpu() -> Path:
+    return Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+
+
+def _sgemm_seconds(repeats: int) -> float:
+    # The script may have set another default type or device.
+    left = torch.ones(SGEMM_SIZE, SGEMM_SIZE, dtype=torch.float32, device="cpu")
+    out = torch.empty_like(left)
+    best = float("inf")
+    with torch.no_grad():
+        for _ in range(repeats):
+            began = time.perf_counter()
+            torch.mm(left, left, out=out)
+            best = min(best, time.perf_counter() - began)
+    return best
+
+
+def sgemm_kernel(library: str | None) -> str | None:
+    """Return the kernel that a BLAS library chose for this CPU, as the library names it.
+
+    OpenBLAS and BLIS have a function for it; MKL prints it with its verbose mode. None where
+    the library says nothing.
+    """
+    if library is None:
+        return None
+    blas = ctypes.CDLL(library)
+    if hasattr(blas, "openblas_get_corename"):
+        blas.openblas_get_corename.restype = ctypes.c_char_p
+        return str(blas.openblas_get_corename().decode())
+    if hasattr(blas, "bli_arch_string"):
+        blas.bli_arch_string.restype = ctypes.c_char_p
+        return str(blas.bli_arch_string(blas.bli_arch_query_id()).decode())
+    if hasattr(blas, "MKL_Verbose"):
+        return _mkl_kernel(blas)
+    return None
+
+
+def _mkl_kernel(blas: ctypes.CDLL) -> str | None:
+    # MKL writes to C's stdout, so its file descriptor is lent to a file for one small multiply.
+    libc = ctypes.CDLL(None)
+    with tempfile.TemporaryFile() as caught:
+        libc.fflush(None)
+        stdout = os.dup(1)
+        os.dup2(caught.fileno(), 1)
+        try:
+            blas.MKL_Verbose(1)
+            _sgemm_seconds(1)
+            blas.MKL_Verbose(0)
+            libc.fflush(None)
+        finally:
+            os.dup2(stdout, 1)
+            os.close(stdout)
+        caught.seek(0)
+        text = caught.read().decode(errors="replace")
+    # The header says for which instruction set the kernel is, between "architecture" and ", Lnx".
+    found = re.search(r"architecture (.*?)(?: with support.*| enabled processors)?, Lnx", text)
+    return found.group(1).replace("Intel(R) ", "") if found else None
+
+
+def memory_policy() -> tuple[str, dict[str, int]]:
+    """Return this process's memory policy and its pages per NUMA node (numa_maps in proc(5)).
+
+    The policy is that of the heap: ``default``, ``bind:0``, ``interleave:0-1``.
+    """
+    try:
+        lines = Path("/proc/self/numa_maps").read_text().splitlines()
+    except FileNotFoundError:  # a kernel without NUMA
+        return "default", {}
+    pages: dict[str, int] = {}
+    policy = lines[0].split()[1] if lines else "default"
+    for line in lines:
+        fields = line.split()
+        if "heap" in fields:
+            policy = fields[1]
+        for node, count in re.findall(r" N(\d+)=(\d+)", line):
+            pages[node] = pages.get(node, 0) + int(count)
+    return policy, pages
+
+
+def _huge_page_bytes() -> int | None:
+    try:
+        text = Path("/proc/self/smaps_rollup").read_text()
+    except OSError:  # not in every kernel and container
+        return None
+    found = re.search(r"^AnonHugePages:\s+(\d+) kB", text, re.MULTILINE)
+    return int(found.group(1)) * 1024 if found else None
+
+
+def _spin_s() -> float | None:
+    """CPU time that this process takes while its only work is to sleep, after parallel work."""
+    if torch.get_num_threads() == 1:
+        return None
+    _sgemm_seconds(1)
+    torch.ones(1 << 20, device="cpu").add_(1)  # an OpenMP region of ATen's own
+    began = time.process_time()
+    time.sleep(SPIN_WATCH_S)
+    return time.process_time() - began
+
+
+def report(*, with_kernel: bool) -> dict[str, Any]:
+    """Return what this process really is, as JSON data; docs/records.md describes the keys.
+
+    Allocations of the probe are freed on return. The random state is not touched.
+
+    Args:
+        with_kernel: ask the BLAS library for its kernel, which takes MKL a second.
+    """
+    policy, pages = memory_policy()
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    mapped = {line.split(maxsplit=5)[-1] for line in maps}
+    sgemm = owner("sgemm_")
+    capability = torch.backends.cpu.get_cpu_capability()
+    return {
+        "pid": os.getpid(),
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "policy": policy,
+        "pages_by_node": pages,
+        "os_threads": len(list(Path("/proc/self/task").iterdir())),
+        "intra_op": torch.get_num_threads(),
+        "inter_op": torch.get_num_interop_threads(),
+        "openmp": sorted(path for path in mapped if _OPENMP.search(path)),
+        "sgemm": sgemm,
+        "sgemm_kernel": sgemm_kernel(sgemm) if with_kernel else None,
+        "sgemm_gflops": 2 * SGEMM_SIZE**3 / _sgemm_seconds(SGEMM_REPEATS) / 1e9,
+        "intel_path": owner("mkl_serv_intel_cpu_true"),
+        "allocator": owner("malloc"),
+        "huge_page_bytes": _huge_page_bytes(),
+        "isa": capability,
+        "spin_s": _spin_s(),
+        "changes": changes.effective(),
+        "torch": torch.__version__,
+        "python": sys.executable,
+        "env": dict(os.environ),
+    }

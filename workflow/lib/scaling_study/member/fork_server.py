@@ -1,0 +1,62 @@
+"""The ``fork`` launcher: a server imports torch once, and every member is forked from it.
+
+``python -m scaling_study.member.fork_server FOLDER MEMBERS``, with one JSON request a line on stdin
+(see ``launchers.Host``). The server runs no parallel region, so a forked member starts with no
+OpenMP threads of its parent's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from scaling_study.member import bind, worker
+
+
+def serve_member(folder: Path, request: dict[str, Any], server: int) -> None:
+    """Become a member in a freshly forked process."""
+    os.setsid()
+    bind.die_with_parent(server)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    log = os.open(folder / f"log-{request['slot']}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    bind.apply(request["cpus"], request["mempolicy"])
+    worker.serve(
+        folder,
+        request["slot"],
+        request["command"],
+        by_mark=request["by_mark"],
+        inter_op=request["inter_op"],
+        change=request["change"],
+        launcher="fork",
+    )
+
+
+def main(folder: Path) -> None:
+    """Fork a member for every request, and answer with its process id."""
+    # What members share is torch, with the half of it that it imports for the first optimizer.
+    # The base class, as making one changes its class: a script's own must be as they were.
+    torch.optim.Optimizer([torch.zeros(1, requires_grad=True)], {})
+    # Ended members are reaped by the kernel; the coordinator watches them by itself.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    del sys.path[0]  # the working directory, which -m put there
+    server = os.getpid()
+    for line in sys.stdin:
+        request = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            serve_member(folder, request, server)
+        sys.stdout.write(f"{pid}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

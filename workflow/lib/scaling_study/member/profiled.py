@@ -1,0 +1,189 @@
+"""One member under a profiler for a few steps, on its own side.
+
+Operators come from torch's profiler, calls from cProfile. What a profiler found is worked up and
+written only when the member rests and is asked for it: that takes far longer than the steps. The
+module needs torch and the standard library only, because it runs in every build.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import ctypes
+import json
+from typing import TYPE_CHECKING, Any, Protocol
+
+from scaling_study.member import channel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+PR_SET_PTRACER = 0x59616D61
+PR_SET_PTRACER_ANY = ctypes.c_ulong(-1)
+
+WARM_UP_STEPS = 1
+"""Steps under a profiler that is still being set up; they do not count."""
+
+CLOSURE = "scaling_study: closure"
+
+# Whose time an operator's is, by the ranges around it, the innermost first. torch's own ranges are
+# there for loaders, the autograd engine and optimizers; an optimizer's closure is marked by us.
+PHASES = (
+    ("autograd::engine::evaluate_function", "backward"),
+    ("enumerate(DataLoader)#", "load"),
+    (CLOSURE, "forward"),
+    ("Optimizer.step#", "optimizer"),
+)
+
+
+class Profile(Protocol):
+    """A profiler that is attached to this member."""
+
+    def step(self, *, closed: bool) -> bool:
+        """Count a finished step; return whether the member goes on under the profiler.
+
+        Args:
+            closed: the coordinator wants the member to rest.
+        """
+
+    def write(self, folder: Path) -> None:
+        """Write down what was found, with the steps that it covers."""
+
+
+def start(order: int, steps: int) -> Profile:
+    """Attach the profiler that an order names, for so many steps."""
+    kinds: dict[int, type[Operators | Calls]] = {
+        channel.PROFILE_OPERATORS: Operators,
+        channel.PROFILE_CALLS: Calls,
+    }
+    return kinds[order](steps)
+
+
+def allow_tracing() -> None:
+    """Let any process of this user trace this one, where Yama restricts that to ancestors.
+
+    py-spy is no ancestor of a member (kernel documentation, admin-guide/LSM/Yama). A kernel without
+    Yama refuses the request, and needs none.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0)
+
+
+class Operators:
+    """torch's profiler, operators with FLOPs, without stacks and shapes."""
+
+    def __init__(self, steps: int) -> None:
+        from torch import profiler  # noqa: PLC0415 (calls need no torch)
+
+        self._last = WARM_UP_STEPS + steps
+        self._done = 0
+        self._covered = 0
+        cpu = [profiler.ProfilerActivity.CPU]
+        # The interface below torch.profiler.profile, whose own steps would be ranges in the result.
+        self._profiler = profiler._KinetoProfile(activities=cpu, with_flops=True)  # noqa: SLF001
+        self._mark = _mark_closures()
+        self._profiler.prepare_trace()
+        self._tracing = False
+
+    def step(self, *, closed: bool) -> bool:
+        """Count a step; begin after the warm-up, and end after the last one or when closed."""
+        self._done += 1
+        self._covered += self._tracing
+        if closed or self._done >= self._last:
+            if self._tracing:
+                self._profiler.stop_trace()
+            self._mark.remove()
+            return False
+        if self._done == WARM_UP_STEPS:
+            self._profiler.start_trace()
+            self._tracing = True
+        return True
+
+    def write(self, folder: Path) -> None:
+        """Write operators.json, the text table and a Chrome trace; nothing without a whole step."""
+        if not self._covered:
+            return
+        rows = operator_rows(self._profiler.events() or ())
+        text = json.dumps({"steps": self._covered, "rows": rows})
+        (folder / "operators.json").write_text(text)
+        table = self._profiler.key_averages().table(
+            sort_by="self_cpu_time_total", row_limit=-1, max_name_column_width=100
+        )
+        (folder / "operators.txt").write_text(table)
+        self._profiler.export_chrome_trace(str(folder / "trace.json.gz"))
+
+
+def operator_rows(events: Iterable[Any]) -> list[dict[str, Any]]:
+    """Sum a profiler's events by operator and phase.
+
+    Args:
+        events: torch.autograd.profiler_util.FunctionEvent, times in us.
+
+    Returns:
+        Rows with operator, phase, calls, self_s, total_s (an operator inside one of its own name
+        counts in both) and flops (None where torch knows none).
+    """
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for event in events:
+        key = (event.name, _phase(event))
+        row = rows.setdefault(
+            key,
+            {"operator": key[0], "phase": key[1], "calls": 0, "self_s": 0.0, "total_s": 0.0,
+             "flops": None},
+        )  # fmt: skip
+        row["calls"] += 1
+        row["self_s"] += event.self_cpu_time_total / 1e6
+        row["total_s"] += event.cpu_time_total / 1e6
+        if event.flops:
+            row["flops"] = (row["flops"] or 0) + event.flops
+    return list(rows.values())
+
+
+def _phase(event: Any) -> str:
+    """Return an operator's phase, as windows divide a step: forward is what is nothing else."""
+    while event is not None:
+        for start_of_name, phase in PHASES:
+            if event.name.startswith(start_of_name):
+                return phase
+        event = event.cpu_parent
+    return "forward"
+
+
+def _mark_closures() -> Any:
+    """Put a range around every closure that an optimizer's step gets; return what undoes it."""
+    from torch.autograd.profiler import record_function  # noqa: PLC0415
+    from torch.optim import optimizer  # noqa: PLC0415
+
+    from scaling_study.member import worker  # noqa: PLC0415 (it imports this module when it profiles)
+
+    def mark(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return worker.replace_closure(args, kwargs, record_function(CLOSURE))
+
+    return optimizer.register_optimizer_step_pre_hook(mark)
+
+
+class Calls:
+    """cProfile of the training thread."""
+
+    def __init__(self, steps: int) -> None:
+        self._last = WARM_UP_STEPS + steps
+        self._done = 0
+        self._covered = 0
+        self._profiler = cProfile.Profile()
+
+    def step(self, *, closed: bool) -> bool:
+        """Count a step; begin after the warm-up, and end after the last one or when closed."""
+        if self._done >= WARM_UP_STEPS:
+            self._profiler.disable()
+            self._covered += 1
+        self._done += 1
+        goes_on = not closed and self._done < self._last
+        if goes_on:
+            self._profiler.enable()
+        return goes_on
+
+    def write(self, folder: Path) -> None:
+        """Write calls.prof, which pstats, snakeviz and others open, and the steps it covers."""
+        if not self._covered:
+            return
+        (folder / "calls.json").write_text(json.dumps({"steps": self._covered}))
+        self._profiler.dump_stats(folder / "calls.prof")

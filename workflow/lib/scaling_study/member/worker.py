@@ -1,0 +1,362 @@
+"""The harness inside a member: it runs the user's script, times its steps and holds it at the gate.
+
+``python -m scaling_study.member.worker FOLDER SLOT [--mark] [--change NAME]... -- SCRIPT ARGS...``
+
+The script runs in this process as ``__main__`` (runpy). torch's global optimizer hooks end a step;
+light wrappers attribute its time to the loader, backward and the optimizer. The end of a step is
+also the gate at which a member outside the current window sleeps. What runs in every step is kept
+to a few integer stores: no system call but the clock's (vDSO), no lock, no allocation that lasts.
+
+A script that ends is started again in the same process. The module needs torch and the standard
+library only, because it runs in every build that a study compares.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import runpy
+import sys
+import threading
+import time
+from importlib.abc import MetaPathFinder
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import scaling_study
+from scaling_study.member import bind, channel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import FrameType, ModuleType
+
+    from scaling_study.member import profiled
+
+_now = time.perf_counter_ns
+
+
+class Member:
+    """A member's side of the channel, and the state of its current step."""
+
+    def __init__(self, folder: Path, slot: int, launcher: str) -> None:
+        self.slot = slot
+        self._folder = folder
+        self._launcher = launcher
+        self._words = channel.Page(channel.open_words(folder), slot).words
+        self._gate = os.open(folder / f"gate-{slot}", os.O_RDONLY)
+        self._rest = os.open(folder / "rest", os.O_WRONLY)
+        self._steps = 0
+        self._load_ns = self._backward_ns = self._optimizer_ns = 0
+        self._optimizer_began_ns = self._closure_ns = 0
+        self._optimizer_frame: FrameType | None = None
+        self._profile: profiled.Profile | None = None
+        self.fresh = 1
+
+    def step_end(self) -> None:
+        """Store the step that ends now; sleep here if this member may not run."""
+        words = self._words
+        now = _now()
+        step = self._steps
+        if step < channel.CAPACITY:
+            at = channel.HEADER + step * channel.STEP_FIELDS
+            words[at] = now
+            words[at + 1] = self._load_ns
+            words[at + 2] = self._backward_ns
+            words[at + 3] = self._optimizer_ns
+            words[at + 4] = self.fresh
+        self._load_ns = self._backward_ns = self._optimizer_ns = self.fresh = 0
+        self._steps = step + 1
+        words[channel.STEPS] = step + 1
+        if words[channel.ORDER] != channel.RUN:
+            self.park()
+
+    def park(self) -> None:
+        """Sleep until the coordinator lets this member run; answer its questions meanwhile."""
+        words = self._words
+        # A member that is profiled has another order than RUN: it comes here after every step, and
+        # a step that is measured does not pay for the question.
+        closed = words[channel.ORDER] == channel.CLOSED
+        if self._profile is not None and self._profile.step(closed=closed):
+            return
+        words[channel.PARKED_NS] = _now()
+        words[channel.TRAINER_TID] = threading.get_native_id()
+        while True:
+            try:
+                channel.write_rest(self._rest, self.slot)
+                released = os.read(self._gate, 1)
+            except BrokenPipeError:
+                released = b""
+            if not released:
+                # The coordinator is gone, and with it every reason to go on. No clean-up of the
+                # script's may run: it could write checkpoints of a training nobody asked for.
+                os._exit(1)
+            order = words[channel.ORDER]
+            if order not in channel.QUESTIONS:
+                break
+            self._answer(order)
+        if order in channel.PROFILES:  # it may have been closed again already
+            from scaling_study.member import profiled  # noqa: PLC0415 (not needed by measuring)
+
+            self._profile = profiled.start(order, words[channel.ASKED])
+        # All members of a window are woken first and then start at one instant, by timer.
+        time.sleep(max(0, words[channel.RELEASE_NS] - _now()) / 1e9)
+        self._steps = 0
+        words[channel.STEPS] = 0
+        words[channel.RELEASED_NS] = _now()
+
+    def _answer(self, question: int) -> None:
+        """Do what a resting member is asked for."""
+        if question == channel.WRITE_PROFILE and self._profile is not None:
+            self._profile.write(self._folder)
+            self._profile = None
+        elif question == channel.ALLOW_TRACING:
+            from scaling_study.member import profiled  # noqa: PLC0415 (as above)
+
+            profiled.allow_tracing()
+        else:
+            self._attest(with_kernel=question == channel.ATTEST_KERNEL)
+
+    def _attest(self, *, with_kernel: bool) -> None:
+        from scaling_study.member import attest  # noqa: PLC0415 (not needed by any step)
+
+        report = {"slot": self.slot, "launcher": self._launcher}
+        report |= attest.report(with_kernel=with_kernel)
+        (self._folder / f"attestation-{self.slot}.json").write_text(json.dumps(report))
+
+    def asked(self) -> int:
+        """Return the number that the coordinator has put beside its order."""
+        return self._words[channel.ASKED]
+
+    def script_ended(self) -> None:
+        """Count a start of the script and, outside a window, sleep before the next one."""
+        self._words[channel.RESTARTS] += 1
+        self.fresh = 1
+        if self._words[channel.ORDER] == channel.CLOSED:
+            self.park()
+
+    def wrap_loader(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        """Time ``inner``, a loader's ``__next__``, as load."""
+
+        def __next__(iterator: Any) -> Any:  # noqa: N807 (the wrapped method's name)
+            # A loader inside a loader is in the outer one's time already; so below.
+            began, before_ns = _now(), self._load_ns
+            try:
+                return inner(iterator)
+            finally:
+                self._load_ns = before_ns + _now() - began
+
+        return __next__
+
+    def wrap_backward(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        """Time ``inner``, torch.autograd.backward, as backward."""
+
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            began, before_ns = _now(), self._backward_ns
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                self._backward_ns = before_ns + _now() - began
+
+        return backward
+
+    def before_optimizer(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Start the optimizer's time, and keep a closure's time out of it.
+
+        An optimizer that calls another one's step, or its own class's, makes one step: torch
+        calls both hooks from one frame, and what runs below it belongs to that step.
+        """
+        if self._optimizer_frame is not None and _runs(self._optimizer_frame):
+            return None
+        self._optimizer_frame = sys._getframe(1)  # noqa: SLF001 (CPython's, as documented)
+        self._closure_ns = 0
+        self._optimizer_began_ns = _now()
+        return replace_closure(args, kwargs, self._timed)
+
+    def _timed(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        def timed() -> Any:
+            began = _now()
+            try:
+                return closure()
+            finally:
+                self._closure_ns += _now() - began
+
+        return timed
+
+    def after_optimizer(self, *_: Any) -> None:
+        """End the optimizer's time and the step."""
+        if sys._getframe(1) is not self._optimizer_frame:  # noqa: SLF001
+            return
+        self._optimizer_frame = None
+        self._optimizer_ns += _now() - self._optimizer_began_ns - self._closure_ns
+        self.step_end()
+
+
+def replace_closure(
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    wrap: Callable[[Callable[[], Any]], Callable[[], Any]],
+) -> Any:
+    """Wrap the closure among the arguments of an optimizer's step.
+
+    Returns:
+        New arguments, as torch takes them from a pre-hook; None if there is no closure.
+    """
+    closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+    if closure is None:
+        return None
+    if "closure" in kwargs:
+        return args, {**kwargs, "closure": wrap(closure)}
+    return (args[0], wrap(closure), *args[2:]), kwargs
+
+
+def _runs(frame: FrameType) -> bool:
+    """Whether a function is still running: one that has raised is not."""
+    caller: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while caller is not None and caller is not frame:
+        caller = caller.f_back
+    return caller is frame
+
+
+def attach(member: Member, *, by_mark: bool) -> None:
+    """Install the member's hooks and wrappers in this process's torch."""
+    import torch  # noqa: PLC0415 (see attach_when_imported)
+    from torch.optim import optimizer  # noqa: PLC0415
+    from torch.utils.data import dataloader  # noqa: PLC0415
+
+    iterator = dataloader._BaseDataLoaderIter  # noqa: SLF001 (every DataLoader's __next__ is here)
+    iterator.__next__ = member.wrap_loader(iterator.__next__)
+    torch.autograd.backward = member.wrap_backward(torch.autograd.backward)
+    if not by_mark:
+        optimizer.register_optimizer_step_pre_hook(member.before_optimizer)
+        optimizer.register_optimizer_step_post_hook(member.after_optimizer)
+
+
+class _AfterTorch(MetaPathFinder):
+    """Calls a function when torch has been imported; finds nothing itself."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
+        """Let the other finders find torch, and have its loader call back."""
+        if fullname != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_call(module: ModuleType) -> None:
+                load(module)
+                self._call()
+
+            spec.loader.exec_module = load_and_call  # type: ignore[method-assign]
+        return spec
+
+
+def attach_when_imported(call: Callable[[], None]) -> None:
+    """Call ``call`` as soon as torch is there.
+
+    The script imports torch, not the harness: what it puts into ``os.environ`` before, such as
+    thread counts, has its effect.
+    """
+    if "torch" in sys.modules:
+        call()
+    else:
+        sys.meta_path.insert(0, _AfterTorch(call))
+
+
+def run(member: Member, script: str, args: list[str]) -> None:
+    """Run the script as ``python SCRIPT ARGS`` would, again and again.
+
+    Raises:
+        RuntimeError: the script ended without having finished a step, so it never will.
+    """
+    sys.path.insert(0, str(Path(script).resolve().parent))
+    while True:
+        sys.argv = [script, *args]
+        try:
+            runpy.run_path(script, run_name="__main__")
+        except SystemExit as stop:
+            if stop.code not in {None, 0}:
+                raise
+        if member.fresh:  # no step since the script was started
+            raise RuntimeError(
+                f"{script} ended without a step: a step ends with optimizer.step(), or, with"
+                " 'step: mark' in the config, with scaling_study.mark()"
+            )
+        # The script's globals refer to each other: its model and data would stay beside the next.
+        gc.collect()
+        member.script_ended()
+
+
+def serve(
+    folder: Path,
+    slot: int,
+    command: list[str],
+    *,
+    by_mark: bool = False,
+    inter_op: int | None = None,
+    launcher: str = "exec",
+    change: Sequence[str] = (),
+) -> None:
+    """Be a member: attach, then run the script until the cohort is over.
+
+    Args:
+        folder: the cohort's private folder.
+        slot: this member's slot.
+        command: the script and its arguments.
+        by_mark: the script ends its steps with ``scaling_study.mark()``.
+        inter_op: inter-op threads to set, which torch takes from no environment variable.
+        launcher: how this process was started, for the attestation.
+        change: names of single changes to make in this process (see ``changes``).
+    """
+    member = Member(folder, slot, launcher)
+    if by_mark:
+        scaling_study.mark = member.step_end
+        scaling_study.asked = member.asked
+
+    def prepare() -> None:
+        attach(member, by_mark=by_mark)
+        if change:
+            from scaling_study.member import changes  # noqa: PLC0415 (of experiments only)
+
+            for name in change:
+                changes.apply(name)
+        if inter_op is not None:
+            import torch  # noqa: PLC0415
+
+            torch.set_num_interop_threads(inter_op)
+
+    attach_when_imported(prepare)
+    run(member, command[0], command[1:])
+
+
+def main(argv: list[str]) -> None:
+    """Parse ``FOLDER SLOT [options] -- SCRIPT ARGS`` and serve."""
+    import argparse  # noqa: PLC0415
+
+    parser = argparse.ArgumentParser(description="Run a training script as a member of a cohort.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("slot", type=int)
+    parser.add_argument("--mark", action="store_true", help="steps end with scaling_study.mark()")
+    parser.add_argument("--inter-op", type=int, help="inter-op threads to set")
+    parser.add_argument("--change", action="append", default=[], help="a change to make")
+    arguments, command = bind.split_command(argv)
+    options = parser.parse_args(arguments)
+    del sys.path[0]  # -m put the working directory there; the script's own folder takes its place
+    serve(
+        options.folder,
+        options.slot,
+        command,
+        by_mark=options.mark,
+        inter_op=options.inter_op,
+        change=options.change,
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""From a config to a plan: launches, counts, cost. The same on every machine."""

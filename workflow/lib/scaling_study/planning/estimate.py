@@ -1,0 +1,134 @@
+"""What a study will take, said before it starts."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scaling_study.configuring.config import Profile
+from scaling_study.planning import efforts
+from scaling_study.planning.plan import Plan
+
+# Start, data and warm-up of a cohort where nothing is measured yet: torch and Lightning took 6 to
+# 10 s on two CPUs.
+START_S = 8.0
+
+# What an operator profile or a cProfile takes: the steps, and working them up (2 to 3 s).
+PROFILE_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How much a plan is, for one ladder.
+
+    Attributes:
+        launches: Launches, with default and repeat.
+        cohorts: Cohorts that are started.
+        windows: Windows over all points and replicates, without retakes.
+        profiles: Points that are profiled.
+        explained: Launches that are explained.
+        why_minutes: Shortest and longest time of the experiments that explain them.
+        minutes: Shortest and longest time of all.
+    """
+
+    launches: int
+    cohorts: int
+    windows: int
+    profiles: int
+    explained: int
+    why_minutes: tuple[float, float]
+    minutes: tuple[float, float]
+
+
+def estimate(plan: Plan, ladder: Sequence[int], start_s: float = START_S) -> Estimate:
+    """Estimate a study from its settings alone.
+
+    A step's time is not known yet, so a window takes between its shortest and its longest time.
+    Left out: retakes, launches that the machine must skip, and what is measured already.
+
+    Args:
+        plan: The plan.
+        ladder: The process counts on this machine.
+        start_s: What a cohort takes from its start to its first window.
+    """
+    measure = plan.measure
+    runs = len(plan.launches) * measure.replicates
+    cohorts = runs * (len(ladder) if measure.isolated else 1)
+    windows = runs * len(ladder) * measure.windows
+    profiles = len(plan.profiled) * len(chosen_counts(plan.profile.processes, ladder))
+    profiling_s = len(plan.profiled) * start_s + profiles * _profile_s(plan.profile)
+    explained = len(plan.explained)
+    shortest, longest = (
+        ((cohorts * start_s + windows * window_s + profiling_s) / 60, why_s / 60)
+        for window_s, why_s in zip(
+            (measure.shortest_s, measure.longest_s),
+            efforts.seconds(plan.why.effort, explained, start_s),
+            strict=True,
+        )
+    )
+    return Estimate(
+        len(plan.launches),
+        cohorts,
+        windows,
+        profiles,
+        explained,
+        (shortest[1], longest[1]),
+        (sum(shortest), sum(longest)),
+    )
+
+
+def chosen_counts(asked: str | Sequence[int], ladder: Sequence[int]) -> list[int]:
+    """Return the process counts to profile: the ladder's ends, or those asked for that it has."""
+    if isinstance(asked, str):
+        return sorted({min(ladder), max(ladder)})
+    return sorted(set(asked) & set(ladder))
+
+
+def _profile_s(profile: Profile) -> float:
+    """Return what profiling one point takes, with the unprofiled windows around each profile."""
+    taken = [PROFILE_S] * (profile.operators + profile.calls)
+    taken += [PROFILE_S + profile.stacks_s] * profile.stacks
+    return sum(taken) + (len(taken) + 1) * profile.unprofiled_s
+
+
+def describe(plan: Plan, ladder: Sequence[int], forecast: Estimate) -> str:
+    """Say in a few lines what will be done."""
+    counts = Counter(launch.arm for launch in plan.launches)
+    arms = ", ".join(f"{count} {arm}" for arm, count in counts.items())
+    dropped = f"; {len(plan.dropped)} excluded" if plan.dropped else ""
+    launches = _count(forecast.launches, "launch", "launches")
+    cohorts = _count(forecast.cohorts, "cohort", "cohorts")
+    replicates = _count(plan.measure.replicates, "replicate", "replicates")
+    windows = _count(forecast.windows, "window", "windows")
+    points = _count(forecast.profiles, "point", "points")
+    profiles = f"; profiles of {points}" if forecast.profiles else ""
+    return "\n".join(
+        [
+            f"Study {plan.study}: {plan.workload.script}",
+            f"  {launches}: {arms}{dropped}",
+            f"  processes: {', '.join(map(str, ladder))}",
+            f"  {cohorts} ({replicates} of each launch), {windows}{profiles}",
+            *_why(plan, forecast),
+            f"  {_duration(forecast.minutes)}",
+        ]
+    )
+
+
+def _why(plan: Plan, forecast: Estimate) -> list[str]:
+    """What the experiments will take, where there are any."""
+    if not forecast.explained:
+        return []
+    explained = _count(forecast.explained, "launch", "launches")
+    took = _duration(forecast.why_minutes)
+    return [f"  why ({plan.why.effort}): experiments on {explained}, {took} of"]
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _duration(minutes: tuple[float, float]) -> str:
+    """Write a span of minutes, in hours where that is easier to grasp."""
+    hour = 60
+    in_hours = minutes[1] >= 2 * hour
+    low, high = (f"{value / hour if in_hours else value:.1f}" for value in minutes)
+    return f"{low} to {high} {'hours' if in_hours else 'minutes'}"

@@ -1,0 +1,281 @@
+"""Which CPUs a slot gets, and which memory policy.
+
+Every placement works on the CPUs that the process may use: give it a restricted topology. With more
+slots than CPUs all placements go round again, and the slots that share a CPU are labelled
+oversubscribed; up to there no CPU is used twice.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice, repeat, zip_longest
+from typing import Literal
+
+from scaling_study.common.topology import Cpu, Topology, format_cpu_list, parse_cpu_list
+from scaling_study.common.unavailable import UnavailableError
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The CPUs of one member.
+
+    ``cpus`` (ascending) is None when the member is not bound. ``oversubscribed``: the slot shares a
+    CPU with an earlier one; unbound, that it and the earlier ones ask for more CPUs than there are.
+    """
+
+    slot: int
+    cpus: tuple[int, ...] | None
+    oversubscribed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPolicy:
+    """A memory policy as in set_mempolicy(2)."""
+
+    mode: Literal["default", "bind", "interleave"]
+    nodes: tuple[int, ...]
+
+    def __str__(self) -> str:
+        """As numa_maps writes it (proc(5)): ``default``, ``bind:0-1``, ``interleave:0,2``."""
+        return f"{self.mode}:{format_cpu_list(self.nodes)}" if self.nodes else self.mode
+
+
+Placer = Callable[[Topology, int], Iterator[tuple[int, ...] | None]]
+"""From the usable topology and a slot's width to the CPUs of slot 0, 1, 2 … without end."""
+
+
+def slots(
+    placement: str | Sequence[str], topology: Topology, count: int, width: int
+) -> tuple[Slot, ...]:
+    """Place the members of a cohort.
+
+    Args:
+        placement: a name of :data:`PLACEMENTS`, or CPU lists, one for each slot, reused in turn.
+        topology: the CPUs that may be used.
+        count: how many slots.
+        width: CPUs of a slot; lists and ``per_l3`` have their own.
+
+    Returns:
+        Slots 0 … count - 1.
+
+    Raises:
+        UnavailableError: The machine has no such CPUs.
+        ValueError: There is no placement of that name.
+    """
+    if not topology.cpus:
+        raise UnavailableError(
+            "no CPU of this machine may be used", "widen the affinity mask or the cpuset"
+        )
+    if isinstance(placement, str) and placement not in PLACEMENTS:
+        raise ValueError(f"no placement {placement!r}; there are {', '.join(PLACEMENTS)}")
+    places = (
+        PLACEMENTS[placement](topology, width)
+        if isinstance(placement, str)
+        else _listed(placement, topology)
+    )
+    return tuple(_labelled(islice(places, count), topology, width))
+
+
+def _labelled(
+    places: Iterable[tuple[int, ...] | None], topology: Topology, width: int
+) -> Iterator[Slot]:
+    used: set[int] = set()
+    for slot, cpus in enumerate(places):
+        if cpus is None:
+            yield Slot(slot, None, oversubscribed=(slot + 1) * width > len(topology.cpus))
+        else:
+            yield Slot(slot, tuple(sorted(cpus)), oversubscribed=not used.isdisjoint(cpus))
+            used.update(cpus)
+
+
+def _none(_topology: Topology, _width: int) -> Iterator[None]:
+    """Not bound: the kernel's scheduler decides."""
+    return repeat(None)
+
+
+def _compact(topology: Topology, width: int) -> Iterator[tuple[int, ...]]:
+    """Neighbours first: by socket, node, L3 and core, with SMT siblings side by side.
+
+    A slot of width 2 on a machine with SMT is therefore the two siblings of one core.
+    """
+    return _in_turn([cpu.cpu for cpu in topology.compact], topology, width)
+
+
+def _cores(topology: Topology, width: int) -> Iterator[tuple[int, ...]]:
+    """One physical core for each CPU of the width, in compact order; siblings after all cores."""
+    return _in_turn([cpu.cpu for tier in _tiers(topology) for cpu in tier], topology, width)
+
+
+def _spread(topology: Topology, width: int) -> Iterator[tuple[int, ...]]:
+    """Slots go round robin over sockets, then nodes, then L3s, then cores; siblings last.
+
+    Slots are far from each other, but the CPUs of one slot are near each other: a slot starts at
+    the next free CPU of the round and takes the free CPUs closest to it, cores before siblings.
+    """
+    _fits(topology, width)
+    tiers = _tiers(topology)
+    tier_of = {cpu.cpu: rank for rank, tier in enumerate(tiers) for cpu in tier}
+    order = [cpu for tier in tiers for cpu in _round_robin(tier, ("socket", "node", "l3"))]
+
+    def nearest(start: Cpu, free: Sequence[Cpu], count: int) -> list[Cpu]:
+        def distance(cpu: Cpu) -> tuple[int, bool, bool, bool, int]:
+            away = (cpu.socket != start.socket, cpu.node != start.node, cpu.l3 != start.l3)
+            return (tier_of[cpu.cpu], *away, cpu.core)
+
+        return sorted(free, key=distance)[:count]
+
+    free = order
+    while True:
+        slot = nearest(free[0], free, width)
+        taken = slot
+        if len(slot) < width:  # the next round begins within this slot
+            others = [cpu for cpu in order if cpu not in slot]
+            taken = nearest(free[0], others, width - len(slot))
+            slot, free = slot + taken, order
+        free = [cpu for cpu in free if cpu not in taken] or order
+        yield tuple(cpu.cpu for cpu in slot)
+
+
+def _per_l3(topology: Topology, _width: int) -> Iterator[tuple[int, ...]]:
+    """A slot is all CPUs of an L3; without L3 information, of a socket."""
+    return cycle(topology.domains("l3"))
+
+
+PLACEMENTS: dict[str, Placer] = {
+    "none": _none,
+    "compact": _compact,
+    "cores": _cores,
+    "spread": _spread,
+    "per_l3": _per_l3,
+}
+"""Placements by name; a new one is a function and an entry here."""
+
+
+def _listed(lists: Sequence[str], topology: Topology) -> Iterator[tuple[int, ...]]:
+    """A person's CPU lists, in turn. Raises now, not when the first slot is asked for."""
+    usable = set(topology.cpu_ids)
+    entries = [parse_cpu_list(text) for text in lists]
+    if not entries or not all(entries):
+        raise ValueError(f"a placement's list of CPU lists must not be empty: {list(lists)}")
+    missing = set().union(*entries) - usable
+    if missing:
+        raise UnavailableError(
+            f"CPU {format_cpu_list(missing)} is offline, not there, or not allowed; "
+            f"usable are {format_cpu_list(usable)}",
+            f"name CPUs within {format_cpu_list(usable)}, or start with these CPUs allowed "
+            "(taskset, cpuset, the whole node in a batch system)",
+        )
+    return cycle(entries)
+
+
+def _fits(topology: Topology, width: int) -> None:
+    if width > len(topology.cpus):
+        raise UnavailableError(
+            f"a slot of {width} CPUs does not fit: {len(topology.cpus)} may be used "
+            f"({format_cpu_list(topology.cpu_ids)})",
+            f"set intra_op to at most {len(topology.cpus)}, or placement to none",
+        )
+
+
+def _in_turn(order: Sequence[int], topology: Topology, width: int) -> Iterator[tuple[int, ...]]:
+    """Slots of consecutive CPUs of an order, round and round."""
+    _fits(topology, width)
+    ring = cycle(order)
+    return (tuple(islice(ring, width)) for _ in repeat(None))
+
+
+def _tiers(topology: Topology) -> list[list[Cpu]]:
+    """The first CPU of every core, then the second of every core … each in compact order."""
+    cores: dict[int, list[Cpu]] = {}
+    for cpu in topology.compact:
+        cores.setdefault(cpu.core, []).append(cpu)
+    return [[cpu for cpu in tier if cpu is not None] for tier in zip_longest(*cores.values())]
+
+
+def _round_robin(cpus: Sequence[Cpu], levels: Sequence[str]) -> list[Cpu]:
+    """Deal CPUs out over the groups of the first level, within each over those of the next."""
+    if not levels:
+        return list(cpus)
+    groups: dict[int, list[Cpu]] = {}
+    for cpu in cpus:
+        groups.setdefault(getattr(cpu, levels[0]), []).append(cpu)
+    dealt = zip_longest(*(_round_robin(group, levels[1:]) for group in groups.values()))
+    return [cpu for turn in dealt for cpu in turn if cpu is not None]
+
+
+def memory_policy(membind: str, slot: Slot, topology: Topology) -> MemoryPolicy:
+    """The memory policy of a member.
+
+    Args:
+        membind: a name of :data:`MEMBINDS`, or a node list such as ``"0-1"`` to bind to.
+        slot: the member's slot.
+        topology: the CPUs and nodes that may be used.
+
+    Returns:
+        The policy to set before exec.
+
+    Raises:
+        UnavailableError: A node is not there, not allowed or without memory, or the slot has no
+            CPUs.
+        ValueError: The text is neither a name nor a node list.
+    """
+    if membind in MEMBINDS:
+        return MEMBINDS[membind](slot, topology)
+    nodes = parse_cpu_list(membind)
+    if not nodes:
+        raise ValueError("an empty node list; write membind: none for no policy")
+    return MemoryPolicy("bind", _with_memory(nodes, topology))
+
+
+def _default_memory(_slot: Slot, _topology: Topology) -> MemoryPolicy:
+    """The kernel's: the node of the CPU that touches a page first."""
+    return MemoryPolicy("default", ())
+
+
+def _local_memory(slot: Slot, topology: Topology) -> MemoryPolicy:
+    """Only the nodes of the slot's CPUs; of several, those that have memory."""
+    if slot.cpus is None:
+        raise UnavailableError(
+            "membind local needs to know a member's CPUs, and placement none does not bind it",
+            "set placement to compact, cores, spread or per_l3",
+        )
+    nodes = {cpu.node for cpu in topology.cpus if cpu.cpu in slot.cpus}
+    local = nodes.intersection(topology.memory_nodes)
+    return MemoryPolicy("bind", _with_memory(local or nodes, topology))
+
+
+def _interleave_memory(_slot: Slot, topology: Topology) -> MemoryPolicy:
+    """Page by page over all nodes that have memory."""
+    return MemoryPolicy("interleave", topology.memory_nodes)
+
+
+MEMBINDS: dict[str, Callable[[Slot, Topology], MemoryPolicy]] = {
+    "none": _default_memory,
+    "local": _local_memory,
+    "interleave": _interleave_memory,
+}
+"""Memory policies by name; a new one is a function and an entry here."""
+
+
+def _with_memory(nodes: Iterable[int], topology: Topology) -> tuple[int, ...]:
+    wanted = set(nodes)
+    missing = wanted.difference(topology.memory_nodes)
+    if missing:
+        usable = format_cpu_list(topology.memory_nodes)
+        nearest = _nearest_with_memory(missing, topology)
+        raise UnavailableError(
+            f"NUMA node {', '.join(map(str, sorted(missing)))} is not there, has no memory or may "
+            f"not be used; nodes with memory are {usable}",
+            f'set membind to "{usable if nearest is None else nearest}" or to interleave',
+        )
+    return tuple(sorted(wanted))
+
+
+def _nearest_with_memory(nodes: Iterable[int], topology: Topology) -> int | None:
+    """The node with memory at the smallest distance from any of the nodes that are there."""
+    distances = [
+        (node.distances[other], other)
+        for node in topology.nodes
+        if node.node in nodes
+        for other in topology.memory_nodes
+    ]
+    return min(distances)[1] if distances else None

@@ -1,0 +1,208 @@
+"""Reads what this machine is from /proc and /sys (limits.py: what a process may use of it).
+
+Every function takes the root of the file system, so that tests read captured machines. A file that
+the kernel does not have reads as None; a text that is not in the kernel's format raises.
+"""
+
+import ctypes
+import os
+import platform
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from scaling_study.common.topology import (
+    CpuText,
+    NodeText,
+    Topology,
+    build,
+    parse_cpu_list,
+    parse_memory_total,
+)
+
+ROOT = Path("/")
+CPU_FOLDER = "sys/devices/system/cpu"
+NODE_FOLDER = "sys/devices/system/node"
+
+
+def read_text(path: Path) -> str | None:
+    """A file's text without surrounding white space; None if it is not there or not readable."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+
+
+def read_status(field: str, root: Path = ROOT) -> str:
+    """A field of this process's /proc/self/status.
+
+    Raises:
+        ValueError: The kernel does not write it.
+    """
+    text = read_text(root / "proc/self/status") or ""
+    match = re.search(rf"^{field}:\s*(.*)$", text, flags=re.MULTILINE)
+    if match is None:
+        raise ValueError(f"{root / 'proc/self/status'} has no {field}")
+    return match[1]
+
+
+def read_online_cpus(root: Path = ROOT) -> tuple[int, ...]:
+    """All online CPUs; without /sys (some sandboxes) those that the process may use."""
+    online = read_text(root / CPU_FOLDER / "online") or read_status("Cpus_allowed_list", root)
+    return parse_cpu_list(online)
+
+
+def read_online_nodes(root: Path = ROOT) -> tuple[int, ...]:
+    """All online NUMA nodes; node 0 alone where the kernel knows no NUMA."""
+    return parse_cpu_list(read_text(root / NODE_FOLDER / "online") or "0")
+
+
+def read_topology(root: Path = ROOT) -> Topology:
+    """All online CPUs and nodes."""
+    cpus = read_online_cpus(root)
+    return build(
+        {cpu: _cpu_text(root / CPU_FOLDER / f"cpu{cpu}") for cpu in cpus},
+        {node: _node_text(node, cpus, root) for node in read_online_nodes(root)},
+    )
+
+
+def _cpu_text(folder: Path) -> CpuText:
+    topology = folder / "topology"
+    third = (index for index in _caches(folder) if read_text(index / "level") == "3")
+    siblings = ("core_cpus_list", "thread_siblings_list")
+    return CpuText(
+        socket=read_text(topology / "physical_package_id"),
+        siblings=next(filter(None, (read_text(topology / name) for name in siblings)), None),
+        l3=next((read_text(index / "shared_cpu_list") for index in third), None),
+    )
+
+
+def _node_text(node: int, cpus: tuple[int, ...], root: Path) -> NodeText:
+    folder = root / NODE_FOLDER / f"node{node}"
+    if not folder.is_dir():  # a kernel without NUMA: one node holds everything
+        memory = read_text(root / "proc/meminfo") or ""
+        return NodeText(cpus=",".join(map(str, cpus)), memory=memory, distances="10")
+    return NodeText(
+        cpus=read_text(folder / "cpulist") or "",
+        memory=read_text(folder / "meminfo") or "",
+        distances=read_text(folder / "distance") or "",
+    )
+
+
+def _caches(cpu_folder: Path) -> list[Path]:
+    return sorted((cpu_folder / "cache").glob("index[0-9]*"))
+
+
+def read_cache_bytes(level: int, root: Path = ROOT) -> int | None:
+    """The size of one data or unified cache of a level, of the lowest online CPU."""
+    first = min(read_online_cpus(root))
+    for index in _caches(root / CPU_FOLDER / f"cpu{first}"):
+        if read_text(index / "level") == str(level) and read_text(index / "type") != "Instruction":
+            size = re.fullmatch(r"(\d+)K", read_text(index / "size") or "")
+            return int(size[1]) * 1024 if size else None
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class CpuInfo:
+    """The first CPU of /proc/cpuinfo; flags include ARM's features."""
+
+    model: str
+    vendor: str
+    flags: frozenset[str]
+
+
+def read_cpu_info(root: Path = ROOT) -> CpuInfo:
+    """Model, vendor and instruction sets."""
+    fields: dict[str, str] = {}
+    for line in (read_text(root / "proc/cpuinfo") or "").splitlines():
+        key, _, value = line.partition(":")
+        fields.setdefault(key.strip(), value.strip())
+
+    def first(keys: Iterable[str]) -> str:
+        return next((fields[key] for key in keys if fields.get(key)), "unknown")
+
+    flags = fields.get("flags", fields.get("Features", ""))
+    return CpuInfo(
+        model=first(("model name", "cpu", "CPU part")),  # x86, POWER, ARM
+        vendor=first(("vendor_id", "CPU implementer")),
+        flags=frozenset(flags.split()),
+    )
+
+
+def read_virtual(info: CpuInfo, root: Path = ROOT) -> str | None:
+    """The kind of virtual machine as far as it says; None on hardware."""
+    xen = read_text(root / "sys/hypervisor/type")
+    if "hypervisor" not in info.flags and xen is None:
+        return None
+    dmi = root / "sys/class/dmi/id"
+    names = (read_text(dmi / "sys_vendor"), read_text(dmi / "product_name"))
+    return " ".join(filter(None, names)) or xen or "hypervisor"
+
+
+def read_memory_bytes(root: Path = ROOT) -> int:
+    """The machine's memory."""
+    return parse_memory_total(read_text(root / "proc/meminfo") or "")
+
+
+def read_swap_bytes(root: Path = ROOT) -> int:
+    """The machine's swap space."""
+    match = re.search(r"SwapTotal:\s+(\d+) kB", read_text(root / "proc/meminfo") or "")
+    return int(match[1]) * 1024 if match else 0
+
+
+def read_thp(root: Path = ROOT) -> str | None:
+    """Transparent huge pages: ``always``, ``madvise`` or ``never``; None without them."""
+    text = read_text(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""
+    match = re.search(r"\[(\w+)\]", text)
+    return match[1] if match else None
+
+
+def read_numa_balancing(root: Path = ROOT) -> bool | None:
+    """Whether the kernel moves pages between nodes by itself; None where it cannot."""
+    text = read_text(root / "proc/sys/kernel/numa_balancing")
+    return None if text is None else text != "0"
+
+
+def read_governor(root: Path = ROOT) -> str | None:
+    """The frequency governors of all CPUs, each once, such as ``performance``; None without any."""
+    files = (root / CPU_FOLDER).glob("cpu[0-9]*/cpufreq/scaling_governor")
+    return ", ".join(sorted(filter(None, set(map(read_text, files))))) or None
+
+
+def read_kernel(root: Path = ROOT) -> str:
+    """The kernel's release."""
+    return read_text(root / "proc/sys/kernel/osrelease") or "unknown"
+
+
+def read_hostname(root: Path = ROOT) -> str:
+    """The host's name."""
+    return read_text(root / "proc/sys/kernel/hostname") or "unknown"
+
+
+PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319}
+"""System call numbers (the kernel's syscall tables); glibc has no wrapper."""
+
+COUNT_INSTRUCTIONS = (0, 64, 1, 0, 0, 0, 0, 0, 0, 0, 0b110_0001, 0, 0, 0, 0, 0)
+"""perf_event_attr (perf_event_open(2)) as 32-bit words, little endian: type hardware, 64 bytes long
+(PERF_ATTR_SIZE_VER0), config instructions; flags disabled, exclude_kernel and exclude_hv, which an
+unprivileged process may ask for."""
+
+
+def has_hardware_counters() -> bool:
+    """Whether this process may count its own instructions; no file tells, so it is tried."""
+    number = PERF_EVENT_OPEN.get(platform.machine())
+    if number is None:
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    attributes = (ctypes.c_uint32 * len(COUNT_INSTRUCTIONS))(*COUNT_INSTRUCTIONS)
+    this_process, any_cpu, no_group, close_on_exec = map(ctypes.c_long, (0, -1, -1, 8))
+    libc.syscall.restype = ctypes.c_long
+    counter: int = libc.syscall(
+        ctypes.c_long(number), attributes, this_process, any_cpu, no_group, close_on_exec
+    )
+    if counter < 0:
+        return False
+    os.close(counter)
+    return True

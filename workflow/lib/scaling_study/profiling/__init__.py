@@ -1,0 +1,1 @@
+"""Operators and stacks of members that are not measured."""

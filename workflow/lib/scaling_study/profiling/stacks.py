@@ -1,0 +1,304 @@
+"""Sampled stacks of a member: from py-spy's raw text to time per step.
+
+``py-spy record --format raw --threads --idle --native --subprocesses`` writes one line for each
+distinct stack: processes, thread and frames, outermost first, with ``;`` between, a space and the
+number of samples. Every thread is sampled once in a tick, so the trainer's samples count the ticks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scaling_study.profiling import stack_frames
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from scaling_study.profiling.stack_rules import Frame
+
+TRAINER = "trainer"
+THREADS = "other threads"
+WORKERS = "child processes"
+IDLE = "other threads, waiting"
+
+_LINE_END = re.compile(r" \d+$")
+# A command line may hold ";" and '"': it ends where the next process or the thread begins.
+_PROCESS = re.compile(r'process (\d+):"(.*?)"(?:;(?=process \d+:"|thread \()|$)', re.DOTALL)
+_THREAD = re.compile(r"thread \((?P<tid>0x[0-9a-fA-F]+|\d+)\)(?:: (?P<name>[^;]*))?")
+_NUMBERED = re.compile(r"[-_ #]?\d+(?= \(|$)")  # Thread-3 (_serve), pool_0
+
+
+class StackError(ValueError):
+    """A file that holds no stacks that can be read; the message has the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One line of the raw format.
+
+    Attributes:
+        processes: ids, outermost first; more than one for a child of the profiled process; none
+            where the sampler did not say.
+        tid: the thread's id, or None where the sampler did not say.
+        thread: the thread's name, or ``""``.
+        frames: outermost first.
+        count: samples.
+    """
+
+    processes: tuple[int, ...]
+    tid: int | None
+    thread: str
+    frames: tuple[Frame, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A folded stack with its time.
+
+    Attributes:
+        root: TRAINER, THREADS or WORKERS.
+        thread: the thread's name without its number; ``""`` for the trainer.
+        wait: what it waits for, such as ``for OpenMP threads``; ``""`` while it runs.
+        phase: load, forward, backward, optimizer, or ``""``.
+        frames: texts, outermost first.
+        seconds: per step.
+    """
+
+    root: str
+    thread: str
+    wait: str
+    phase: str
+    frames: tuple[str, ...]
+    seconds: float
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Where the stack stands in a flamegraph: whose, running or waiting, phase, frames."""
+        state = f"waiting {self.wait}" if self.wait else "running"
+        if self.root == TRAINER:
+            phase = (f"phase: {self.phase or 'other'}",)
+            return (TRAINER, state, *phase, *self.frames)
+        thread = f"thread: {self.thread or 'without a name'}"
+        if self.wait:
+            owner = (WORKERS,) if self.root == WORKERS else ()
+            return (IDLE, *owner, thread, *self.frames)
+        return (self.root, thread, *self.frames)
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """The stacks of one profile.
+
+    Attributes:
+        stacks: each distinct once, in the order of their text.
+        step_s: step time of the same point without the sampler, in seconds.
+        sampled_step_s: step time while sampled: the trainer's stacks add up to it, apart from
+            samples outside of any window.
+        samples: samples of the trainer inside of windows.
+        sample_s: what one sample stands for, in seconds per step.
+        label: of what was profiled, such as ``default, n = 4``.
+        native: whether there are frames of libraries.
+    """
+
+    stacks: tuple[Stack, ...]
+    step_s: float
+    sampled_step_s: float
+    samples: int
+    sample_s: float
+    label: str
+    native: bool
+
+
+def parse(text: str) -> Iterator[Sample]:
+    """Parse py-spy's raw format.
+
+    Raises:
+        StackError: a line is no stack.
+    """
+    pending = ""
+    first = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        first = first if pending else number
+        pending = f"{pending}\n{line}" if pending else line
+        if not pending.strip():
+            pending = ""
+        elif _LINE_END.search(pending):  # a command line may hold a line's end
+            yield _parse_line(pending, first)
+            pending = ""
+    if pending:
+        raise StackError(f"line {first}: a stack without a number of samples: {pending[:80]!r}")
+
+
+def _parse_line(line: str, number: int) -> Sample:
+    body, _, count = line.rpartition(" ")
+    processes = []
+    while found := _PROCESS.match(body):
+        processes.append(int(found[1]))
+        body = body[found.end() :]
+    tid, thread = None, ""
+    if found := _THREAD.match(body):
+        tid, thread = int(found["tid"], 0), (found["name"] or "").strip('"')
+        body = body[found.end() :].removeprefix(";")
+    if not body and not processes and tid is None:
+        raise StackError(f"line {number}: no frames: {line[:80]!r}")
+    frames = tuple(stack_frames.read_frame(one) for one in body.split(";") if one)
+    return Sample(tuple(processes), tid, thread, frames, int(count))
+
+
+def read(
+    path: Path,
+    *,
+    seconds: float,
+    steps: int,
+    step_s: float,
+    trainer_tid: int | None,
+    label: str = "",
+) -> Folded:
+    """Read and fold the stacks of one profile.
+
+    Args:
+        path: py-spy's raw output.
+        seconds: time that was sampled.
+        steps: steps that the member did in it.
+        step_s: step time of the point without the sampler, in seconds.
+        trainer_tid: the training thread's id; None to find it.
+        label: of what was profiled.
+
+    Raises:
+        StackError: the file holds no stacks, a line is none, or no sample is the trainer's.
+    """
+    try:
+        samples = list(parse(path.read_text(encoding="utf-8", errors="replace")))
+        return fold(
+            samples,
+            seconds=seconds,
+            steps=steps,
+            step_s=step_s,
+            trainer_tid=trainer_tid,
+            label=label,
+        )
+    except StackError as error:
+        raise StackError(f"{path}: {error}") from None
+
+
+def fold(
+    samples: Iterable[Sample],
+    *,
+    seconds: float,
+    steps: int,
+    step_s: float,
+    trainer_tid: int | None,
+    label: str = "",
+) -> Folded:
+    """Fold samples and turn their numbers into seconds per step; see `read`.
+
+    Raises:
+        StackError: there are no samples, or none of the trainer's.
+    """
+    samples = list(samples)
+    if not samples:
+        raise StackError("no stacks")
+    if steps < 1 or seconds <= 0:
+        raise StackError(f"{steps} steps in {seconds} s: there is nothing to divide the time by")
+    trainer = find_trainer(samples, trainer_tid)
+    ticks = sum(sample.count for sample in samples if sample.tid == trainer)
+    sample_s = seconds / ticks / steps
+    folded: Counter[tuple[str, str, str, str, tuple[str, ...]]] = Counter()
+    counted = 0
+    # The sampler knows a new thread's name only after a while.
+    names = {sample.tid: sample.thread for sample in samples if sample.thread}
+    for sample in samples:
+        is_trainer = sample.tid == trainer
+        if is_trainer and any(stack_frames.is_asleep(frame) for frame in sample.frames):
+            continue
+        counted += sample.count if is_trainer else 0
+        folded[_place(sample, names.get(sample.tid, ""), is_trainer=is_trainer)] += sample.count
+    stacks = tuple(
+        Stack(*place, seconds=count * sample_s) for place, count in sorted(folded.items())
+    )
+    return Folded(
+        stacks=stacks,
+        step_s=step_s,
+        sampled_step_s=counted * sample_s,
+        samples=counted,
+        sample_s=sample_s,
+        label=label,
+        native=any(
+            not frame.python and frame.file.endswith(".so")
+            for sample in samples
+            for frame in sample.frames
+        ),
+    )
+
+
+def find_trainer(samples: Iterable[Sample], tid: int | None) -> int | None:
+    """The training thread's id as the sampler wrote it.
+
+    A sampler that does not know the kernel's ids writes pthread's: then the trainer is the thread
+    with the most samples in torch's or the harness's training functions, in the outermost process.
+
+    Raises:
+        StackError: no thread trains.
+    """
+    by_thread: dict[int | None, int] = defaultdict(int)
+    for sample in samples:
+        if tid is not None and sample.tid == tid:
+            return tid
+        if len(sample.processes) > 1:
+            continue
+        trains = stack_frames.phase_of(sample.frames) or any(
+            stack_frames.is_asleep(frame) or frame.name == "<module>" for frame in sample.frames
+        )
+        by_thread[sample.tid] += sample.count if trains else 0
+    best = max(by_thread, key=by_thread.__getitem__, default=None)
+    if best not in by_thread or not by_thread[best]:
+        raise StackError("no thread trains")
+    return best
+
+
+def _place(
+    sample: Sample, thread: str, *, is_trainer: bool
+) -> tuple[str, str, str, str, tuple[str, ...]]:
+    """Root, thread, wait, phase and frames of a sample."""
+    frames = sample.frames
+    wait = stack_frames.wait_of(frames)
+    folded = stack_frames.fold(frames) or ("[no frames]",)
+    phase = stack_frames.phase_of(frames)
+    if is_trainer:
+        return TRAINER, "", wait, phase, folded
+    root = WORKERS if len(sample.processes) > 1 else THREADS
+    return root, _NUMBERED.sub("", thread), wait, phase, folded
+
+
+def blas_kernel(stacks: Folded) -> str | None:
+    """The function of a BLAS library in which most time was spent multiplying, or None.
+
+    It is the innermost frame of that kind, whose name says for which CPU it was written. Functions
+    that only call such a one, and time that waits, say nothing.
+    """
+    texts = {text for stack in stacks.stacks for text in stack.frames}
+    kernels = {
+        text: frame.name
+        for text in texts
+        if stack_frames.is_blas_kernel(frame := stack_frames.read_frame(text))
+    }
+    seconds: dict[str, float] = defaultdict(float)
+    for stack in stacks.stacks:
+        if not stack.wait and not kernels.keys().isdisjoint(stack.frames):
+            innermost = next(text for text in reversed(stack.frames) if text in kernels)
+            seconds[kernels[innermost]] += stack.seconds
+    return max(seconds, key=lambda name: (seconds[name], name), default=None)
+
+
+def phase_seconds(stacks: Folded) -> dict[str, float]:
+    """Time per step of the trainer in each phase, waiting included, in seconds."""
+    seconds: dict[str, float] = defaultdict(float)
+    for stack in stacks.stacks:
+        if stack.root == TRAINER:
+            seconds[stack.phase] += stack.seconds
+    return dict(seconds)

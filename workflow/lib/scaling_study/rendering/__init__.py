@@ -1,0 +1,1 @@
+"""Figures, launch script, report."""

@@ -1,0 +1,246 @@
+"""The script that starts what a study recommends, without Snakemake and without the harness.
+
+It is plain bash around ``bind.py``, and meant to be read and copied. All values are quoted with
+``shlex.quote``; what only informs stands in comments, on one line each.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common import placeholders
+from scaling_study.common.quantities import (
+    format_count,
+    format_estimate,
+    format_number,
+    format_percent,
+    format_probability,
+    known,
+)
+from scaling_study.measuring.environment import LIBRARY_FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+COLUMNS = 96
+
+# torch takes the inter-op count from a call only. The rest is what `python script.py` does.
+INTER_OP_START = """\
+import os, runpy, sys, torch
+torch.set_num_interop_threads({count})
+sys.argv = sys.argv[1:]
+sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")"""
+
+MARK = "\0"
+"""Stands for the member's number while a word is quoted: no argument can hold it."""
+
+# A script that marks its steps imports this package, which other builds may not have.
+MARK_ENVIRONMENT = (
+    f'  --env PYTHONPATH={shlex.quote(str(LIBRARY_FOLDER))}"${{PYTHONPATH:+:$PYTHONPATH}}"'
+)
+
+LAUNCHER_NOTES: dict[str, tuple[str, ...]] = {
+    "exec": (),
+    "fork": (
+        "The measured members were forked from one server with torch loaded. This script starts",
+        "a fresh interpreter for each, with the same environment and binding.",
+    ),
+    "dask": (
+        "The measured members were workers of a Dask LocalCluster. This script starts plain",
+        "processes with the environment that Dask gave its workers.",
+    ),
+}
+
+NOTHING = """\
+#!/usr/bin/env bash
+# Study {study} has nothing to recommend.
+echo {message} >&2
+exit 1
+"""
+
+SCRIPT = """\
+#!/usr/bin/env bash
+# Start {script_text} {times} with the launch that study {study} recommends.
+#
+#   launch    {label}
+#   measured  {measured}
+#   sureness  {sureness}
+#
+# usage: bash recommended.sh [LOGS]
+#   LOGS  folder for the members' output, one file each; default: a new folder in this one
+# Fails if a member fails. Ctrl-C stops them all.
+{note}set -euo pipefail
+
+# A small program sets CPUs, memory policy and environment, and becomes the member.
+bind=({bind})
+command=({command})
+
+# Of the caller's environment only these pass; whatever else a member gets is set here.
+kept=({kept})
+environment=({environment})
+for name in "${{kept[@]}}"; do environment+=(--keep-env "$name"); done
+
+# Of each member: its CPUs ('' is not bound) and its memory policy.
+cpus=({cpus})
+policies=({policies})
+
+logs=${{1:-$PWD/recommended-$(date +%Y%m%d-%H%M%S)-$$}}
+mkdir -p -- "$logs"
+logs=$(cd -- "$logs" && pwd)
+cd -- {folder}
+
+members=()
+stop() {{
+  trap '' INT TERM
+  echo "stopping ${{#members[@]}} members" >&2
+  for signal in TERM KILL; do
+    for member in "${{members[@]}}"; do
+      kill -s "$signal" -- "-$member" 2>/dev/null || true
+    done
+    sleep 1  # a second to end by themselves
+  done
+}}
+trap 'stop; exit 130' INT
+trap 'stop; exit 143' TERM
+
+set -m  # a process group for each member: its own child processes are stopped with it
+for slot in "${{!cpus[@]}}"; do
+  "${{bind[@]}}" ${{cpus[slot]:+--cpus "${{cpus[slot]}}"}} --mempolicy "${{policies[slot]}}" \\
+    "${{environment[@]}}" --die-with "$$" -- \\
+    {started} \\
+    </dev/null >"$logs/member-$slot.log" 2>&1 &
+  members+=("$!")
+done
+echo "started ${{#members[@]}} members; their output is in $logs"
+
+failed=0
+for slot in "${{!members[@]}}"; do
+  wait "${{members[slot]}}" || {{
+    echo "member $slot failed with status $?; see $logs/member-$slot.log" >&2
+    failed=1
+  }}
+done
+exit "$failed"
+"""
+
+
+def render_launch_script(
+    recommendation: Mapping[str, Any],
+    plan: Mapping[str, Any],
+    *,
+    python: str,
+    binder: Sequence[str],
+    folder: str,
+    kept: Sequence[str],
+) -> str:
+    """Write the launch script of one machine's recommendation.
+
+    Args:
+        recommendation: one machine's entry of analysis/recommendation.json.
+        plan: plan.json.
+        python: the interpreter of the launch's build.
+        binder: the command line of ``bind.py``, to which its options are added.
+        folder: the folder that a relative ``workload.script`` starts from.
+        kept: names of the variables that members inherit.
+
+    Returns:
+        The text of a bash script. Where nothing is recommended it says why and fails.
+    """
+    study = _one_line(plan["study"])
+    if recommendation["status"] != "ok":
+        message = f"nothing to recommend: {_one_line(recommendation['reason'])}"
+        return NOTHING.format(study=study, message=shlex.quote(message))
+    launch = recommendation["recommended"]
+    workload = plan["workload"]
+    slots = launch["slots"][: launch["n"]]
+    values = launch["requested_env"]
+    return SCRIPT.format(
+        script_text=_one_line(workload["script"]),
+        times=format_count(launch["n"], "time"),
+        study=study,
+        label=_one_line(launch["label"]),
+        measured=_measured(launch),
+        sureness=_sureness(recommendation),
+        note=_launcher_note(launch["axes"]["launcher"]),
+        bind=_words(binder),
+        command=_words(_command(python, str(workload["script"]), launch["axes"]["inter_op"])),
+        started=" ".join(
+            ['"${command[@]}"', *(_argument(str(argument)) for argument in workload["args"])]
+        ),
+        kept=_words(name for name in kept if values.get(name, "") is not None),
+        environment=_environment(values, marks=workload["step"] == "mark"),
+        cpus=_words(slot["cpus"] or "" for slot in slots),
+        policies=_words(slot["policy"] for slot in slots),
+        folder=shlex.quote(folder),
+    )
+
+
+def _command(python: str, script: str, inter_op: int | str) -> list[str]:
+    """What each member runs, before the script's arguments."""
+    if inter_op == "default":
+        return [python, script]
+    return [python, "-c", INTER_OP_START.format(count=inter_op), script]
+
+
+def _argument(text: str) -> str:
+    """One argument as a word of bash, in which the member's number is a variable."""
+    marked = placeholders.fill(text, MARK)
+    pieces = [shlex.quote(piece) if piece else "" for piece in marked.split(MARK)]
+    return '"$slot"'.join(pieces) or "''"
+
+
+def _launcher_note(launcher: str) -> str:
+    """How the measured members were started, where this script does it otherwise."""
+    return "".join(f"# {line}\n" for line in LAUNCHER_NOTES[launcher])
+
+
+def _measured(launch: Mapping[str, Any]) -> str:
+    """The throughput that the study found."""
+    text = f"{format_estimate(launch['steps_per_s'], launch['low'], launch['high'])} steps/s"
+    models = launch["models_per_hour"]
+    return f"{text}, {format_number(models)} models/hour" if known(models) else text
+
+
+def _sureness(recommendation: Mapping[str, Any]) -> str:
+    """How sure it is that there is nothing better in the study."""
+    probability = recommendation["recommended"]["probability_best"]
+    if not known(probability):
+        return "unknown: one replicate"
+    return (
+        f"{format_probability(probability)} probability that no launch of the study is more than "
+        f"{format_percent(recommendation['tolerance'])} faster"
+    )
+
+
+def _environment(values: Mapping[str, str | None], *, marks: bool) -> str:
+    """Options of bind.py, one a line; a variable without a value is not passed on."""
+    lines = [
+        f"  --env {shlex.quote(f'{name}={value}')}"
+        for name, value in sorted(values.items())
+        if value is not None
+    ]
+    if marks:
+        lines.append(MARK_ENVIRONMENT)
+    return "".join(f"\n{line}" for line in lines) + ("\n" if lines else "")
+
+
+def _words(values: Iterable[str]) -> str:
+    """Quoted words of a bash array, over several lines where there are many."""
+    words = [shlex.quote(value) for value in values]
+    line = " ".join(words)
+    if len(line) <= COLUMNS - 20:
+        return line
+    # Word by word: a quoted word may hold spaces, at which no line may break.
+    lines: list[str] = [""]
+    for word in words:
+        if lines[-1] and len(lines[-1]) + len(word) >= COLUMNS:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else f"  {word}"
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def _one_line(text: object) -> str:
+    """Text for a comment: a line break in it would end the comment."""
+    return " ".join(str(text).split()) if str(text).isprintable() else ascii(str(text))
