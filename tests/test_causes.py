@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import subprocess
 import sys
@@ -62,13 +63,27 @@ def test_a_target_has_all_that_the_report_needs(tmp_path):
     ] == pytest.approx(1)
     found = growth["named"][0]
     assert {one["kind"] for one in found["for"]} == {"relief", "fact"}
-    assert found["remedy"]["axes"] == {"wait_policy": "passive"}
-    assert "wait_policy: passive" in found["remedy"]["config"]
-    assert "OMP_WAIT_POLICY=PASSIVE" in found["remedy"]["command"]
+    assert found["remedy"]["axes"] == {"intra_op": 1}
+    assert "intra_op: 1" in found["remedy"]["config"]
+    assert "OMP_NUM_THREADS=1" in found["remedy"]["command"]
     assert {one["relief"] for one in target["reliefs"]} == {*Spinning().reliefs, "spread"}
     spread = next(one for one in target["reliefs"] if one["relief"] == "spread")
     assert spread["status"] == "not_applicable"
     assert spread["reason"] == "only one last-level cache"
+
+
+def test_of_two_ways_out_the_faster_one_is_the_remedy(tmp_path):
+    class SleepingIsBest(Spinning):
+        def step(self, relief, n):
+            slower = 2.0 if relief == "one_thread" else 1.0
+            step = Spinning.step(self, relief, n)
+            return dataclasses.replace(step, user=step.user * slower)
+
+    (found,) = diagnose(tmp_path, SleepingIsBest())["growth"]["named"]
+    assert found["remedy"]["axes"] == {"wait_policy": "passive"}
+    assert found["remedy"]["config"].count("wait_policy: passive") == 1
+    assert "OMP_WAIT_POLICY=PASSIVE" in found["remedy"]["command"]
+    assert found["remedy"]["text"].startswith("Let waiting threads sleep")
 
 
 def test_taking_turns_is_worth_what_fewer_members_bring_back(tmp_path):

@@ -25,12 +25,14 @@ class Remedy:
         axes: The launch's change; None takes that of the relief which showed the cause.
         command: For a shell; None derives it from the change.
         code: What the script itself must do, where no launch can.
+        others: Text by relief, of reliefs that take the same cause away in another way.
     """
 
     text: str
     axes: Mapping[str, Any] | None = None
     command: str | None = None
     code: str | None = None
+    others: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -201,6 +201,10 @@ THREADS = (
         Remedy(
             "Let waiting threads sleep (OMP_WAIT_POLICY=PASSIVE), or give each process one thread.",
             axes={"wait_policy": "passive"},
+            others={
+                "one_thread": "Give each process one thread: that brings back more than letting "
+                "waiting threads sleep (OMP_WAIT_POLICY=PASSIVE)."
+            },
         ),
         growth=(Route(ByRelief(("passive",)), (Fact(_threads), Fact(_spins))),),
         level=(Route(ByRelief(("passive",)), (Fact(_threads), Fact(_spins))),),

@@ -1,6 +1,6 @@
 """What to do about a cause: in words, as a piece of a config, as a command, in the script."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -8,7 +8,11 @@ import yaml
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.diagnosing.case import Case
 from scaling_study.diagnosing.cause import Remedy
+from scaling_study.diagnosing.effects import mean
 from scaling_study.probing import axes as axes_
+
+CLEARLY_FASTER = 0.98
+"""Step times whose ratio is above this count as equal, as throughputs do in the recommendation."""
 
 
 def remedy(case: Case, what: Remedy, relief: str | None) -> dict[str, Any]:
@@ -19,14 +23,25 @@ def remedy(case: Case, what: Remedy, relief: str | None) -> dict[str, Any]:
         what: The cause's remedy.
         relief: The relief that showed the cause: its change is known to help here.
     """
+    relief = _fastest(case, relief, what.others)
     changed = _shown(case, relief) or (dict(what.axes) if what.axes else None)
     return {
-        "text": what.text,
+        "text": what.others.get(relief or "", what.text),
         "axes": changed,
         "config": None if changed is None else _config(changed),
         "command": what.command or _command(case, changed),
         "code": what.code,
     }
+
+
+def _fastest(case: Case, relief: str | None, others: Iterable[str]) -> str | None:
+    """The relief with which n processes were clearly fastest, of those that take a cause away."""
+    best = relief
+    for other in others:
+        if case.measured(other, "growth") and best is not None:
+            steps = case.step(case.n, other) / case.step(case.n, best)
+            best = other if mean(steps) < CLEARLY_FASTER else best
+    return best
 
 
 def _shown(case: Case, relief: str | None) -> dict[str, Any] | None:
