@@ -115,6 +115,7 @@ class Plant:
         clean_most: processes of the clean workload that it is compared with.
         wrapper: file in plants/ and options, around the script.
         control: the same wrapper without what makes it slow; empty: the bare script.
+        control_axes: the launch without what makes it slow; None: one thread.
         outside: options of plants/outside.py, around the whole job.
         missing: why it cannot be planted here, or None.
         promised: whether the self-test runs it unasked; others are for whoever writes rules.
@@ -127,9 +128,15 @@ class Plant:
     clean_most: int = len(CPUS)
     wrapper: Callable[[Dose], Options] = _none
     control: Callable[[Dose], Options] = _none
+    control_axes: Mapping[str, Any] | None = None
     outside: Callable[[Dose], Options] = _none
     missing: Callable[[], str | None] = _possible
     promised: bool = True
+
+    @property
+    def controlled(self) -> bool:
+        """Whether its runs are compared with a control of their own."""
+        return self.control is not _none or self.control_axes is not None
 
 
 def _lock(dose: Dose, *more: str) -> Options:
@@ -192,7 +199,11 @@ PLANTS = {
     ),
     "spinning": Plant("spinning by default threads", ("spinning",), axes={}, missing=_one_cpu),
     "dask": Plant(
-        "Dask's trim threshold", ("page_faults",), axes={"intra_op": 1, "launcher": "dask"}
+        "Dask's trim threshold",
+        ("page_faults",),
+        axes={"intra_op": 1, "launcher": "dask"},
+        # Dask's own threads stay: they are not what is planted.
+        control_axes={"intra_op": 1, "launcher": "dask", "allocator": "glibc-large-thresholds"},
     ),
     "memory_hog": Plant(
         "a memory-bandwidth hog outside",
@@ -273,6 +284,7 @@ class Case:
         if reason := plant.missing():
             raise RuntimeError(f"{plant.title}: {reason}")
         wrap = (plant.control if self.control else plant.wrapper)(self.dose(folder))
+        axes = (plant.control_axes if self.control else None) or plant.axes
         command = [str(ROOT / workload.script), *workload.args, "--seed", "{member}"]
         if wrap:
             command = [str(PLANTS_FOLDER / wrap[0]), *wrap[1:], "--", *command]
@@ -280,7 +292,7 @@ class Case:
             "study": "planted",
             "workload": {"script": command[0], "args": command[1:]},
             "processes": sorted({1, len(CPUS), plant.most}),
-            "launches": {"baseline": dict(plant.axes)},
+            "launches": {"baseline": dict(axes)},
         }
 
     def outside(self, folder: Path) -> Options:
@@ -295,5 +307,5 @@ class Case:
 
 def clean_of(case: Case) -> Case:
     """Return what a run is compared with: its control, or the workload with nothing planted."""
-    empty = PLANTS[case.plant].control is _none
-    return Case(case.workload, NOTHING if empty else case.plant, case.run, control=not empty)
+    own = PLANTS[case.plant].controlled
+    return Case(case.workload, case.plant if own else NOTHING, case.run, control=own)

@@ -320,12 +320,12 @@ def test_what_a_workload_has_of_itself_counts_only_beyond_that():
     elsewhere = [{**one, "workload": "tsmixerx"} for one in clean]
     assert plant_table.score("tsmixerx", NOTHING, elsewhere).right == 0
     runs = [
-        entry("dask", 0, named=[("data_loading", 0.006), ("page_faults", 0.005)]),
+        entry("quota", 0, named=[("data_loading", 0.006), ("cpu_quota", 0.005)]),
         entry("slow_loader", 0, named=[("data_loading", 0.011)]),
     ]
     found = plant_table.score("ncf", "slow_loader", [*clean, *runs])
     assert (found.right, found.accounted) == (1, pytest.approx([0.9]))
-    found = plant_table.score("ncf", "dask", [*clean, *runs])
+    found = plant_table.score("ncf", "quota", [*clean, *runs])
     assert (found.right, found.accounted) == (1, pytest.approx([0.9]))
     assert "NCF has a cause of its own" in plant_table.markdown([*clean, *runs], {})
 
@@ -399,3 +399,11 @@ def test_seconds_of_named_causes():
     assert [(one["cause"], round(one["seconds"], 6)) for one in found["named"]] == [
         ("slow_blas", 0.005), ("cpu_quota", 0.004),
     ]  # fmt: skip
+
+
+def test_what_a_launch_is_planted_by_is_missing_in_its_control(tmp_path):
+    control = clean_of(Case("ncf", "dask", 0))
+    assert control.control
+    plan = make_plan(load_config(control.config(tmp_path)))
+    launch = next(one for one in plan.launches if one.id == plan.baseline)
+    assert (launch.axes["launcher"], launch.axes["allocator"]) == ("dask", "glibc-large-thresholds")
