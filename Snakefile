@@ -9,11 +9,27 @@ report: "workflow/report/workflow.rst"
 include: "workflow/rules/common.smk"
 
 
+# On a cluster, local rules run where Snakemake runs: they take seconds, and a build needs a network.
 if IMPORTED:
+
+    localrules:
+        all,
+        import_tables,
+        render_tables,
 
     include: "workflow/rules/import.smk"
 
 else:
+
+    localrules:
+        all,
+        plan,
+        build,
+        collect,
+        analyse,
+        inflation,
+        causes,
+        render,
 
     include: "workflow/rules/plan.smk"
     include: "workflow/rules/probe.smk"
@@ -25,15 +41,18 @@ else:
     include: "workflow/rules/inflation.smk"
     include: "workflow/rules/why.smk"
     include: "workflow/rules/causes.smk"
+    include: "workflow/rules/compare.smk"
     include: "workflow/rules/render.smk"
 
 
 rule all:
-    """The study: its report, and the script that starts the recommended launch."""
+    """The study: its report, and the script that starts the recommended launch of each machine."""
     default_target: True
     input:
         report=REPORT,
-        launch=[] if IMPORTED else f"{RESULTS}/launch/recommended.sh",
+        launch=[] if IMPORTED else of_chosen(LAUNCH_SCRIPT),
+        # By name: Snakemake makes no deleted file anew while what is made of it is there.
+        kept=[] if IMPORTED else [f"{RESULTS}/plan.json", *of_chosen(KEPT)],
 
 
 onstart:

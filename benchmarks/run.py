@@ -88,6 +88,19 @@ def flamegraph() -> Iterator[Figure]:
     yield Figure("flamegraph of 100,000 stacks", "at most 2 s, 5 MB", text, met)
 
 
+def coordinator() -> Iterator[Figure]:
+    """The coordinator's own CPU time for a window of 192 members, and how it grows."""
+    found = run("coordinator.py")
+    largest = found["rows"][-1]
+    gone = largest["asked"] - largest["alive"]
+    what = f"members of {largest['asked']} that did not start"
+    yield Figure(what, "none", str(gone), gone == 0)
+    share, exponent = largest["share"], found["exponent"]
+    yield Figure("coordinator's cost, 192 members", "at most 10%", f"{share:.1%}", share <= 0.1)
+    what = "growth of that cost with the members"
+    yield Figure(what, "at most linear", f"n^{exponent:.2f}", exponent <= 1.1)
+
+
 def dry_run() -> Iterator[Figure]:
     """Dry run of 10,000 launches."""
     wall_s = run("dry_run.py")["wall_s"]
@@ -126,6 +139,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "attached": attached,
     "ladder": ladder,
     "isolated": isolated,
+    "coordinator": coordinator,
     "profiles": profiles,
     "flamegraph": flamegraph,
 }

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from scaling_study.analysing.analyse import analyse
+from scaling_study.common import file_errors
 from scaling_study.common.columns import POINTS, REPLICATES
 from scaling_study.common.storage import read_json, read_table, write_json
 
@@ -34,4 +35,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with file_errors.told("analyse", reads="tables and plan.json"):
+        sys.exit(main())

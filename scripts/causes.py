@@ -5,9 +5,12 @@ import sys
 from pathlib import Path
 
 from scaling_study.collecting.record_schema import RecordError
+from scaling_study.common import file_errors
 from scaling_study.common.columns import EXPERIMENTS
+from scaling_study.common.printable import printable_lines
 from scaling_study.common.storage import write_json, write_table
 from scaling_study.diagnosing.cause_file import gather
+from scaling_study.measuring import journal
 
 
 def main() -> int:
@@ -22,10 +25,11 @@ def main() -> int:
     try:
         experiments, content = gather(arguments.why, arguments.study_folder, arguments.fingerprint)
     except RecordError as error:
-        print(f"causes: {error}", file=sys.stderr)
+        print(printable_lines(f"causes: {error}"), file=sys.stderr)
         return 1
     write_table(arguments.study_folder / "tables", EXPERIMENTS, experiments)
     write_json(arguments.study_folder / "analysis" / "causes.json", content)
+    journal.settle(arguments.why)
     targets = [target for entry in content["machines"] for target in entry["targets"]]
     print(f"gathered {len(experiments)} windows of experiments on {len(targets)} launches")
     for target in targets:
@@ -35,4 +39,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with file_errors.told("causes", reads="why, tables and fingerprint.json"):
+        sys.exit(main())

@@ -6,8 +6,11 @@ from pathlib import Path
 
 from scaling_study.collecting.collect import collect
 from scaling_study.collecting.record_schema import RecordError
+from scaling_study.common import file_errors
 from scaling_study.common.columns import POINTS, REPLICATES, WINDOWS
+from scaling_study.common.printable import printable_lines
 from scaling_study.common.storage import read_json, write_json, write_table
+from scaling_study.measuring import journal
 
 
 def main() -> int:
@@ -22,13 +25,15 @@ def main() -> int:
             read_json(arguments.plan or arguments.study_folder / "plan.json"),
         )
     except RecordError as error:
-        print(f"collect: {error}", file=sys.stderr)
+        print(printable_lines(f"collect: {error}"), file=sys.stderr)
         return 1
     folder = arguments.study_folder / "tables"
     write_table(folder, WINDOWS, collected.windows)
     write_table(folder, REPLICATES, collected.replicates)
     write_table(folder, POINTS, collected.points)
     write_json(folder / "cohorts.json", collected.cohorts)
+    files = {cohort["file"] for cohort in collected.cohorts["cohorts"]}
+    journal.settle(arguments.study_folder / file for file in files)
     print(
         f"collected {len(collected.cohorts['cohorts'])} cohorts, {len(collected.windows)} rows of "
         f"windows, {len(collected.points)} points into {folder}",
@@ -37,4 +42,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with file_errors.told("collect", reads="plan.json"):
+        sys.exit(main())

@@ -2,14 +2,30 @@
 
 import argparse
 import logging
-import shutil
 from pathlib import Path
 
-from scaling_study.common import job_process, storage
+from scaling_study.common import file_errors, storage
 from scaling_study.experimenting import fingerprint
+from scaling_study.measuring import job_process
 from scaling_study.probing import probe
 
 log = logging.getLogger("fingerprint")
+
+
+def take(folder: Path, code: str, output: Path) -> None:
+    """Measure this machine's ladder, or copy the one that is kept."""
+    machine = probe.read_machine().to_dict()
+    kept = fingerprint.kept(machine, folder, code)
+    if kept.exists():
+        log.info("this machine's is known: %s", kept)
+        storage.write_json(output, storage.read_json(kept))
+        return
+    found = fingerprint.measure(machine)
+    storage.write_json(output, found)
+    if fingerprint.quiet(found):
+        storage.write_json(kept, found)
+    else:
+        log.info("other programs took CPU: it is used here, and not kept for later")
 
 
 def main() -> None:
@@ -17,24 +33,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--code", required=True, help="digest of what measures")
     parser.add_argument("--kept", type=Path, required=True, help="folder of all fingerprints")
+    parser.add_argument("--probed", type=Path, nargs="?", help="machine.json of the named machine")
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
-    job_process.prepare("fingerprint", options.log)
-    machine = probe.read_machine().to_dict()
-    kept = fingerprint.kept(machine, options.kept, options.code)
-    if not kept.exists():
-        found = fingerprint.measure(machine)
-        storage.write_json(options.output, found)
-        if fingerprint.quiet(found):
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            storage.write_json(kept, found)
-        else:
-            log.info("other programs took CPU: it is used here, and not kept for later")
-        return
-    log.info("this machine's is known: %s", kept)
-    shutil.copyfile(kept, options.output)
+    with job_process.prepared("fingerprint", options.log, options.probed):
+        take(options.kept, options.code, options.output)
 
 
 if __name__ == "__main__":
-    main()
+    with file_errors.told("fingerprint", reads="results/.fingerprints"):
+        main()

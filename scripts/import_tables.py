@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+from scaling_study.common import file_errors
 from scaling_study.common.columns import OPERATORS
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.storage import write_json, write_table
@@ -39,4 +40,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with file_errors.told("import"):
+        sys.exit(main())

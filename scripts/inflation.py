@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 
 from scaling_study.analysing.inflation import compare_all
+from scaling_study.common import file_errors
 from scaling_study.common.columns import OPERATORS
+from scaling_study.common.printable import printable_lines
 from scaling_study.common.storage import write_json, write_table
 from scaling_study.profiling.profiles import ProfileError, read_profiles
 
@@ -21,7 +23,7 @@ def main() -> int:
     try:
         manifests, operators = read_profiles(arguments.profiles)
     except ProfileError as error:
-        print(f"inflation: {error}", file=sys.stderr)
+        print(printable_lines(f"inflation: {error}"), file=sys.stderr)
         return 1
     write_table(arguments.study_folder / "tables", OPERATORS, operators)
     content = compare_all(manifests, operators)
@@ -32,4 +34,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with file_errors.told("inflation", reads="profile"):
+        sys.exit(main())

@@ -1,17 +1,23 @@
-"""Check a config, write its plan and say what would be measured on this machine.
+"""Check a config and say what would be measured on this machine; nothing is run.
 
-The rule ``plan`` runs this too, with a plan that is made already.
+It reads the config as nothing but data. Snakemake, which reads it before the workflow does, says of
+a mistake in its YAML neither the line nor what it is. The rule ``plan`` runs this too, with a plan
+that is made already.
 """
 
 import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
+from scaling_study.common import file_errors
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.storage import write_json
 from scaling_study.configuring.config import load_config
 from scaling_study.configuring.config_file import read_config
+from scaling_study.importing.import_config import is_import
+from scaling_study.importing.imported import load_import, outline
 from scaling_study.planning import ladder
 from scaling_study.planning.estimate import describe, estimate
 from scaling_study.planning.plan import make_plan
@@ -21,31 +27,43 @@ from scaling_study.probing import limits, system
 WRONG_INPUT = 2
 
 
-def write_plan(config: Path, output: Path) -> str:
-    """Write plan.json and return the description of the study."""
-    plan = make_plan(load_config(read_config(config)))
-    write_json(output, plan.to_dict())
+def check(config: Path) -> tuple[str, dict[str, Any]]:
+    """Return the description of a study, and its plan as JSON can hold it.
+
+    Raises:
+        ConfigError: with every mistake found.
+    """
+    mapping = read_config(config)
+    if isinstance(mapping, dict) and is_import(mapping):
+        study = load_import(mapping)
+        return outline(study), study.to_dict()
+    plan = make_plan(load_config(mapping))
     topology = system.read_topology().restricted(limits.read_allowed_cpus())
     counts = ladder.resolve(plan.processes, topology, limits.read_quota_cpus())
-    return describe(plan, counts, estimate(plan, counts))
+    return describe(plan, counts, estimate(plan, counts)), plan.to_dict()
 
 
 def main() -> int:
-    """Parse the command line, plan, and report mistakes without a traceback."""
+    """Parse the command line, check, and report mistakes without a traceback."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("config", type=Path, help="a study's YAML file")
-    parser.add_argument("output", type=Path, help="plan.json to write")
+    parser.add_argument("output", type=Path, nargs="?", help="plan.json to write")
     options = parser.parse_args()
     try:
-        print(write_plan(options.config, options.output))
+        text, plan = check(options.config)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return WRONG_INPUT
+    print(text)
+    if options.output:
+        write_json(options.output, plan)
     return 0
 
 
 if "snakemake" in globals():
     job = globals()["snakemake"]
-    write_json(Path(job.output[0]), json.loads(job.params.plan))
+    with file_errors.told("plan"):
+        write_json(Path(job.output[0]), json.loads(job.params.plan))
 elif __name__ == "__main__":
-    sys.exit(main())
+    with file_errors.told("plan"):
+        sys.exit(main())

@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from scaling_study.common import file_errors
 from scaling_study.rendering.render import render_study
 
 
@@ -18,6 +19,7 @@ def main() -> None:
         type=Path,
         help="folder of built environments; default: .builds beside the study",
     )
+    parser.add_argument("--compared", type=Path, help="machines.json of a study that names some")
     arguments = parser.parse_args()
     folder = arguments.study_folder
     written = render_study(
@@ -25,9 +27,13 @@ def main() -> None:
         arguments.report,
         plan=arguments.plan or folder / "plan.json",
         builds=arguments.builds or folder.parent / ".builds",
+        compared=arguments.compared,
     )
     print(f"wrote {len(written)} files: {arguments.report} and what it is made of", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    main()
+    with file_errors.told(
+        "render", reads="analysis, tables, profile, fingerprint.json and plan.json"
+    ):
+        main()

@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from scaling_study.common import file_errors
 from scaling_study.rendering.report_imported import render_imported
 
 
@@ -20,4 +21,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with file_errors.told("render", reads="analysis and tables"):
+        main()

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scaling_study.common import job_process, storage
+from scaling_study.common import file_errors, storage
 from scaling_study.experimenting import why
-from scaling_study.measuring import measure
+from scaling_study.measuring import job_process, measure
 from scaling_study.planning.plan import RECOMMENDED, recommended
 from scaling_study.probing import probe
 
@@ -17,14 +17,15 @@ def knee(folder: Path, machine: str, launch: str) -> float | None:
     path = folder / "analysis/scaling.json"
     if not path.exists():
         return None
-    laws: list[dict[str, Any]] = [
-        entry["laws"]
-        for one in storage.read_json(path)["machines"]
-        if one["machine"] == machine
-        for entry in one["launches"]
-        if entry["launch"] == launch
-    ]
-    return next((law["knee"] for law in laws if law["status"] == "fitted"), None)
+    with file_errors.told("why", reads="analysis"):
+        laws: list[dict[str, Any]] = [
+            entry["laws"]
+            for one in storage.read_json(path)["machines"]
+            if one["machine"] == machine
+            for entry in one["launches"]
+            if entry["launch"] == launch
+        ]
+        return next((law["knee"] for law in laws if law["status"] == "fitted"), None)
 
 
 def main() -> None:
@@ -35,6 +36,8 @@ def main() -> None:
     parser.add_argument("--replicate", type=int, required=True)
     parser.add_argument("--builds", type=Path, required=True, help="folder of built environments")
     parser.add_argument("--study-folder", type=Path, required=True, help="results/<study>")
+    parser.add_argument("--plan", type=Path, help="default: plan.json in the study's folder")
+    parser.add_argument("--probed", type=Path, nargs="?", help="machine.json of the named machine")
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
@@ -43,22 +46,24 @@ def main() -> None:
     same_as, nothing = None, ""
     name = options.target
     if options.target == RECOMMENDED:
-        plan = storage.read_json(options.study_folder / "plan.json")
-        found = storage.read_json(options.study_folder / "analysis/recommendation.json")
-        launch = recommended(plan, found, machine)
+        with file_errors.told("why", reads="plan.json and analysis"):
+            plan = storage.read_json(options.plan or options.study_folder / "plan.json")
+            found = storage.read_json(options.study_folder / "analysis/recommendation.json")
+            launch = recommended(plan, found, machine)
         job = replace(job, launch=launch or why.NO_LAUNCH)
         name = f"{RECOMMENDED}: {job.launch['label']}"
         if launch is None:
             nothing = "no launch is recommended on this machine"
         elif launch["id"] in plan["explained"]:
             same_as, nothing = launch["id"], "it is explained under its own name"
-    job_process.prepare(f"why ({name})", options.log)
-    experiments = why.Experiments(job, options.target, options.output, options.builds)
-    if nothing:
-        experiments.leave_out(same_as, nothing)
-    else:
-        experiments.run(knee(options.study_folder, machine, job.launch["id"]))
+    with job_process.prepared(f"why ({name})", options.log, options.probed):
+        experiments = why.Experiments(job, options.target, options.output, options.builds)
+        if nothing:
+            experiments.leave_out(same_as, nothing)
+        else:
+            experiments.run(knee(options.study_folder, machine, job.launch["id"]))
 
 
 if __name__ == "__main__":
-    main()
+    with file_errors.told("why"):
+        main()

@@ -7,17 +7,19 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parent.parent
-# A study of saved tables has a config of another kind: tests/test_import_config.py reads it.
+# A study of saved tables has a config of another kind.
 IMPORTED = ROOT / "config/import-example.yaml"
 SHIPPED = sorted(path for path in (ROOT / "config").glob("*.yaml") if path != IMPORTED)
 FULL = Path(__file__).parent / "data/configs/full.yaml"
 
-_LOADED = {path: yaml.safe_load(path.read_text(encoding="utf-8")) for path in [*SHIPPED, FULL]}
+_LOADED = {
+    path: yaml.safe_load(path.read_text(encoding="utf-8")) for path in [*SHIPPED, IMPORTED, FULL]
+}
 
 
 def make_files(folder: Path) -> None:
     """Make what the configs name, in the folder that becomes the working directory."""
-    for path in _LOADED:
+    for path in [*SHIPPED, FULL]:
         script = folder / _LOADED[path]["workload"]["script"]
         script.parent.mkdir(parents=True, exist_ok=True)
         script.write_text("import torch\n")

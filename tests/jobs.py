@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from scaling_study.common import private
 from scaling_study.configuring.config import load_config
 from scaling_study.measuring.measure import job_text
 from scaling_study.planning.plan import make_plan
@@ -50,27 +51,35 @@ def profile_text(mapping):
     return job_text(data, launch, "", "profile")
 
 
+def kept(script, folder, *options):
+    """A measuring job of any kind below its keeper."""
+    return [
+        *(sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"),
+        *(sys.executable, str(ROOT / "scripts" / script), *options),
+        *("--builds", str(folder / "builds"), "--study-folder", str(folder)),
+        *("--log", str(folder / "log")),
+    ]
+
+
+def profile_command(mapping, folder):
+    """The job that profiles the baseline."""
+    options = ("--job", profile_text(mapping), "--target", "it", "--output", str(folder / "out"))
+    return kept("profile_launch.py", folder, *options)
+
+
+def why_command(mapping, folder):
+    """The job that experiments on the baseline."""
+    plan = make_plan(load_config(mapping))
+    data = plan.to_dict()
+    launch = next(one for one in data["launches"] if one["id"] == plan.baseline)
+    options = ("--job", job_text(data, launch, "", "why"), "--target", launch["id"])
+    return kept("why.py", folder, *options, "--replicate", "0", "--output", str(folder / "0.jsonl"))
+
+
 def profile(mapping, folder):
     """Profile the baseline as the workflow does; return its profile.json."""
     done = subprocess.run(
-        [
-            *(
-                sys.executable,
-                "-m",
-                "scaling_study.measuring.keep",
-                "--watch",
-                str(os.getpid()),
-                "--",
-            ),
-            *(
-                sys.executable,
-                str(ROOT / "scripts/profile_launch.py"),
-                "--job",
-                profile_text(mapping),
-            ),
-            *("--target", "it", "--builds", str(folder / "builds"), "--study-folder", str(folder)),
-            *("--log", str(folder / "log"), "--output", str(folder / "out")),
-        ],
+        profile_command(mapping, folder),
         env=environment(folder),
         capture_output=True,
         text=True,
@@ -114,6 +123,12 @@ def processes(folder, text=""):
         if mark in environ and text in b" ".join(words[:4]).decode(errors="replace"):
             found.append(int(process.name))
     return found
+
+
+def left_behind(folder, names=()):
+    """What a job in this folder left: processes, private folders, shared memory."""
+    files = [*folder.glob(f"{private.PREFIX}*"), *(private.SHARED_MEMORY / name for name in names)]
+    return [*processes(folder), *(path for path in files if path.exists())]
 
 
 def run(mapping, folder):

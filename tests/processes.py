@@ -17,11 +17,11 @@ from pathlib import Path
 PATIENCE_S = 30.0
 
 
-def wait_until(holds, what):
+def wait_until(holds, what, patience_s=PATIENCE_S):
     """Wait until a condition holds, and return what it gave."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while not (found := holds()):
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S:g} s: {what}"
+        assert time.monotonic() < deadline, f"not within {patience_s:g} s: {what}"
         time.sleep(0.005)
     return found
 

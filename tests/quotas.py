@@ -12,9 +12,9 @@ PERIOD_US = 100_000
 
 
 @contextlib.contextmanager
-def divided_group():
+def divided_group(controller="cpu"):
     """A cgroup below this process's own, with a group ``inner``; removed at the end."""
-    found = limits.read_hierarchy("cpu")
+    found = limits.read_hierarchy(controller)
     if found is None or found.version != 1 or not os.access(found.folders[0], os.W_OK):
         pytest.skip("no cgroup of version 1 that this user may divide")
     folder = found.folders[0] / f"scaling-study-test-{os.getpid()}"

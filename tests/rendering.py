@@ -21,6 +21,7 @@ def make_study(folder: Path, **options: Any) -> Path:
         (POINTS, collected.points),
     ):
         write_table(folder / "tables", table, frame)
+    write_json(folder / "tables/cohorts.json", collected.cohorts)
     analyses = analyse(collected.points, collected.replicates, collected.cohorts, plan)
     for name, content in analyses.items():
         write_json(folder / "analysis" / f"{name}.json", content)

@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from scaling_study.common.topology import format_cpu_list
+
 AXES: dict[str, Any] = {
     "build": "default",
     "launcher": "exec",
@@ -172,6 +174,7 @@ def machine(
         "smt": False,
         "virtual": None,
         "allowed_cpus": f"0-{cpus - 1}",
+        "allowed_nodes": format_cpu_list(node["node"] for node in topology["nodes"]),
         "quota_cpus": None,
         "cgroup_version": 2,
         "memory_bytes": 64 * 2**30,

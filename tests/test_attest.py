@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -246,3 +247,16 @@ def test_the_policy_is_the_heaps_and_pages_add_up(case):
 @of("bundled")
 def test_a_symbol_that_nobody_has_has_no_owner(case):
     assert case["nobody"] == [None, None]
+
+
+def test_a_multiply_that_takes_long_is_not_repeated_six_times(monkeypatch):
+    from scaling_study.member import attest
+
+    calls = []
+
+    def slow(*_, **__):
+        calls.append(time.sleep(0.2))
+
+    monkeypatch.setattr(attest.torch, "mm", slow)
+    assert attest._sgemm_seconds(attest.SGEMM_REPEATS) == pytest.approx(0.2, abs=0.1)
+    assert len(calls) == 3

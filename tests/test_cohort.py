@@ -10,11 +10,12 @@ from jobs import WORKLOADS
 from scaling_study.common import private
 from scaling_study.measuring import cohort, counters, environment, launchers, windows
 from scaling_study.member import channel
+from scaling_study.probing import room
 
 pytestmark = pytest.mark.slow
 
 SETTINGS = cohort.WindowSettings(steps=5, shortest_s=0.2, longest_s=3.0, settle_s=0.05)
-HOST = cohort.Host(frozenset(os.sched_getaffinity(0)), counters.available_bytes(), ())
+HOST = cohort.Host(frozenset(os.sched_getaffinity(0)), room.read_free_memory().free, ())
 
 
 @pytest.fixture
@@ -59,11 +60,13 @@ def test_a_member_without_a_first_step_in_time_is_ended(make):
 
 def test_the_last_member_goes_when_memory_runs_out(make, monkeypatch):
     one = make("plain_loop.py", members=2)
-    free = iter([0])
-    monkeypatch.setattr(counters, "available_bytes", lambda: next(free, HOST.memory_bytes))
+    left = iter([room.Room(0, "memory.max of the job")])
+    plenty = room.Room(HOST.memory_bytes, "the machine's memory")
+    monkeypatch.setattr(room, "read_free_memory", lambda: next(left, plenty))
     one.start([0, 1], 60)
     assert one.alive == (0,)
     assert one.events[0]["what"] == "out_of_memory"
+    assert "memory.max of the job" in one.events[0]["reason"]
     assert one.take(windows.Window(0, 0, 1), SETTINGS)["members"][0]["steps"] >= 5
 
 

@@ -74,14 +74,6 @@ def test_a_commands_name_may_hold_anything(tmp_path, name):
     }  # fmt: skip
 
 
-def test_available_memory(tmp_path):
-    (tmp_path / "meminfo").write_text("MemTotal: 2000 kB\nMemAvailable:   1234 kB\nBuffers: 1 kB\n")
-    assert counters.available_bytes(tmp_path) == 1234 * 1024
-    (tmp_path / "meminfo").write_text("MemTotal: 2000 kB\n")
-    with pytest.raises(ValueError, match="MemAvailable"):
-        counters.available_bytes(tmp_path)
-
-
 # ---- the arithmetic of two readings
 
 
@@ -404,6 +396,26 @@ def test_descendants_of_a_tree_come_after_their_parents(tmp_path):
         tree = counters.read_tree(root.pid)
         assert tree.keys() == parents.keys()
         assert {len(process.threads) for process in tree.values()} == {1, 2}
+        below = counters.descendants(found[1])
+        rest = counters.descendants(root.pid, without={found[1]})
+        assert sorted([*below, *rest]) == sorted(found)
+
+
+def test_cpu_time_without_a_child_is_the_rest():
+    busy = [sys.executable, "-S", "-c", "sum(range(10**7)); print(flush=True); input()"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
+    children = [subprocess.Popen(busy, **pipes) for _ in range(2)]
+    with killed_at_the_end(*children):
+        for child in children:
+            child.stdout.readline()
+        apart_s = [counters.tree_cpu_s(child.pid) for child in children]
+        assert min(apart_s) > 0.02
+        pids = [child.pid for child in children]
+        own_s = counters.tree_cpu_s(os.getpid(), without=pids)
+        one_s = counters.tree_cpu_s(os.getpid(), without=pids[:1])
+        assert one_s - own_s >= apart_s[1]
+        known_s = counters.known_cpu_s(counters.read_tree(pids[0]))
+        assert known_s == pytest.approx(apart_s[0], abs=0.005)
 
 
 def test_a_process_that_is_gone():

@@ -1,7 +1,9 @@
 """Records while they are written: what a crash leaves, and what a rerun makes of it."""
 
+import errno
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -9,12 +11,15 @@ import sys
 import pytest
 
 from processes import killed_at_the_end, wait_until
-from scaling_study.measuring.journal import SAME, Journal, read_part
+from scaling_study.common import file_errors
+from scaling_study.measuring import journal
+from scaling_study.measuring.journal import SAME, Journal, read_part, settle
 
 HEAD = {
     "kind": "cohort", "schema_version": 1, "study": "one", "launch": "default", "replicate": 0,
-    "axes": {"intra_op": 1}, "ladder": [1, 2], "seed": 5, "measured_hash": "a", "harness_hash": "b",
-    "machine_hash": "c", "started": "2026-01-01T00:00:00", "cohort": 0,
+    "axes": {"intra_op": 1}, "ladder": [1, 2], "seed": 5, "measure": {"steps": 9},
+    "measured_hash": "a", "harness_hash": "b", "machine_hash": "c",
+    "started": "2026-01-01T00:00:00", "cohort": 0,
 }  # fmt: skip
 WINDOW = {"kind": "window", "cohort": 0, "window": 0, "n": 2, "valid": True}
 
@@ -45,7 +50,6 @@ def test_the_same_goes_on(part, path):
     second = {**WINDOW, "window": 1}
     journal.write(second)
     journal.finish()
-    assert not part.exists()
     assert [json.loads(line) for line in path.read_text().splitlines()] == [HEAD, WINDOW, second]
 
 
@@ -101,11 +105,98 @@ def test_a_part_without_a_cohort_is_dropped(path):
 @pytest.mark.parametrize("text", ["", "{", '{"kind": "cohort"'])
 def test_a_part_without_a_whole_line_is_empty(path, text):
     journal = Journal(path)
+    path.parent.mkdir(parents=True)
     path.with_name("0.jsonl.part").write_text(text)
     assert journal.resume(HEAD) == []
     journal.write(HEAD)
     journal.finish()
     assert [json.loads(line) for line in path.read_text().splitlines()] == [HEAD]
+
+
+def test_windows_of_something_else_are_set_aside(part, path, caplog):
+    whole = part.read_bytes()
+    caplog.set_level("INFO")
+    assert Journal(path).resume({**HEAD, "machine_hash": "another"}) == []
+    assert path.with_name("0.jsonl.other").read_bytes() == whole
+    assert "another machine_hash" in caplog.text
+    assert part.read_bytes() == b""
+
+
+def test_what_holds_no_window_is_not_worth_keeping(path):
+    Journal(path).write(HEAD)
+    Journal(path).resume({**HEAD, "machine_hash": "another"})
+    assert [file.name for file in path.parent.iterdir()] == ["0.jsonl.part"]
+
+
+def test_another_process_may_not_write_meanwhile(part, path, monkeypatch):
+    holder = Journal(path)
+    holder.resume(HEAD)
+    monkeypatch.setattr(journal, "PATIENCE_S", 0.1)
+    with pytest.raises(file_errors.UnusableError, match="written by another process: wait for it"):
+        Journal(path).resume(HEAD)
+    del holder
+    assert Journal(path).resume(HEAD) == [HEAD, WINDOW]
+
+
+@pytest.mark.parametrize("line", [b"\x00\x00", b'{"kind": "win', b"[1]", b"{}", b"\xff"])
+def test_a_damaged_line_is_named_and_nothing_lost(part, path, line):
+    lines = part.read_bytes().splitlines()
+    damaged = b"\n".join([lines[0], line, lines[1], b""])
+    part.write_bytes(damaged)
+    with pytest.raises(file_errors.UnusableError, match=r"part, line 2, is damaged .*: delete"):
+        Journal(path).resume(HEAD)
+    assert part.read_bytes() == damaged
+
+
+def test_a_finished_file_that_is_lost_before_it_was_collected_comes_back(part, path):
+    Journal(path).finish()
+    whole = path.read_bytes()
+    path.unlink()
+    again = Journal(path)
+    assert again.resume(HEAD) == [HEAD, WINDOW]
+    again.finish()
+    assert path.read_bytes() == whole
+
+
+def test_what_has_been_collected_has_no_part_any_more(part, path):
+    Journal(path).finish()
+    whole = path.read_bytes()
+    settle([path])
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert path.read_bytes() == whole
+
+
+def test_a_part_of_something_newer_is_not_settled(part, path):
+    path.write_text("old\n")
+    settle([path])
+    assert part.exists()
+
+
+def test_a_file_system_without_links_gets_a_copy(part, path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    Journal(path).finish()
+    assert path.read_bytes() == part.read_bytes()
+    assert sorted(file.name for file in path.parent.iterdir()) == ["0.jsonl", "0.jsonl.part"]
+
+
+def test_a_record_that_does_not_fit_leaves_nothing_of_itself(part, path):
+    whole = part.read_bytes()
+    one = Journal(path)
+    one.resume(HEAD)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 10, hard))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            one.write(WINDOW)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.filename == str(part)
+    assert part.read_bytes() == whole
+    one.write(WINDOW)
+    assert read_part(part) == [HEAD, WINDOW, WINDOW]
 
 
 def test_finishing_replaces_an_older_file(part, path):

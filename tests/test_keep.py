@@ -36,6 +36,7 @@ sys.exit(keep.main(sys.argv[1:]))
 COMMAND = """
 import os, signal, sys, time
 from pathlib import Path
+from scaling_study.common import private
 folder = Path(sys.argv[1])
 def caught(signum, _):
     with (folder / "caught").open("a") as file:
@@ -45,6 +46,8 @@ def caught(signum, _):
 for name in ("TERM", "INT", "HUP"):
     signal.signal(getattr(signal, f"SIG{name}"), caught)
 (folder / "private").write_text(os.environ["SCALING_STUDY_FOLDER"] + "\\n")
+if sys.argv[2] == "makes":
+    private.make(Path(os.environ["SCALING_STUDY_FOLDER"]))
 (folder / "command").write_text(f"{os.getpid()}\\n")
 while True:
     time.sleep(600)
@@ -212,8 +215,8 @@ def test_when_the_keeper_is_killed_its_command_is_asked_to_stop(tmp_path):
         process.wait()
         wait_ended(command)
     assert caught(tmp_path) == ["SIGTERM"]
-    # Its private folder is now the command's to remove (`private.folder`); this one does not.
-    private.remove(Path(written(tmp_path / "private")))
+    # Its private folder was the command's to make, and is the command's to remove: this one does
+    # neither.
 
 
 def test_control_c_in_a_terminal_asks_the_command_once(tmp_path):
@@ -278,7 +281,7 @@ def test_a_signal_may_come_while_the_command_is_being_started(tmp_path, seed):
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_the_private_folder_of_a_command_is_removed_however_it_ends(tmp_path, end):
-    with keeper(*python(COMMAND, tmp_path, "")) as process:
+    with keeper(*python(COMMAND, tmp_path, "makes")) as process:
         command = rest_of_it(tmp_path)
         folder = Path(written(tmp_path / "private"))
         memory = (folder / "memory").resolve()
@@ -294,7 +297,7 @@ def test_the_private_folder_of_a_command_is_removed_however_it_ends(tmp_path, en
 
 
 def test_a_process_without_descendants_has_nothing_to_end():
-    code = "from scaling_study.measuring.keep import end_descendants; end_descendants(600)"
+    code = "from scaling_study.measuring import family; family.end(600)"
     subprocess.run(python(code), check=True, timeout=PATIENCE_S)
     assert private.VARIABLE == "SCALING_STUDY_FOLDER"
     assert keep.STOP_S + keep.ORPHANS_S < 10

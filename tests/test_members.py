@@ -11,6 +11,8 @@ import time
 from itertools import pairwise
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from processes import descriptors, has_ended, private_folder, state, wait_ended, wait_until
 from scaling_study.common import private
@@ -168,6 +170,40 @@ def test_only_the_first_step_of_a_start_is_fresh(group):
     assert [step.fresh for step in one.members.steps(0)] == [1]
     train(one.members, [0])
     assert {step.fresh for step in one.members.steps(0)} == {0}
+
+
+@given(data=st.data())
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_steps_done_since_a_moment_are_those_that_began_after_it(filled, data):
+    """Counted from the end of the page, without copying it, as from its steps."""
+    ends = sorted(data.draw(st.lists(st.integers(1, 50), max_size=40)))
+    fresh = data.draw(st.lists(st.integers(0, 1), min_size=len(ends), max_size=len(ends)))
+    since_ns = data.draw(st.integers(0, 51))
+    words = filled.words(0)
+    words[channel.STEPS] = len(ends)
+    for step, (end_ns, mark) in enumerate(zip(ends, fresh, strict=True)):
+        at = channel.HEADER + step * channel.STEP_FIELDS
+        words[at + channel.END_NS], words[at + channel.FRESH] = end_ns, mark
+    later = [step for step in filled.steps(0) if step.end_ns >= since_ns]
+    assert filled.done(0, since_ns) == sum(not step.fresh for step in later[1:])
+
+
+@pytest.fixture
+def filled(tmp_path):
+    """The page of one member that is not there."""
+    members = Members(private_folder(tmp_path / "page"), 1)
+    yield members
+    members.close()
+
+
+def test_a_full_page_counts_what_it_keeps(filled):
+    words = filled.words(0)
+    words[channel.STEPS] = channel.CAPACITY + 7
+    for step in range(channel.CAPACITY):
+        words[channel.HEADER + step * channel.STEP_FIELDS] = 10 * step
+    assert filled.done(0, 0) == channel.CAPACITY - 1
+    assert filled.done(0, 10 * (channel.CAPACITY - 3)) == 2
+    assert filled.done(0, 10 * channel.CAPACITY) == 0
 
 
 def test_a_full_ring_keeps_its_steps_and_goes_on_counting(group):

@@ -267,6 +267,19 @@ def test_a_node_without_memory_points_to_the_nearest_with_some():
     assert both == MemoryPolicy("bind", (1,))
 
 
+def test_the_nearest_memory_is_known_though_the_kernel_allows_no_node_without_any():
+    with pytest.raises(UnavailableError, match="node 1 ") as caught:
+        policy("local", "emulated-uneven", (3,))
+    assert 'membind to "0"' in caught.value.remedy
+    assert policy("local", "emulated-uneven", (2, 3)).nodes == (0,)
+    assert policy("interleave", "emulated-uneven").nodes == (0, 2, 3)
+
+
+def test_the_slots_of_the_emulated_machine():
+    assert cpus("spread", "emulated-two", 4, width=2) == [(0, 2), (8, 10), (4, 6), (12, 14)]
+    assert cpus("spread", "emulated-uneven", 4, width=2) == [(0, 1), (4, 5), (2, 3), (6, 7)]
+
+
 def test_a_node_that_the_cpuset_forbids_is_not_there():
     topology = machines.topology(NPS4).restricted(range(384), nodes=[0])
     with pytest.raises(UnavailableError, match="node 1 "):

@@ -73,6 +73,8 @@ def test_every_machine_says_where_it_comes_from(name):
         ("container-v1", "1 socket, 1 NUMA node, 2 L3s, 16 cores, 32 CPUs"),
         ("container-v2", "1 socket, 1 NUMA node, 2 L3s, 16 cores, 32 CPUs"),
         ("container-v2-nested", "1 socket, 1 NUMA node, 2 L3s, 16 cores, 32 CPUs"),
+        ("emulated-two", "2 sockets, 4 NUMA nodes, 4 L3s, 8 cores, 16 CPUs"),
+        ("emulated-uneven", "2 sockets, 4 NUMA nodes, 2 L3s, 8 cores, 8 CPUs"),
         ("epyc-7451-2s", "2 sockets, 8 NUMA nodes, 16 L3s, 48 cores, 96 CPUs"),
         ("epyc-9654-2s-nps1", "2 sockets, 2 NUMA nodes, 24 L3s, 192 cores, 384 CPUs"),
         ("epyc-9654-2s-nps4", "2 sockets, 8 NUMA nodes, 24 L3s, 192 cores, 384 CPUs"),
@@ -201,3 +203,11 @@ def test_siblings_that_are_offline_do_not_name_a_core():
 def test_distances_that_do_not_fit_the_nodes_are_refused():
     with pytest.raises(ValueError, match="zip"):
         build({}, {0: NodeText("", "", "10 20")})
+
+
+def test_a_node_without_memory_stays_though_no_process_is_allowed_any_on_it():
+    uneven = machines.topology("emulated-uneven")
+    usable = uneven.restricted([3], [0, 2, 3])
+    assert [node.node for node in usable.nodes] == [0, 1, 2, 3]
+    assert usable.memory_nodes == (0, 2, 3)
+    assert [node.node for node in uneven.restricted([3], [2]).nodes] == [1, 2]

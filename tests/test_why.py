@@ -5,19 +5,15 @@ import os
 import signal
 import statistics
 import subprocess
-import sys
 import time
 
 import pytest
 
-from jobs import ROOT, WORKLOADS, config, environment, processes
-from scaling_study.configuring.config import load_config
+from jobs import ROOT, WORKLOADS, config, environment, processes, why_command
 from scaling_study.experimenting import why
 from scaling_study.experimenting.experiment_windows import key
 from scaling_study.experimenting.reliefs import RELIEFS
-from scaling_study.measuring.measure import job_text
 from scaling_study.planning import efforts
-from scaling_study.planning.plan import make_plan
 
 SCRIPT = str(ROOT / "scripts/why.py")
 
@@ -29,24 +25,11 @@ def test_the_count_to_explain_is_well_past_the_knee_or_the_last():
     assert why.reference_count([1], 0.5) == 1
 
 
-def command(mapping, folder):
-    plan = make_plan(load_config(mapping))
-    data = plan.to_dict()
-    launch = next(one for one in data["launches"] if one["id"] == plan.baseline)
-    return [
-        *(sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"),
-        *(sys.executable, SCRIPT, "--job", job_text(data, launch, "", "why")),
-        *("--target", launch["id"], "--replicate", "0", "--builds", str(folder / "builds")),
-        *("--study-folder", str(folder), "--log", str(folder / "log")),
-        *("--output", str(folder / "0.jsonl")),
-    ]
-
-
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
     folder = tmp_path_factory.mktemp("why")
     done = subprocess.run(
-        command(config(WORKLOADS / "slow_loader.py"), folder),
+        why_command(config(WORKLOADS / "slow_loader.py"), folder),
         env=environment(folder),
         capture_output=True,
         text=True,
@@ -151,7 +134,7 @@ def test_what_members_wait_for_is_seen(records):
 def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
     mapping = config(WORKLOADS / "plain_loop.py")
     process = subprocess.Popen(
-        command(mapping, tmp_path),
+        why_command(mapping, tmp_path),
         env=environment(tmp_path),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -171,7 +154,7 @@ def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
     assert not (tmp_path / "0.jsonl").exists()
     assert list(tmp_path.glob("scaling-study-*")) == []
     kept = part.read_bytes()
-    done = subprocess.run(command(mapping, tmp_path), env=environment(tmp_path), check=False)
+    done = subprocess.run(why_command(mapping, tmp_path), env=environment(tmp_path), check=False)
     assert done.returncode == 0
     whole = (tmp_path / "0.jsonl").read_bytes()
     assert whole.startswith(kept[: kept.rfind(b"\n") + 1])  # it went on after what was there

@@ -8,15 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
-from jobs import ROOT
+from projects import SNAKEMAKE, Project
 from scaling_study.measuring.environment import INHERITED
 
 pytestmark = pytest.mark.slow
 
-PARTS = ("Snakefile", "config", "envs", "profiles", "scripts", "workflow", "tests/workloads")
-SNAKEMAKE = [sys.executable, "-m", "snakemake", "--cores", "192"]
 SCRIPT = 'tests/workloads/a lööp\'s "own".py'
 
 
@@ -54,41 +51,11 @@ def study(script=SCRIPT, **launches):
     }
 
 
-class Project:
-    """A copy of the project in which a study is run."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        for part in PARTS:
-            source, target = ROOT / part, folder / part
-            target.parent.mkdir(parents=True, exist_ok=True)
-            (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
-        shutil.copy(folder / "tests/workloads/reporting.py", folder / SCRIPT)
-
-    def configure(self, config):
-        text = config if isinstance(config, str) else yaml.safe_dump(config)
-        (self.folder / "study.yaml").write_text(text)
-
-    def snakemake(self, *options):
-        # What Snakemake's caller exports must reach no member.
-        env = {**os.environ, "OMP_NUM_THREADS": "7", "MALLOC_ARENA_MAX": "1"}
-        return subprocess.run(
-            [*SNAKEMAKE, "--configfile", "study.yaml", *options],
-            cwd=self.folder,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    def records(self):
-        files = (self.folder / "results/whole/measure").glob("*/*.jsonl")
-        return {str(path.relative_to(self.folder)): path.stat().st_mtime_ns for path in files}
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    return Project(tmp_path_factory.mktemp('a project\'s "own" földer'))
+    project = Project(tmp_path_factory.mktemp('a project\'s "own" földer'))
+    shutil.copy(project.folder / "tests/workloads/reporting.py", project.folder / SCRIPT)
+    return project
 
 
 @pytest.fixture(scope="module")
@@ -105,11 +72,11 @@ def test_it_says_what_it_will_do_and_what_came_out(project, whole):
     assert "minutes" in whole.stdout
     assert "Report: reports/whole.html" in whole.stdout
     assert (project.folder / "reports/whole.html").stat().st_size > 20_000
-    assert len(project.records()) == 6
+    assert len(project.records("whole")) == 6
 
 
 def test_members_inherit_nothing_of_the_callers_tuning(project, whole):
-    for path in project.records():
+    for path in project.records("whole"):
         text = (project.folder / path).read_text()
         (attestation,) = [
             record for record in map(json.loads, text.splitlines())
@@ -122,16 +89,16 @@ def test_members_inherit_nothing_of_the_callers_tuning(project, whole):
 
 
 def test_again_measures_nothing_and_one_value_more_that_launch_only(project, whole):
-    before = project.records()
+    before = project.records("whole")
     done = project.snakemake()
     assert done.returncode == 0
     assert "Nothing to be done" in done.stdout + done.stderr
-    assert project.records() == before
+    assert project.records("whole") == before
     project.configure(study(one_change={"placement": ["none"]}))
     done = project.snakemake()
     project.configure(study())
     assert done.returncode == 0, done.stdout + done.stderr
-    after = project.records()
+    after = project.records("whole")
     assert {path: after[path] for path in before} == before
     assert len(after) == len(before) + 2
 

@@ -3,6 +3,7 @@
 import argparse
 
 import torch
+
 from neighbour import make_model
 
 parser = argparse.ArgumentParser()

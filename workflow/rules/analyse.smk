@@ -2,7 +2,7 @@
 # writes: analysis/*.json
 
 ANALYSES = multiext(
-    f"{RESULTS}/analysis/",
+    f"{HERE}/analysis/",
     "scaling.json",
     "noise.json",
     "recommendation.json",
@@ -21,14 +21,14 @@ rule analyse:
     output:
         ANALYSES,
     log:
-        f"{RESULTS}/logs/analyse.log",
+        f"{HERE}/logs/analyse.log",
     conda:
         "../../envs/study.yaml"
     resources:
         quiet=1,
     params:
-        study=lambda _, input: Path(input.plan).parent,
+        study=lambda _, output: Path(output[0]).parents[1],
     message:
         "Analyse"
     shell:
-        "python scripts/analyse.py --study-folder {params.study:q} 2>&1 | tee {log:q}"
+        "python scripts/analyse.py --study-folder {params.study:q} --plan {input.plan:q} 2>&1 | tee {log:q}"

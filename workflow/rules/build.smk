@@ -16,9 +16,11 @@ rule build:
         quiet=1,
     params:
         folder=lambda _, output: Path(output[0]).with_suffix(""),
+        cache=f"{BUILDS}/.pip",
     message:
         "Build the environment {wildcards.build}"
     shell:
         "( python -m venv --clear {params.folder:q}"
-        " && {params.folder:q}/bin/python -m pip install --requirement {input:q}"
+        " && {params.folder:q}/bin/python -m pip install --cache-dir {params.cache:q}"
+        " --requirement {input:q}"
         " && {params.folder:q}/bin/python -m pip freeze > {output:q} ) > {log:q} 2>&1"

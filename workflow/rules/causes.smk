@@ -1,23 +1,25 @@
 # reads:  why/<target>/<replicate>.jsonl, fingerprint.json, tables/points and replicates
 # writes: tables/experiments, as parquet and CSV; analysis/causes.json
 
-CAUSES = f"{RESULTS}/analysis/causes.json"
+CAUSES = f"{HERE}/analysis/causes.json"
 
 
 rule causes:
     """Gather the experiments into a table, and judge what they show."""
     input:
         why=WHY,
-        fingerprint=[f"{RESULTS}/fingerprint.json"] if WHY else [],
+        fingerprint=[f"{HERE}/fingerprint.json"] if WHY else [],
         points=expand(
-            f"{RESULTS}/tables/{{table}}.parquet", table=["points", "replicates"]
+            f"{HERE}/tables/{{table}}.parquet",
+            allow_missing=True,
+            table=["points", "replicates"],
         ),
         code=[*CODE, "scripts/causes.py"],
     output:
-        tables=multiext(f"{RESULTS}/tables/experiments", ".parquet", ".csv"),
+        tables=multiext(f"{HERE}/tables/experiments", ".parquet", ".csv"),
         causes=CAUSES,
     log:
-        f"{RESULTS}/logs/causes.log",
+        f"{HERE}/logs/causes.log",
     conda:
         "../../envs/study.yaml"
     resources:

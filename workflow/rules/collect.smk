@@ -11,20 +11,21 @@ rule collect:
         code=[*CODE, "scripts/collect.py"],
     output:
         expand(
-            f"{RESULTS}/tables/{{table}}.{{kind}}",
+            f"{HERE}/tables/{{table}}.{{kind}}",
+            allow_missing=True,
             table=["windows", "replicates", "points"],
             kind=["parquet", "csv"],
         ),
-        f"{RESULTS}/tables/cohorts.json",
+        f"{HERE}/tables/cohorts.json",
     log:
-        f"{RESULTS}/logs/collect.log",
+        f"{HERE}/logs/collect.log",
     conda:
         "../../envs/study.yaml"
     resources:
         quiet=1,
     params:
-        study=lambda _, input: Path(input.plan).parent,
+        study=lambda _, output: Path(output[0]).parents[1],
     message:
         "Collect records into tables"
     shell:
-        "python scripts/collect.py --study-folder {params.study:q} 2>&1 | tee {log:q}"
+        "python scripts/collect.py --study-folder {params.study:q} --plan {input.plan:q} 2>&1 | tee {log:q}"

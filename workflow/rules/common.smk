@@ -2,15 +2,29 @@
 
 import gc
 import json
+import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
+# Whatever jobs start writes nothing beside its code or in the user's home: `make` has compiled the
+# package, a script's own modules stay as they are, and the caches of matplotlib and torch are here.
+sys.dont_write_bytecode = True
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+os.environ["MPLCONFIGDIR"] = str(Path("results/.matplotlib").absolute())
+os.environ.setdefault(
+    "TORCHINDUCTOR_CACHE_DIR", str(Path("results/.torchinductor").absolute())
+)
+
 from snakemake.exceptions import WorkflowError
 
+from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import ConfigError
 from scaling_study.configuring.config import load_config
 from scaling_study.configuring.config_file import read_config
+from scaling_study.configuring.config_machines import CHOICE, choose_machines
+from scaling_study.common import file_errors
 from scaling_study.experimenting import fingerprint, why
 from scaling_study.importing import imported
 from scaling_study.importing.import_config import is_import
@@ -28,6 +42,12 @@ from scaling_study.rendering.study import (
 # takes a quarter of a dry run and finds none.
 gc.set_threshold(100_000, 50, 50)
 
+if {"{", "}"} & set(str(workflow.basedir)):
+    raise WorkflowError(
+        f"the project's folder, {workflow.basedir}, has a brace in its path, which Snakemake reads"
+        " as a wildcard; allowed: a path without { and }"
+    )
+
 # Without --configfile the full-size study is run. Snakemake would merge the two.
 if not workflow.overwrite_configfiles:
 
@@ -39,16 +59,23 @@ try:
     for path in workflow.configfiles:
         read_config(Path(path))
     IMPORTED = is_import(config)
-    STUDY = (
-        imported.load_import(config)
-        if IMPORTED
-        else plan.make_plan(load_config(config))
-    )
+    if IMPORTED:
+        STUDY = imported.load_import(config)
+    else:
+        choice = config.pop(CHOICE, None)
+        checked = load_config(config)
+        STUDY = plan.make_plan(checked)
+        MACHINES = checked.machines
+        CHOSEN = choose_machines(MACHINES, choice)
 except ConfigError as error:
     raise WorkflowError(f"\n{error}") from None
 
-# Jobs run in the interpreter that runs Snakemake, wherever that is.
-shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
+# Jobs run in the interpreter that runs Snakemake, wherever that is; a prefix of our own replaces
+# Snakemake's strict mode, without which a command before `| tee` fails unseen.
+BIN = (
+    shlex.quote(str(Path(sys.executable).parent)).replace("{", "{{").replace("}", "}}")
+)
+shell.prefix(f"set -euo pipefail; export PATH={BIN}:$PATH; ")
 
 RESULTS = f"results/{STUDY.study}"
 REPORT = f"reports/{STUDY.study}.html"
@@ -62,10 +89,12 @@ TEMPLATES = sorted(map(str, Path("workflow/report").iterdir()))
 if not IMPORTED:
     PLAN = STUDY
     PLAN_JSON = PLAN.to_dict()
+    # A study that names machines has a folder for each of them; one of this machine has none.
+    HERE = f"{RESULTS}/machines/{{machine}}" if MACHINES else RESULTS
     LAUNCHES = {launch.id: launch for launch in PLAN.launches}
     JOBS = {launch["id"]: launch for launch in PLAN_JSON["launches"]}
     RECORDS = [
-        f"{RESULTS}/measure/{launch}/{replicate}.jsonl"
+        f"{HERE}/measure/{launch}/{replicate}.jsonl"
         for launch in LAUNCHES
         for replicate in range(PLAN.measure.replicates)
     ]
@@ -74,20 +103,37 @@ if not IMPORTED:
         measure.harness_digest(), measure.workload_digest(PLAN_JSON["workload"])
     )
     BUILT = any(launch.axes["build"].endswith(".txt") for launch in PLAN.launches)
-    PROFILES = [f"{RESULTS}/profile/{launch}" for launch in PLAN.profiled]
+    PROFILES = [f"{HERE}/profile/{launch}" for launch in PLAN.profiled]
     PROFILE_FILES = measure.digest(
         FILES, measure.harness_digest("profiling/profile_launch")
     )
     WHY = [
-        f"{RESULTS}/why/{target}/{replicate}.jsonl"
+        f"{HERE}/why/{target}/{replicate}.jsonl"
         for target in PLAN.explained
         for replicate in range(EFFORTS[PLAN.why.effort].replicates)
     ]
+    KEPT = [*RECORDS, *PROFILES, *WHY, f"{HERE}/tables/points.parquet"]
     WHY_FILES = measure.digest(FILES, measure.harness_digest(*why.MODULES))
     FINGERPRINT_FILES = measure.harness_digest(*fingerprint.MODULES)
+    # What measures under a machine's name checks that its node is the one that was probed.
+    PROBED = ancient(f"{HERE}/machine.json") if MACHINES else []
+
+    SUFFIX = "-{machine}" if MACHINES else ""
+    LAUNCH_SCRIPT = f"{RESULTS}/launch/recommended{SUFFIX}.sh"
+    RENDER = ["scripts/render.py", "--study-folder", RESULTS, "--report", REPORT]
+    if MACHINES:
+        COMPARED = f"{RESULTS}/analysis/machines.json"
+        PROVENANCE = f"{HERE}/analysis/provenance.json"
+        kinds = {name: kind.model_dump() for name, kind in MACHINES.items()}
+        COMPARE = [
+            *("scripts/compare.py", "--study-folder", RESULTS, "--output", COMPARED),
+            *("--machines", json.dumps(kinds), f"--currency={checked.currency}"),
+        ]
+        RENDER += ["--compared", COMPARED]
 
 
 wildcard_constraints:
+    machine=r"[A-Za-z][A-Za-z0-9_-]*",
     launch=r"[A-Za-z0-9_.-]+",
     replicate=r"\d+",
 
@@ -121,7 +167,49 @@ def known_before(wildcards):
     """Which launch is recommended is known after the analysis."""
     if wildcards.launch in JOBS:
         return []
-    return [f"{RESULTS}/plan.json", f"{RESULTS}/analysis/recommendation.json"]
+    return [f"{RESULTS}/plan.json", f"{here(wildcards)}/analysis/recommendation.json"]
+
+
+def here(wildcards):
+    """The folder of a machine; of a study of this machine alone, the study's."""
+    return HERE.format(machine=wildcards.get("machine"))
+
+
+def of_chosen(paths):
+    """Paths of each machine of this run; of a study of this machine alone, the paths as they are."""
+    # As plain text: their flags (ancient …) are those of the rule that has set them.
+    paths = [paths] if isinstance(paths, str) else map(str, paths)
+    return expand(list(paths), machine=CHOSEN or [""])
+
+
+def group_of(name):
+    """Jobs of one machine that share an allocation, where a cluster's profile lets jobs do so."""
+    if workflow.resource_settings.nodes is None:  # what a profile says as `jobs`
+        return None
+    return f"{{machine}}-{name}" if MACHINES else name
+
+
+def node_resources():
+    """What the cluster is asked for in a machine's name, in the words of SLURM's plugin.
+
+    What no machine sets is left to the profile; what some set is the site's default for the others.
+    """
+    words = {"partition": "slurm_partition", "account": "slurm_account"}
+    keys = [
+        key
+        for key in ("partition", "account", "qos", "constraint", "cores")
+        if any(getattr(kind, key) for kind in MACHINES.values())
+    ]
+
+    def asked(key):
+        return lambda wildcards: getattr(MACHINES[wildcards.machine], key) or None
+
+    resources = {words.get(key, key): asked(key) for key in keys if key != "cores"}
+    if "cores" in keys:  # below zero is no number: all CPUs of the node
+        resources["cpus_per_task"] = lambda wildcards: (
+            MACHINES[wildcards.machine].cores or -1
+        )
+    return resources
 
 
 def order_of(wildcards):
@@ -134,20 +222,39 @@ def announce():
     global study_lock
     try:
         study_lock = StudyLock(Path(RESULTS))
-    except StudyInUseError as error:
+    except (StudyInUseError, UnusableError) as error:
         raise WorkflowError(f"\n{error}") from None
+    except OSError as error:
+        raise WorkflowError(f"\n{file_errors.describe(error) or error}") from None
     if IMPORTED:
         print(imported.outline(STUDY))
     else:
-        measured = sum(Path(path).exists() for path in RECORDS)
-        print(outline(PLAN, len(RECORDS), measured))
+        refuse_one_machine_under_several_names()
+        records = of_chosen(RECORDS)
+        measured = sum(Path(path).exists() for path in records)
+        print(outline(PLAN, len(records), measured, CHOSEN))
+
+
+def refuse_one_machine_under_several_names():
+    """Without a cluster all jobs run on this machine, which has one name."""
+    if len(CHOSEN) > 1 and workflow.local_exec:
+        alone = ("probe", "measure", "profile", "why", "fingerprint")
+        if any(job.rule.name in alone for job in workflow.dag.needrun_jobs()):
+            raise WorkflowError(
+                f"\nThe config names the machines {', '.join(CHOSEN)}, and this run can only measure"
+                " the one that it runs on. Say which that is, as in"
+                f" --config {CHOICE}={CHOSEN[0]}, or run with a cluster's profile, as in"
+                " --profile profiles/slurm."
+            )
 
 
 def conclude():
     """Say what came out; a run that was asked for less than the report has nothing to say."""
     if Path(REPORT).exists():
-        conclude_study = imported.conclusion if IMPORTED else conclusion
-        print(conclude_study(Path(RESULTS), Path(REPORT)))
+        if IMPORTED:
+            print(imported.conclusion(Path(RESULTS), Path(REPORT)))
+        else:
+            print(conclusion(Path(RESULTS), Path(REPORT), compared=bool(MACHINES)))
 
 
 def explain():
@@ -161,3 +268,16 @@ def explain():
         f"The study stopped before its end; the message above says why.{kept}",
         file=sys.stderr,
     )
+    if not IMPORTED and MACHINES:
+        report_what_is_there()
+
+
+def report_what_is_there():
+    """A machine that is not through does not keep the others from being reported."""
+    if any(Path(path).exists() for path in expand(PROVENANCE, machine=MACHINES)):
+        # Each says itself what is wrong where it fails.
+        if not any(
+            subprocess.run([sys.executable, *words]).returncode
+            for words in (COMPARE, RENDER)
+        ):
+            conclude()

@@ -1,7 +1,7 @@
 # reads:  profile/<launch>/
 # writes: tables/operators, as parquet and CSV; analysis/inflation.json
 
-INFLATION = f"{RESULTS}/analysis/inflation.json"
+INFLATION = f"{HERE}/analysis/inflation.json"
 
 
 rule inflation:
@@ -14,10 +14,10 @@ rule inflation:
             "scripts/inflation.py",
         ],
     output:
-        tables=multiext(f"{RESULTS}/tables/operators", ".parquet", ".csv"),
+        tables=multiext(f"{HERE}/tables/operators", ".parquet", ".csv"),
         inflation=INFLATION,
     log:
-        f"{RESULTS}/logs/inflation.log",
+        f"{HERE}/logs/inflation.log",
     conda:
         "../../envs/study.yaml"
     resources:

@@ -7,20 +7,24 @@ rule measure:
     input:
         # Most studies build nothing, and Snakemake asks a function once for every launch.
         build=build_of if BUILT else [],
+        probed=PROBED,
     output:
-        f"{RESULTS}/measure/{{launch}}/{{replicate}}.jsonl",
+        f"{HERE}/measure/{{launch}}/{{replicate}}.jsonl",
     log:
-        f"{RESULTS}/logs/measure/{{launch}}-{{replicate}}.log",
+        f"{HERE}/logs/measure/{{launch}}-{{replicate}}.log",
     priority: order_of
+    group:
+        group_of("replicate-{replicate}")
     conda:
         "../../envs/study.yaml"
     resources:
+        **node_resources(),
         quiet=100,
     params:
         # Snakemake works through every parameter of every job: one holds all that counts.
         job=lambda wildcards: measure.job_text(PLAN_JSON, JOBS[wildcards.launch], FILES),
     shell:
-        "python -m scaling_study.measuring.keep --watch $PPID --"
+        "exec python -m scaling_study.measuring.keep --watch $PPID --"
         " python scripts/measure.py --job {params.job:q} --replicate {wildcards.replicate}"
-        f" --builds {BUILDS}"
+        f" --builds {BUILDS} --plan {RESULTS}/plan.json --probed {{input.probed:q}}"
         " --log {log:q} --output {output:q}"

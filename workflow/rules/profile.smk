@@ -7,19 +7,23 @@ rule profile:
     input:
         known=known_before,
         build=build_of,
+        probed=PROBED,
     output:
-        directory(f"{RESULTS}/profile/{{launch}}"),
+        directory(f"{HERE}/profile/{{launch}}"),
     log:
-        f"{RESULTS}/logs/profile/{{launch}}.log",
+        f"{HERE}/logs/profile/{{launch}}.log",
+    group:
+        group_of("profiles")
     conda:
         "../../envs/study.yaml"
     resources:
+        **node_resources(),
         quiet=100,
     params:
         job=profile_of,
         study=lambda _, output: Path(output[0]).parents[1],
     shell:
-        "python -m scaling_study.measuring.keep --watch $PPID --"
+        "exec python -m scaling_study.measuring.keep --watch $PPID --"
         " python scripts/profile_launch.py --job {params.job:q} --target {wildcards.launch:q}"
-        f" --builds {BUILDS}"
+        f" --builds {BUILDS} --plan {RESULTS}/plan.json --probed {{input.probed:q}}"
         " --study-folder {params.study:q} --log {log:q} --output {output:q}"

@@ -1,17 +1,19 @@
 # reads:  plan.json, machine.json, the tables, analysis/*.json, profile/, the report's templates
-# writes: figures/*.svg, launch/recommended.sh, reports/<study>.html
+# writes: figures/*.svg, launch/recommended.sh, reports/<study>.html; of several machines, figures
+#         and scripts with their names
 
 
 rule render:
     """Figures, the launch script and the report."""
     input:
         plan=f"{RESULTS}/plan.json",
-        machine=rules.probe.output,
-        tables=rules.collect.output,
-        analyses=ANALYSES,
-        inflation=INFLATION,
-        causes=CAUSES,
-        profiles=PROFILES,
+        machine=of_chosen(rules.probe.output),
+        tables=of_chosen(rules.collect.output),
+        analyses=of_chosen(ANALYSES),
+        inflation=of_chosen(INFLATION),
+        causes=of_chosen(CAUSES),
+        profiles=of_chosen(PROFILES),
+        compared=[COMPARED] if MACHINES else [],
         code=[
             *CODE,
             str(PACKAGE / "profiling/operator_groups.yaml"),
@@ -20,14 +22,14 @@ rule render:
         templates=TEMPLATES,
     output:
         report=REPORT,
-        launch=f"{RESULTS}/launch/recommended.sh",
+        launch=of_chosen(LAUNCH_SCRIPT),
         throughput=report(
-            f"{RESULTS}/figures/throughput.svg",
+            of_chosen(f"{RESULTS}/figures/throughput{SUFFIX}.svg"),
             caption="../report/throughput.rst",
             category="Scaling",
         ),
         step_time=report(
-            f"{RESULTS}/figures/step_time.svg",
+            of_chosen(f"{RESULTS}/figures/step_time{SUFFIX}.svg"),
             caption="../report/step_time.rst",
             category="Scaling",
         ),
@@ -38,8 +40,8 @@ rule render:
     resources:
         quiet=1,
     params:
-        study=lambda _, input: Path(input.plan).parent,
+        words=RENDER,
     message:
         "Render {REPORT}"
     shell:
-        "python scripts/render.py --study-folder {params.study:q} --report {output.report:q} 2>&1 | tee {log:q}"
+        "python {params.words:q} 2>&1 | tee {log:q}"

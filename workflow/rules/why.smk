@@ -9,21 +9,24 @@ rule why:
         analyses=ancient(ANALYSES),
         known=known_before,
         build=build_of,
+        probed=PROBED,
     output:
-        f"{RESULTS}/why/{{launch}}/{{replicate}}.jsonl",
+        f"{HERE}/why/{{launch}}/{{replicate}}.jsonl",
     log:
-        f"{RESULTS}/logs/why/{{launch}}-{{replicate}}.log",
+        f"{HERE}/logs/why/{{launch}}-{{replicate}}.log",
     conda:
         "../../envs/study.yaml"
     resources:
+        **node_resources(),
         quiet=100,
     params:
         job=why_of,
         study=lambda _, output: Path(output[0]).parents[2],
     shell:
-        "python -m scaling_study.measuring.keep --watch $PPID --"
+        "exec python -m scaling_study.measuring.keep --watch $PPID --"
         " python scripts/why.py --job {params.job:q} --target {wildcards.launch:q}"
-        f" --replicate {{wildcards.replicate}} --builds {BUILDS}"
+        f" --replicate {{wildcards.replicate}} --builds {BUILDS} --plan {RESULTS}/plan.json"
+        " --probed {input.probed:q}"
         " --study-folder {params.study:q} --log {log:q} --output {output:q}"
 
 
@@ -32,17 +35,20 @@ rule fingerprint:
     input:
         # It comes after what a person waits for first.
         analyses=ancient(ANALYSES),
+        probed=PROBED,
     output:
-        f"{RESULTS}/fingerprint.json",
+        f"{HERE}/fingerprint.json",
     log:
-        f"{RESULTS}/logs/fingerprint.log",
+        f"{HERE}/logs/fingerprint.log",
     conda:
         "../../envs/study.yaml"
     resources:
+        **node_resources(),
         quiet=100,
     params:
         code=FINGERPRINT_FILES,
     shell:
-        "python -m scaling_study.measuring.keep --watch $PPID --"
+        "exec python -m scaling_study.measuring.keep --watch $PPID --"
         f" python scripts/fingerprint.py --code {{params.code:q}} --kept {FINGERPRINTS}"
+        " --probed {input.probed:q}"
         " --log {log:q} --output {output:q}"

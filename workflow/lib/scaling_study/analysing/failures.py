@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 NAMES = ("launch", "label", "arm", "replicate")
+AGAIN = "look into its log; to measure again, delete what is in measure/{} and run the study again"
 
 
 def list_failures(
@@ -60,7 +61,8 @@ def _ending(cohort: Mapping[str, Any]) -> dict[str, Any]:
     }
     return {
         **{name: cohort[name] for name in NAMES},
-        **{name: end[name] for name in ("status", "reason", "remedy")},
+        **{name: end[name] for name in ("status", "reason")},
+        "remedy": end["remedy"] or AGAIN.format(cohort["launch"]),
         "log": cohort["events"][-1]["log"] if cohort["events"] else None,
     }
 

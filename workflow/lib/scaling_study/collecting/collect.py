@@ -170,6 +170,7 @@ def _described(
         **_names(launch),
         "file": str(file),
         "machine": cohort["head"]["machine_hash"],
+        "host": cohort["head"]["machine"]["hostname"],
         **head,
         **{name: cohort[name] for name in cohort if name != "head"},
         "attestation": attestation,

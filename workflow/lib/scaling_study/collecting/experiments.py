@@ -11,7 +11,7 @@ import pandas as pd
 from scaling_study.collecting import why_schema
 from scaling_study.collecting.accounts import PHASES
 from scaling_study.collecting.record_rows import FileRows
-from scaling_study.collecting.record_schema import RecordError, WindowMachine, WindowMember
+from scaling_study.collecting.record_schema import REMEDY, RecordError, WindowMachine, WindowMember
 from scaling_study.collecting.window_table import window_rows
 from scaling_study.common.columns import CLOCK, EXPERIMENTS, PER_STEP, RUNNABLE, VMSTAT
 from scaling_study.measuring.windows import INVALID
@@ -66,7 +66,7 @@ def read_run(path: Path) -> WhyRun:
         by_kind.setdefault(record["kind"], []).append(record)
     heads = by_kind.get("why", [])
     if len(heads) != 1:
-        raise RecordError(f"{path}: {len(heads)} first records: delete the file and try again")
+        raise RecordError(f"{path}: {len(heads)} first records; {REMEDY}")
     attestations = {one["cohort"]: one for one in by_kind.get("attestation", [])}
     unproven = frozenset(
         name for name, one in attestations.items() if not all(c["ok"] for c in one["checks"])
@@ -93,13 +93,13 @@ def _refuse_contradictions(path: Path, line: int, window: why_schema.Window) -> 
     if len(slots) < len(window["members"]) or len(slots) > window["n"]:
         raise RecordError(
             f"{path}:{line}: slots {sorted(slots)} of {len(window['members'])} members, "
-            f"n is {window['n']}"
+            f"n is {window['n']}; {REMEDY}"
         )
     for member in window["members"]:
         if member["steps"] != len(member["step_us"]):
             raise RecordError(
                 f"{path}:{line}: slot {member['slot']} counted {member['steps']} steps and has "
-                f"{len(member['step_us'])} step times"
+                f"{len(member['step_us'])} step times; {REMEDY}"
             )
 
 

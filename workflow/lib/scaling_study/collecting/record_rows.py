@@ -76,9 +76,9 @@ def read_rows(path: Path) -> FileRows:
         try:
             _add(gathered, record)
         except RecordError as error:
-            raise RecordError(f"{path}:{line}: {error}") from None
+            raise RecordError(f"{path}:{line}: {error}; {record_schema.REMEDY}") from None
     if not gathered.cohorts:
-        raise RecordError(f"{path}: no cohort in it: delete the file and measure again")
+        raise RecordError(f"{path}: no cohort in it; {record_schema.REMEDY}")
     sizes = np.array(gathered.sizes, dtype=np.int64)
     window = np.array(gathered.windows, dtype=np.float64).reshape(
         -1,

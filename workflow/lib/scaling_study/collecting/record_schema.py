@@ -18,10 +18,14 @@ import pydantic
 from pydantic import Field
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
+from scaling_study.common.printable import printable
+from scaling_study.common.problems import shorten
+
 SCHEMA_VERSION = 1
 LARGEST_SECONDS = 1e9  # thirty years: a longer time is a mistake of unit
 LARGEST_COUNT = 10**15  # a petabyte, and what a double still holds exactly
 LARGEST_STEP_US = 2**32 - 1  # 71 minutes; step times are sorted as 32 bits beside their group
+LONGEST_LINE = 2**28  # a window of 384 members with 10,000 steps each has some 30 MB
 LARGEST_N = 2**20  # far more processes than Linux starts (its pid_max is 2**22)
 
 Seconds = Annotated[float, Field(ge=0, le=LARGEST_SECONDS)]
@@ -30,6 +34,9 @@ Index = Annotated[int, Field(ge=0, le=LARGEST_N)]
 Processes = Annotated[int, Field(ge=1, le=LARGEST_N)]
 StepMicroseconds = Annotated[int, Field(ge=0, le=LARGEST_STEP_US)]
 STRICT = pydantic.ConfigDict(strict=True, allow_inf_nan=False)
+
+
+REMEDY = "delete the file and run the same command again: it measures what is missing"
 
 
 class RecordError(ValueError):
@@ -228,14 +235,23 @@ def read_lines(path: Path, kinds: pydantic.TypeAdapter[Any]) -> Iterator[tuple[i
         RecordError: A line is no such record; every mistake of the line is named.
     """
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+        lines = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
+        for number, line in enumerate(lines, start=1):
+            if len(line) > LONGEST_LINE:
+                what = f"has more than {LONGEST_LINE:,} bytes, which no record has"
+                raise RecordError(f"{path}:{number}: {what}; {REMEDY}")
             try:
                 record = kinds.validate_json(line)
             except pydantic.ValidationError as error:
-                raise RecordError(f"{path}:{number}: {_mistakes(error, line)}") from error
+                mistakes = _mistakes(error, line)
+                raise RecordError(f"{path}:{number}: {mistakes}; {REMEDY}") from error
             yield number, record
 
 
+SHOWN_CHARACTERS = 200  # a mistake may quote a name, as long as the file has it
+CUT_OFF = (
+    "the line has no end: it was cut off; add .part to the file's name to keep what is before it"
+)
 SHOWN_MISTAKES = 5  # a record of another kind altogether would fill the screen
 
 
@@ -245,13 +261,15 @@ def _mistakes(error: pydantic.ValidationError, line: bytes) -> str:
     for mistake in mistakes:
         if mistake["loc"][-1:] == ("schema_version",) and mistake["type"] == "literal_error":
             return (
-                f"schema_version is {mistake['input']!r}, this program reads {SCHEMA_VERSION}: "
-                "measure again, or use the program that measured it"
+                f"schema_version is {shorten(mistake['input'])}, this program reads "
+                f"{SCHEMA_VERSION}: use the program that measured it, or measure again"
             )
     found = [
-        f"{'.'.join(str(part) for part in mistake['loc']) or 'record'}: {mistake['msg']}"
+        printable(
+            f"{'.'.join(str(part) for part in mistake['loc']) or 'record'}: {mistake['msg']}"
+        )[:SHOWN_CHARACTERS]
         for mistake in mistakes
     ]
     more = len(found) - SHOWN_MISTAKES
     text = "; ".join(found[:SHOWN_MISTAKES]) + (f"; and {more} more" if more > 0 else "")
-    return text if line.endswith(b"\n") else f"{text} (the line has no end: it was cut off)"
+    return text if line.endswith(b"\n") else f"{text} ({CUT_OFF})"

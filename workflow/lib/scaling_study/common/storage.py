@@ -1,8 +1,9 @@
 """Writing and reading a study's tables and JSON files, each whole or not at all."""
 
 import json
+import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from scaling_study.common import file_errors
-from scaling_study.common.columns import Table
+from scaling_study.common.columns import PANDAS_TYPES, Table
+
+LARGEST_BYTES = 1 << 28  # of a JSON file; the largest, cohorts.json of 10,000, has some 30 MB
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -57,13 +60,38 @@ def read_table(folder: Path, table: Table) -> pd.DataFrame:
     Raises:
         UnusableError: The file is damaged.
     """
+    return table.frame(read_columns(folder, table, table.names))
+
+
+def read_columns(folder: Path, table: Table, names: Sequence[str]) -> pd.DataFrame:
+    """Read some columns of a parquet that `write_table` wrote to `folder`, in the table's types.
+
+    Raises:
+        UnusableError: The file is damaged, or holds values of other types.
+    """
     path = folder / f"{table.name}.parquet"
+    types = {column.name: PANDAS_TYPES[column.kind] for column in table.columns}
     try:
-        return table.frame(pd.read_parquet(path))
+        # What the file says of pandas is for others: it may name any type.
+        data = parquet.read_table(path, columns=list(names)).replace_schema_metadata()
+        frame: pd.DataFrame = data.to_pandas()[list(names)]
+        return frame.astype({name: types[name] for name in names})
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, KeyError) as error:  # pyarrow's errors are of these kinds
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise file_errors.unreadable(path, error) from error
+
+
+def _finite(text: str) -> float:
+    """Read a number; JSON has no NaN, and Python would make an infinity of 1e999.
+
+    Raises:
+        ValueError: It is not finite.
+    """
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no finite number")
+    return number
 
 
 def write_json(path: Path, content: object) -> None:
@@ -76,9 +104,12 @@ def read_json(path: Path) -> Any:
     """Read a JSON file.
 
     Raises:
-        UnusableError: The file is damaged.
+        UnusableError: The file is damaged, or larger than any that a study writes.
     """
+    if path.stat().st_size > LARGEST_BYTES:
+        raise file_errors.unreadable(path, ValueError(f"more than {LARGEST_BYTES:,} bytes"))
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        return json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         raise file_errors.unreadable(path, error) from error

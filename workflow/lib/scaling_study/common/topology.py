@@ -161,13 +161,16 @@ class Topology:
             nodes: nodes that it may take memory from; None for all.
 
         Returns:
-            A topology in which cores and L3s keep their ids.
+            A topology in which cores and L3s keep their ids. Nodes without memory stay in it: the
+            kernel names them to no process, and their distances tell which memory is near.
         """
         kept_cpus = set(cpus)
         kept_nodes = {node.node for node in self.nodes} if nodes is None else set(nodes)
         return type(self)(
             cpus=tuple(cpu for cpu in self.cpus if cpu.cpu in kept_cpus),
-            nodes=tuple(node for node in self.nodes if node.node in kept_nodes),
+            nodes=tuple(
+                node for node in self.nodes if node.node in kept_nodes or not node.memory_bytes
+            ),
         )
 
     def describe(self) -> str:

@@ -31,6 +31,13 @@ from scaling_study.common.problems import (
 )
 from scaling_study.configuring.axes_table import AXES
 from scaling_study.configuring.config_launches import Launches
+from scaling_study.configuring.config_machines import (
+    CURRENCY,
+    MACHINES,
+    NodeKind,
+    read_currency,
+    read_machines,
+)
 from scaling_study.configuring.config_schema import (
     FILES_MUST_EXIST,
     Allowed,
@@ -322,6 +329,14 @@ class Config(Section):
 
     why: Annotated[Why, BeforeValidator(read_why)] = Why()
     """Why it does not scale further."""
+
+    currency: Annotated[StrictStr, AfterValidator(read_currency), Allowed(CURRENCY)] = ""
+    """What prices of machines are in, as the report writes it."""
+
+    machines: Annotated[
+        Mapping[str, NodeKind], PlainValidator(read_machines), Allowed(MACHINES)
+    ] = {}
+    """Kinds of node that are measured one by one and compared; without it, the machine itself."""
 
 
 def load_config(mapping: object) -> Config:

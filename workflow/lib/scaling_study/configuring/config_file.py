@@ -5,23 +5,35 @@ from pathlib import Path
 
 import yaml
 
-from scaling_study.common.problems import ConfigError, Problem
+from scaling_study.common.problems import ConfigError, Problem, shorten
+
+# Far above any config. YAML's aliases make billions of values of a few lines.
+MOST_BYTES = 1 << 20
+MOST_VALUES = 1_000_000
+# The key by which Snakemake takes a config for a template (https://yte-template-engine.github.io).
+YTE = "__use_yte__"
 
 
 def read_config(path: Path) -> object:
     """Read a config file, unchecked but for its YAML.
 
     Raises:
-        ConfigError: The file cannot be read or is no YAML (with line and column), or a section has
-            a key twice, of which YAML would silently keep the last.
+        ConfigError: The file cannot be read, is no YAML (with line and column), is larger than any
+            config, a section has a key twice, of which YAML would silently keep the last, or
+            Snakemake is to run code that stands in the file.
     """
     try:
         content = path.read_bytes()
     except OSError as error:
         raise _unreadable(path, str(error.strerror), "a readable file") from error
+    if len(content) > MOST_BYTES:
+        raise _unreadable(path, f"has {len(content):,} bytes", f"at most {MOST_BYTES:,} bytes")
     try:
         root = yaml.compose(content, yaml.SafeLoader)
         problems = list(_duplicates(root, (), set())) if root else []
+        if root and _values(root, {}) > MOST_VALUES:
+            what = "its aliases repeat more values than any config has"
+            raise _unreadable(path, what, f"at most {MOST_VALUES:,} values")
         value: object = yaml.safe_load(content)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
@@ -31,6 +43,9 @@ def read_config(path: Path) -> object:
         raise _unreadable(path, " ".join(str(error).split()), "YAML") from error
     except RecursionError as error:
         raise _unreadable(path, "is nested too deeply", "YAML") from error
+    if isinstance(value, dict) and YTE in value:
+        what = "makes Snakemake run the Python expressions in the file"
+        problems.append(Problem((YTE,), shorten(value[YTE]), what, "a config without this key"))
     if problems:
         raise ConfigError(problems)
     return value
@@ -38,6 +53,19 @@ def read_config(path: Path) -> object:
 
 def _unreadable(path: Path, what: str, allowed: str) -> ConfigError:
     return ConfigError([Problem((path,), "", what, allowed)])
+
+
+def _values(node: yaml.Node, known: dict[int, int]) -> int:
+    """Count a node and all below it, as often as aliases repeat them."""
+    if id(node) not in known:
+        known[id(node)] = 1  # for itself, and wherever it lies within itself
+        children: list[yaml.Node] = []
+        if isinstance(node, yaml.SequenceNode):
+            children = list(node.value)
+        elif isinstance(node, yaml.MappingNode):
+            children = [child for pair in node.value for child in pair]
+        known[id(node)] += sum(_values(child, known) for child in children)
+    return known[id(node)]
 
 
 def _duplicates(node: yaml.Node, loc: tuple[object, ...], seen: set[int]) -> Iterator[Problem]:

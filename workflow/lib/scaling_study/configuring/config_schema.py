@@ -49,6 +49,8 @@ class Section(BaseModel):
 
 
 def _shown(key: object) -> str:
+    if isinstance(key, int):  # Python refuses to print long ones
+        return shorten(key)
     return key if isinstance(key, str) and key.isprintable() else repr(key)
 
 

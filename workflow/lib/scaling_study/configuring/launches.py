@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from scaling_study.common.printable import printable
 from scaling_study.configuring.axes_table import AXES, DEFAULTS, Value
 
 Arm = Literal["default", "baseline", "repeat", "one_change", "grid"]
@@ -143,7 +144,7 @@ def label(axes: Axes) -> str:
 
 def value_text(value: Value) -> str:
     """Write an axis's value for a person; the slots' CPUs of an explicit placement as `0-1 | 2`."""
-    return " | ".join(value) if isinstance(value, tuple) else str(value)
+    return " | ".join(value) if isinstance(value, tuple) else printable(value)
 
 
 def _changed(axes: Axes) -> Iterator[tuple[str, Value]]:

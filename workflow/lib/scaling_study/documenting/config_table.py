@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from scaling_study.common import doc_tables
 from scaling_study.configuring.axes_table import AXES
 from scaling_study.configuring.config import Config
+from scaling_study.configuring.config_machines import NodeKind
 from scaling_study.configuring.config_schema import Section, Unit, allowed_text, keys_of, section_of
 from scaling_study.importing.import_config import KEY, ImportConfig
 
@@ -20,15 +21,20 @@ def keys_table() -> str:
     return _keys(Config)
 
 
+def machines_table() -> str:
+    """Return the table of the keys of each machine."""
+    return _keys(NodeKind, prefix="machines.<name>.")
+
+
 def import_table() -> str:
     """Return the table of the keys that a study of saved tables has of its own."""
     return _keys(ImportConfig, below=f"{KEY}.")
 
 
-def _keys(config: type[Section], below: str = "") -> str:
+def _keys(config: type[Section], *, prefix: str = "", below: str = "") -> str:
     rows = (
         _key_row(path, field)
-        for path, field in keys_of(config)
+        for path, field in keys_of(config, prefix)
         if section_of(field) is None and path.startswith(below)
     )
     return doc_tables.write_table(("key", "meaning", "allowed", "default", "unit"), rows)
@@ -57,6 +63,7 @@ def variables_table() -> str:
 
 TABLES = {
     "keys": keys_table,
+    "machines": machines_table,
     "import": import_table,
     "axes": axes_table,
     "variables": variables_table,

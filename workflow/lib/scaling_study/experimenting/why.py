@@ -24,9 +24,14 @@ from scaling_study.experimenting import bystanders, kernel_cohort, reliefs, samp
 from scaling_study.experimenting.experiment_windows import Taker, key
 from scaling_study.measuring import cohort, counters, resolve, windows
 from scaling_study.measuring.journal import Journal
-from scaling_study.measuring.measure import WARM_UP_LONGEST_S, harness_digest, measured_digest
+from scaling_study.measuring.measure import (
+    MEMBER_RESTARTS,
+    WARM_UP_LONGEST_S,
+    harness_digest,
+    measured_digest,
+)
 from scaling_study.planning.efforts import EFFORTS
-from scaling_study.probing import probe
+from scaling_study.probing import probe, room
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,6 +52,9 @@ PAST_KNEE = 1.5
 
 # Cohorts that live side by side may take this part of the memory that is free.
 MEMORY_SHARE = 0.8
+
+DONE_BEFORE = "done before"
+"""Status of experiments that an interrupted run has finished."""
 
 # Members are looked at so often, at each of the two counts.
 LOOKS = 60
@@ -110,16 +118,17 @@ class Experiments:
         if self._machine["quota_cpus"]:
             effort = effort.over_periods(QUOTA_PERIODS_S)
         self._effort = effort
-        timing = cohort.WindowSettings(
+        self._timing = cohort.WindowSettings(
             effort.steps, effort.shortest_s, effort.longest_s, effort.settle_s
         )
-        self._taker = Taker(self._journal, timing)
+        self._taker = Taker(self._journal, self._timing)
         text = f"{job.plan['seed']} {target} {job.replicate}"
         self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
         self._shuffle = random.Random(self._seed)  # noqa: S311 (an experiment's order)
         self._n = 1
         self._begun = False
         self._fewer: list[int] = []
+        self._looked_at: set[int] = set()
         self._failed: list[str] = []
 
     def leave_out(self, same_as: str | None, reason: str) -> None:
@@ -139,12 +148,15 @@ class Experiments:
         self._n = reference_count(resolve.counts(self._job.plan, self._machine), knee)
         try:
             resolved = self._resolve({})
-            with private.folder() as folder, ExitStack() as stack:
-                status, reason = self._experiment(resolved, folder, stack)
+            status, reason = self._attempts(resolved)
         except UnavailableError as error:
             self._journal.restart()
             self._journal.write(self._head(None))
             self._end("skipped", error.reason, error.remedy)
+            return
+        if status == DONE_BEFORE:
+            log.info("all of it was done by an interrupted run")
+            self._journal.finish()
             return
         span_s = time.perf_counter() - began
         self._journal.write(sampling.foreign(before, sampling.cpu_times(), span_s))
@@ -199,12 +211,32 @@ class Experiments:
             self._journal.write(head)
         self._begun = True
 
+    def _attempts(self, resolved: resolve.Resolved) -> tuple[str, str | None]:
+        """Do all experiments, anew from where a member of the reference has ended."""
+        for left in reversed(range(MEMBER_RESTARTS + 1)):
+            self._failed.clear()
+            self._taker = Taker(self._journal, self._timing)
+            try:
+                with private.folder() as folder, ExitStack() as stack:
+                    return self._experiment(resolved, folder, stack)
+            except cohort.MemberEndedError:
+                if not left:
+                    break
+                log.info("a member of the reference ended: starting again from there")
+        return "partial", "members of the reference ended again and again"
+
     def _experiment(
         self, resolved: resolve.Resolved, folder: Path, stack: ExitStack
     ) -> tuple[str, str | None]:
-        """Do all experiments; return the status and its reason."""
+        """Do all experiments; return the status and its reason.
+
+        Raises:
+            MemberEndedError: a member of the reference died or hung.
+        """
         head = self._head(resolved)
         records = self._journal.resume(head, SAME)
+        if records and records[-1]["kind"] == "end":
+            return DONE_BEFORE, None
         self._begun = bool(records)
         started = self._start("reference", resolved, {}, folder, stack)
         if isinstance(started, _Failure):
@@ -229,7 +261,7 @@ class Experiments:
         except cohort.MemberEndedError:
             self._begin(head)
             self._write_events("reference", one.events)
-            return "partial", "a member of the reference ended"
+            raise
         if self._failed:
             return "partial", f"reliefs that failed: {', '.join(self._failed)}"
         return "complete", None
@@ -241,6 +273,7 @@ class Experiments:
         if records:
             log.info("goes on after %d records of an interrupted run", len(records))
             self._taker.done = {key(record) for record in records if record["kind"] == "window"}
+            self._looked_at = {record["n"] for record in records if record["kind"] == "samples"}
             names = {entry["relief"] for entry in records[0]["reliefs"]}
             chosen = [relief for relief in reliefs.RELIEFS if relief.name in names]
             return self._launches(chosen)[0], records[0]["not_applicable"]
@@ -312,7 +345,7 @@ class Experiments:
             for pid in one.members.pids.values()
             for process in counters.read_tree(pid).values()
         )
-        fit = max(1, int(MEMORY_SHARE * counters.available_bytes() / used_bytes))
+        fit = max(1, int(MEMORY_SHARE * room.read_free_memory().free / used_bytes))
         return [tried[at : at + fit] for at in range(0, len(tried), fit)] or [[]]
 
     def _wave(self, one: cohort.Cohort, wave: Sequence[Tried], folder: Path) -> None:
@@ -403,6 +436,8 @@ class Experiments:
     def _look(self, one: cohort.Cohort) -> None:
         """Look at what the reference's training threads do, with one member and with all."""
         for n in self._counts:
+            if n in self._looked_at:
+                continue
             sampler = sampling.Sampler()
             one.watch(n, LOOKS, LOOK_EVERY_S, sampler.look)
             self._journal.write(sampler.record(n, LOOK_EVERY_S))

@@ -14,6 +14,7 @@ import pandas as pd
 
 from scaling_study.analysing.inflation import Side, compare, describe
 from scaling_study.common.columns import OPERATORS
+from scaling_study.common.printable import printable_lines
 from scaling_study.common.problems import ConfigError, Problem, wrong
 from scaling_study.common.quantities import format_count, format_percent
 from scaling_study.common.storage import read_json
@@ -291,7 +292,7 @@ def conclusion(results: Path, report: Path) -> str:
     """Say what came out of a study, and where its report is."""
     machines = read_json(results / "analysis/inflation.json")["machines"]
     texts = [found["text"] for machine in machines for found in machine["comparisons"][:1]]
-    return "\n".join([*texts, f"Report: {report}"])
+    return printable_lines("\n".join([*texts, f"Report: {report}"]))
 
 
 def _with_rest_as_others(comparison: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from scaling_study.measuring import counters, machine_counters, perf_events, win
 from scaling_study.measuring.launchers import LaunchError, Member, launcher
 from scaling_study.measuring.members import Members
 from scaling_study.member import channel
+from scaling_study.probing import room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,6 +45,13 @@ START_LOOK_S = 0.25
 LEAST_FREE_SHARE = 0.03
 
 LOG_TAIL_BYTES = 4000
+
+# What a member prints is kept up to this size, looked at after each window: a script that prints
+# without end must not fill the disk.
+LONGEST_LOG_BYTES = 1_000_000
+
+# All of a killed process is gone after this time, even if it had much memory.
+DYING_S = 5.0
 
 _MOMENT_NS = 1_000_000
 
@@ -149,7 +157,7 @@ class Cohort:
                 pid = self._launcher.start(self._specs[slot])
                 self._hardware.add(slot, pid)
                 self.members.add(slot, pid)
-            except LaunchError as error:
+            except (LaunchError, ProcessLookupError) as error:
                 self._ended[slot] += 1
                 self._event(slot, "not_started", str(error))
         deadline_ns = time.perf_counter_ns() + round(timeout_s * 1e9)
@@ -164,14 +172,15 @@ class Cohort:
 
     def _guard_memory(self) -> None:
         """End the last member while too little memory is left for all."""
-        free_bytes = counters.available_bytes()
-        if free_bytes >= LEAST_FREE_SHARE * self._host.memory_bytes or not self.alive:
+        left = room.read_free_memory()
+        if left.free >= LEAST_FREE_SHARE * self._host.memory_bytes or not self.alive:
             return
         self._end(
             self.alive[-1],
             "out_of_memory",
             f"memory for {len(self.alive)} members is not there:"
-            f" {free_bytes / 1024**3:.1f} GiB left of {self._host.memory_bytes / 1024**3:.1f}",
+            f" {left.free / 1024**3:.1f} GiB left of {self._host.memory_bytes / 1024**3:.1f}"
+            f" ({left.limit})",
         )
 
     def attest(self, *, with_kernel: bool = True) -> list[dict[str, Any]]:
@@ -190,7 +199,7 @@ class Cohort:
                 reports.append(json.loads(path.read_text()))
         return reports
 
-    def ask(self, slot: int, question: int, patience_s: float = HANG_S) -> bool:
+    def ask(self, slot: int, question: int, patience_s: float | None = None) -> bool:
         """Put a question to a resting member; return whether it lived to answer."""
         self.members.order([slot], question)
         return slot not in self._rest([slot], patience_s)
@@ -216,9 +225,13 @@ class Cohort:
                 return self._take(window, settings)
         except (FileNotFoundError, ProcessLookupError) as error:
             # A member's /proc folder is gone: it ended outside the watched part of the window.
-            ended = self.members.sleep_until(time.perf_counter_ns() + _MOMENT_NS)
+            ended = self.members.sleep_until(time.perf_counter_ns() + round(DYING_S * 1e9))
+            if not ended:
+                raise
             self._bury(ended)
             raise MemberEndedError(sorted(ended)) from error
+        finally:
+            self._shorten_logs()
 
     def profile(
         self, n: int, order: int, steps: int, longest_s: float
@@ -414,19 +427,15 @@ class Cohort:
             if ended:
                 self._bury(ended)
                 return ended
-            done = min(self._done(slot, opened_ns) for slot in slots)
+            done = min(self.members.done(slot, opened_ns) for slot in slots)
             if done >= settings.steps or now_ns >= last_ns:
                 return set()
             left_ns = (now_ns - opened_ns) * (settings.steps - done) // max(1, done)
             until_ns = min(last_ns, now_ns + max(_MOMENT_NS, left_ns))
 
-    def _done(self, slot: int, opened_ns: int) -> int:
-        """Count a member's steps that began after ``opened_ns``: all but the first that ended."""
-        steps = [step for step in self.members.steps(slot) if step.end_ns >= opened_ns]
-        return sum(not step.fresh for step in steps[1:])
-
-    def _rest(self, slots: Sequence[int], patience_s: float = HANG_S) -> set[int]:
+    def _rest(self, slots: Sequence[int], patience_s: float | None = None) -> set[int]:
         """Wait until members rest; end those that do not in time; return who ended."""
+        patience_s = HANG_S if patience_s is None else patience_s
         deadline_ns = time.perf_counter_ns() + round(patience_s * 1e9)
         waiting = set(slots) & set(self.alive)
         gone: set[int] = set()
@@ -443,18 +452,22 @@ class Cohort:
 
     def _edge(self, active: Sequence[int]) -> _Edge:
         pids = self.members.pids
-        sleeping = [slot for slot in self.alive if slot not in active]
+        trees = {
+            slot: counters.read_tree(pids[slot], self.members.words(slot)[channel.TRAINER_TID])
+            for slot in active
+        }
+        active_s = sum(counters.known_cpu_s(tree) for tree in trees.values())
+        sleeping_s = sum(counters.tree_cpu_s(pids[slot]) for slot in set(self.alive) - set(active))
+        # Whatever else belongs to this study: the launcher's host, cohorts of other launches.
+        others_s = counters.tree_cpu_s(os.getpid(), without=pids.values())
         return _Edge(
             wall_ns=time.perf_counter_ns(),
             machine=machine_counters.read_machine(self._host.cpus),
             throttled=machine_counters.read_throttled(pids[slot] for slot in active),
-            trees={
-                slot: counters.read_tree(pids[slot], self.members.words(slot)[channel.TRAINER_TID])
-                for slot in active
-            },
+            trees=trees,
             events={slot: self._hardware.read(slot) for slot in active},
-            sleeping_s=sum(counters.tree_cpu_s(pids[slot]) for slot in sleeping),
-            study_s=counters.tree_cpu_s(os.getpid()),
+            sleeping_s=sleeping_s,
+            study_s=active_s + sleeping_s + others_s,
             coordinator_s=time.process_time(),
         )
 
@@ -533,11 +546,27 @@ class Cohort:
         self.members.kill(slot)
 
     def _event(self, slot: int, what: str, reason: str) -> None:
-        log = self._launch.log(slot)
-        data = log.read_bytes()[-LOG_TAIL_BYTES:] if log.exists() else b""
-        self.events.append(
-            {"slot": slot, "what": what, "reason": reason, "log": data.decode(errors="replace")}
-        )
+        text = _tail(self._launch.log(slot)).decode(errors="replace")
+        self.events.append({"slot": slot, "what": what, "reason": reason, "log": text})
+
+    def _shorten_logs(self) -> None:
+        """Keep the end of what members have printed; they print at the end of the file."""
+        for slot in self.alive:
+            path = self._launch.log(slot)
+            if path.exists() and path.stat().st_size > LONGEST_LOG_BYTES:
+                end = _tail(path)
+                with path.open("ab") as file:
+                    file.truncate(0)
+                    file.write(end)
+
+
+def _tail(log: Path) -> bytes:
+    """Return the end of what a member has printed."""
+    if not log.exists():
+        return b""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
+        return file.read()
 
 
 def _signal_tree(root: int, number: int) -> None:

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Who the user is, where programs, libraries, certificates and data are, and how text is written.
+# Who the user is, where programs, libraries, certificates, caches and data are, and how text is
+# written.
 # Nothing that sets threads, allocators, preloads, BLAS or placement.
 INHERITED = (
     "CONDA_PREFIX", "CURL_CA_BUNDLE", "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE",
-    "LD_LIBRARY_PATH", "LOGNAME", "PATH", "PYTHONPATH", "REQUESTS_CA_BUNDLE", "SHELL",
-    "SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV", "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME", "XDG_DATA_HOME",
+    "LD_LIBRARY_PATH", "LOGNAME", "PATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH",
+    "REQUESTS_CA_BUNDLE", "SHELL", "SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR",
+    "TORCHINDUCTOR_CACHE_DIR", "TZ", "USER", "VIRTUAL_ENV", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
 )  # fmt: skip
 
 LIBRARY_FOLDER = Path(__file__).parents[2]

@@ -10,21 +10,38 @@ from pathlib import Path
 from types import FrameType
 
 from scaling_study.common import file_errors
-from scaling_study.measuring import family
+from scaling_study.common.printable import printable
+from scaling_study.measuring import family, keep
+from scaling_study.probing import allocation, named_machine
 
-# Time for orphans of members that end by themselves, as a keeper gives them (see ``keep``).
-ORPHANS_S = 2.0
+
+class _Line(logging.Formatter):
+    """A message on one line: no name or output in it breaks it, or steers a terminal.
+
+    Args:
+        title: stands before each message.
+    """
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._title = title
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's own name)
+        """Return the line."""
+        return printable(f"{self._title}: {record.message}")
 
 
 @contextmanager
-def prepared(title: str, log: Path) -> Iterator[None]:
+def prepared(title: str, log: Path, probed: Path | None = None) -> Iterator[None]:
     """Set this process up for a job that starts members, and leave none of them behind.
 
-    A disk or a limit that stops the job ends this process with a message.
+    A disk, a limit or a part of a node that stops the job ends this process with a message.
 
     Args:
         title: stands before each message.
         log: gets the messages, which go to the terminal too.
+        probed: machine.json of the machine that the job measures in the name of; another node than
+            that stops the job too.
     """
     signal.signal(signal.SIGTERM, _stop)
     # A keeper does this too; this process does it where the keeper was killed.
@@ -34,16 +51,20 @@ def prepared(title: str, log: Path) -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # What a full disk does not take into the log is on the terminal all the same.
     logging.raiseExceptions = False
-    with file_errors.told(title):
-        logging.basicConfig(
-            level=logging.INFO,
-            format=f"{title}: %(message)s",
-            handlers=[logging.FileHandler(log, mode="w"), logging.StreamHandler()],
-        )
+    with file_errors.told(title, logging.getLogger()):
+        handlers: list[logging.Handler] = [
+            logging.FileHandler(log, mode="w"),
+            logging.StreamHandler(),
+        ]
+        for handler in handlers:
+            handler.setFormatter(_Line(title))
+        logging.basicConfig(level=logging.INFO, handlers=handlers)
+        allocation.require_whole_node()
+        named_machine.require_probed(probed)
         try:
             yield
         finally:
-            family.end(ORPHANS_S)
+            family.end(keep.ORPHANS_S)
 
 
 def _stop(signum: int, _frame: FrameType | None) -> None:

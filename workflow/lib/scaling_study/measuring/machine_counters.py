@@ -22,6 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from scaling_study.measuring import counters
 from scaling_study.probing.limits import hierarchy
 from scaling_study.probing.system import ROOT
 
@@ -117,7 +118,7 @@ def read_throttled(pids: Iterable[int], root: Path = ROOT) -> dict[Path, float]:
     Returns:
         Seconds, summed over CPUs, by the file that counts them; empty where no group is counted.
     """
-    texts = {_read_optional(root / f"proc/{pid}/cgroup") for pid in pids}
+    texts = {_read_optional(f"{root}/proc/{pid}/cgroup") for pid in pids}
     mounts = _read_optional(root / "proc/self/mountinfo") or ""
     files = {file for text in texts if text for file in _throttling_files(text, mounts, root)}
     counted = {file: parse_throttled(_read_optional(file) or "") for file in files}
@@ -142,9 +143,9 @@ def _throttling_files(groups: str, mounts: str, root: Path) -> Sequence[Path]:
     return tuple(folder / "cpu.stat" for folder in found.folders)
 
 
-def _read_optional(path: Path) -> str | None:
+def _read_optional(path: str | Path) -> str | None:
     # Pressure files exist but cannot be read (EOPNOTSUPP) where the kernel has them switched off.
     try:
-        return path.read_text()
+        return counters.read_text(path)
     except OSError:
         return None

@@ -156,6 +156,7 @@ class Measurement:
         self._cohort = 0
         self._started_s: float | None = None
         self._in_windows_s = 0.0
+        self._last_end: str | None = None
 
     def run(self) -> None:
         """Measure, and leave a whole record file."""
@@ -174,9 +175,8 @@ class Measurement:
 
     def _skip(self, error: UnavailableError) -> None:
         log.info("skipped: %s (%s)", error.reason, error.remedy)
-        head = self._head(None)
-        self._journal.resume(head)
-        self._journal.write({**head, "cohort": self._cohort})
+        self._journal.restart()
+        self._journal.write({**self._head(None), "cohort": self._cohort})
         self._journal.write(self._end("skipped", error.reason, error.remedy))
 
     def _measure_all(self, resolved: resolve.Resolved, head: dict[str, Any], folder: Path) -> None:
@@ -203,6 +203,7 @@ class Measurement:
             "replicate": self._job.replicate,
             "ladder": self._ladder,
             "seed": self._job.seed,
+            "measure": dict(self._settings),
             "measured_hash": measured_digest(plan["workload"], resolved.launch.python)
             if resolved
             else "",
@@ -275,7 +276,7 @@ class Measurement:
         reports = one.attest()
         self._write_events(one)
         if not reports:
-            return "failed", "no member came as far as its first step"
+            return "failed", f"no member came as far as its first step{self._because()}"
         checks = resolve.checks(self._job.launch["axes"], slots, reports)
         self._journal.write(
             {"kind": "attestation", "cohort": self._cohort, "checks": checks, "members": reports}
@@ -296,19 +297,29 @@ class Measurement:
             return "complete", None
         kept = "some" if lost < {window.n for window in todo} else "no"
         text = ", ".join(map(str, sorted(lost)))
-        return (
-            "partial" if kept == "some" else "failed",
-            f"members ended, so that windows of {text} processes could not be taken",
-        )
+        reason = f"members ended, so that windows of {text} processes could not be taken"
+        return "partial" if kept == "some" else "failed", f"{reason}{self._because()}"
+
+    def _because(self) -> str:
+        return f" (the last one: {self._last_end})" if self._last_end else ""
 
     def _take(self, one: cohort.Cohort, window: windows.Window) -> bool:
-        """Take a window until it is valid or has been taken often enough; False: it never was."""
+        """Take a window until it is valid or has been taken often enough.
+
+        A member that ends while it is taken costs none of its takes, but one of the member's
+        restarts.
+
+        Returns:
+            Whether it was taken; False when one of its members is left no more.
+        """
         timing = cohort.WindowSettings(
             **{key: self._settings[key] for key in ("steps", "shortest_s", "longest_s", "settle_s")}
         )
-        for take in range(self._settings["retakes"] + 1):
+        take = 0
+        while take <= self._settings["retakes"]:
             self._revive(one)
-            if len(one.alive) < window.n:
+            # The first n members, no others: a slot has CPUs and memory of its own.
+            if not set(range(window.n)) <= set(one.alive):
                 return False
             try:
                 record = one.take(window, timing)
@@ -320,6 +331,7 @@ class Measurement:
             if record["valid"]:
                 return True
             log.info("n = %d: invalid (%s)", window.n, ", ".join(record["flags"]))
+            take += 1
         return True
 
     def _revive(self, one: cohort.Cohort) -> None:
@@ -333,6 +345,7 @@ class Measurement:
     def _write_events(self, one: cohort.Cohort) -> None:
         for event in one.events:
             log.info("member %s: %s", event["slot"], event["reason"])
+            self._last_end = event["reason"]
             self._journal.write({"kind": "event", "cohort": self._cohort, **event})
         one.events.clear()
 

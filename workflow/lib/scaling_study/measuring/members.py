@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import os
 import select
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 RELEASE_LEAD_NS = 2_000_000
 RELEASE_LEAD_PER_MEMBER_NS = 30_000
 
+# The shortest sleep: waiting for less would be spinning.
+_MOMENT_S = 0.001
+
 
 class Members:
     """All members of a cohort, by slot, as seen by their coordinator."""
@@ -33,12 +37,14 @@ class Members:
         self._gates = [os.open(folder / f"gate-{slot}", flags) for slot in range(count)]
         self._rest = os.open(folder / "rest", flags)
         self._pidfds: dict[int, int] = {}
-        self._poll = select.poll()
+        self._poll = select.epoll()
+        self._slots: dict[int, int] = {}  # by the descriptor of a member's process
         self.pids: dict[int, int] = {}
         self.resting: set[int] = set()
 
     def close(self) -> None:
         """Let go of the gates: a member that still sleeps there ends."""
+        self._poll.close()
         for descriptor in (*self._gates, self._rest, *self._pidfds.values()):
             os.close(descriptor)
 
@@ -50,8 +56,26 @@ class Members:
         """Return a member's kept steps since its last release."""
         return self._pages[slot].steps()
 
+    def done(self, slot: int, since_ns: int) -> int:
+        """Count a member's steps that began after ``since_ns``: all but the first that ended.
+
+        A step in which the script was started anew does not count. Nothing is copied but those
+        marks: this is asked while members train.
+        """
+        words = self.words(slot)
+        end = channel.HEADER + min(words[channel.STEPS], channel.CAPACITY) * channel.STEP_FIELDS
+        ends = range(channel.HEADER + channel.END_NS, end, channel.STEP_FIELDS)
+        later = bisect.bisect_left(ends, since_ns, key=words.__getitem__) + 1
+        first = channel.HEADER + later * channel.STEP_FIELDS + channel.FRESH
+        return max(0, len(ends) - later - sum(words[first : end : channel.STEP_FIELDS]))
+
     def add(self, slot: int, pid: int) -> None:
-        """Watch a process that was started for a slot; its order is to rest at its first step."""
+        """Watch a process that was started for a slot; its order is to rest at its first step.
+
+        Raises:
+            ProcessLookupError: it has ended already, and left nothing to watch.
+        """
+        descriptor = os.pidfd_open(pid)
         words = self.words(slot)
         words[:] = memoryview(bytes(words.nbytes)).cast("q")
         # What an earlier process of this slot left unread must not let this one pass its gate,
@@ -59,8 +83,9 @@ class Members:
         channel.drain(self._gates[slot])
         self.resting = (self.resting | channel.read_rest(self._rest)) - {slot}
         self.pids[slot] = pid
-        self._pidfds[slot] = os.pidfd_open(pid)
-        self._poll.register(self._pidfds[slot], select.POLLIN)
+        self._pidfds[slot] = descriptor
+        self._slots[descriptor] = slot
+        self._poll.register(descriptor, select.EPOLLIN)
 
     def kill(self, slot: int) -> None:
         """End a slot's process, if it has not ended by itself, and stop watching it."""
@@ -68,6 +93,7 @@ class Members:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         self._poll.unregister(descriptor)
+        del self._slots[descriptor]
         os.close(descriptor)
         del self.pids[slot]
         self.resting.discard(slot)
@@ -104,20 +130,20 @@ class Members:
     def sleep_until(self, until_ns: int) -> set[int]:
         """Sleep, without reading anything, until a time or a member's end; return who ended."""
         while (left_ns := until_ns - time.perf_counter_ns()) > 0:
-            ended = self._ended(left_ns / 1e6)
+            ended = self._ended(left_ns / 1e9)
             if ended:
                 return ended
         return set()
 
     def wait_resting(self, slots: Collection[int], until_ns: int) -> set[int]:
         """Sleep until all of ``slots`` rest, one of them ends, or it is late; return who ended."""
-        self._poll.register(self._rest, select.POLLIN)
+        self._poll.register(self._rest, select.EPOLLIN)
         try:
             while not self.resting.issuperset(slots):
                 left_ns = until_ns - time.perf_counter_ns()
                 if left_ns <= 0:
                     break
-                ended = self._ended(left_ns / 1e6)
+                ended = self._ended(left_ns / 1e9)
                 self.resting |= channel.read_rest(self._rest)
                 if ended:
                     return ended
@@ -125,7 +151,6 @@ class Members:
             self._poll.unregister(self._rest)
         return set()
 
-    def _ended(self, timeout_ms: float) -> set[int]:
-        slots = {descriptor: slot for slot, descriptor in self._pidfds.items()}
-        ready = self._poll.poll(max(1, timeout_ms))
-        return {slots[descriptor] for descriptor, _ in ready if descriptor in slots}
+    def _ended(self, timeout_s: float) -> set[int]:
+        ready = self._poll.poll(max(_MOMENT_S, timeout_s))
+        return {self._slots[descriptor] for descriptor, _ in ready if descriptor in self._slots}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.common import placeholders
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.measuring import cohort, environment
+from scaling_study.measuring import capacity, cohort, environment
 from scaling_study.measuring.launchers import Launch, Member
 from scaling_study.planning import ladder
 from scaling_study.probing import axes, placement, probe
@@ -80,7 +80,9 @@ def resolve(
         machine["libraries"]["intel-path"] = intel_path_library(builds)
     workload = plan["workload"]
     effects = axes.prepare(asked, machine)
-    members, slots = _members(workload, asked, probe.usable_topology(machine), most)
+    topology = probe.usable_topology(machine)
+    members, slots = _members(workload, asked, topology, most)
+    capacity.check(most, _threads(asked["intra_op"], members, topology), asked["launcher"])
     inter_op = asked["inter_op"]
     return Resolved(
         launch=Launch(
@@ -160,6 +162,15 @@ def _members(
     return specs, records
 
 
+def _threads(intra_op: int | str, members: Sequence[Member], topology: Topology) -> int:
+    """Return how many threads operators start in all members: by default one for each core."""
+    if isinstance(intra_op, int):
+        return intra_op * len(members)
+    core_of = {cpu.cpu: cpu.core for cpu in topology.cpus}
+    masks = [core_of if one.cpus is None else parse_cpu_list(one.cpus) for one in members]
+    return sum(len({core_of[cpu] for cpu in mask}) for mask in masks)
+
+
 def _placement_checks(
     slots: Sequence[Mapping[str, Any]], reports: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
@@ -210,8 +221,9 @@ def host(machine: Mapping[str, Any]) -> cohort.Host:
     """Return what a coordinator must know of this machine."""
     cpus = parse_cpu_list(machine["allowed_cpus"])
     files = [Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq") for cpu in cpus]
+    whole_bytes = machine["memory_bytes"]
     return cohort.Host(
         cpus=frozenset(cpus),
-        memory_bytes=machine["memory_limit_bytes"] or machine["memory_bytes"],
+        memory_bytes=min(machine["memory_limit_bytes"] or whole_bytes, whole_bytes),
         frequency=tuple(file for file in files if os.access(file, os.R_OK)),
     )

@@ -10,6 +10,7 @@ This module is imported by every measured process: standard library only.
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import select
@@ -39,7 +40,7 @@ CAPACITY = 16_384
 
 BLOCK = HEADER + CAPACITY * STEP_FIELDS
 PAGE = Path("memory", "page")
-_WORD = 8
+WORD_BYTES = 8
 _REST = struct.Struct("<i")
 
 
@@ -66,6 +67,41 @@ class Page:
         return [Step(*flat[at : at + STEP_FIELDS]) for at in range(0, len(flat), STEP_FIELDS)]
 
 
+# A member's own descriptors lie above those that a script expects to get for its streams.
+_LOWEST_DESCRIPTOR = 64
+
+
+class Pipe:
+    """A member's end of a named pipe, which its script may close with all other descriptors."""
+
+    def __init__(self, path: Path, mode: int) -> None:
+        self._path = path
+        self._mode = mode
+        self._open()
+
+    def descriptor(self) -> int:
+        """Return the pipe's descriptor, opened anew where its number is not the pipe's any more.
+
+        Raises:
+            OSError: the coordinator, and with it the pipe's other end, is gone.
+        """
+        try:
+            ours = os.path.samestat(os.fstat(self._descriptor), self._stat)
+        except OSError:
+            ours = False
+        if not ours:
+            self._open()
+        return self._descriptor
+
+    def _open(self) -> None:
+        # To open a pipe blocks where there is no other end; to read from it afterwards may.
+        opened = os.open(self._path, self._mode | os.O_NONBLOCK)
+        self._descriptor = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, _LOWEST_DESCRIPTOR)
+        os.close(opened)
+        os.set_blocking(self._descriptor, True)
+        self._stat = os.fstat(self._descriptor)
+
+
 def open_words(folder: Path) -> memoryview:
     """Map the whole shared page: a block need not start where the kernel's pages do.
 
@@ -82,7 +118,7 @@ def create(folder: Path, members: int) -> None:
     on a disk's file system the kernel would write it back, and fault it in again, while members
     are timed.
     """
-    size_bytes = members * BLOCK * _WORD
+    size_bytes = members * BLOCK * WORD_BYTES
     page = folder / PAGE
     try:
         _reserve(page, size_bytes)
@@ -98,7 +134,10 @@ def _reserve(path: Path, size_bytes: int) -> None:
     """Make a file whose blocks all exist: who touches one that cannot be had gets a SIGBUS."""
     path.touch(0o600)
     with path.open("r+b") as file:
-        os.posix_fallocate(file.fileno(), 0, size_bytes)
+        try:
+            os.posix_fallocate(file.fileno(), 0, size_bytes)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error  # it knows no name
 
 
 def write_rest(descriptor: int, slot: int) -> None:

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import dask
 from distributed import Client, LocalCluster
 
 
@@ -54,6 +55,7 @@ def serve_member(folder: str, request: dict[str, Any]) -> None:
 
 def main(folder: str, members: int) -> None:
     """Start the cluster, then a member for every request."""
+    dask.config.set({"temporary-directory": folder})  # else a folder of Dask's own stays in /tmp
     cluster = LocalCluster(
         n_workers=members, threads_per_worker=1, dashboard_address=None, silence_logs=40
     )

@@ -46,8 +46,9 @@ class Member:
         self._folder = folder
         self._launcher = launcher
         self._words = channel.Page(channel.open_words(folder), slot).words
-        self._gate = os.open(folder / f"gate-{slot}", os.O_RDONLY)
-        self._rest = os.open(folder / "rest", os.O_WRONLY)
+        self._gate = channel.Pipe(folder / f"gate-{slot}", os.O_RDONLY)
+        self._rest = channel.Pipe(folder / "rest", os.O_WRONLY)
+        self._pid = os.getpid()
         self._steps = 0
         self._load_ns = self._backward_ns = self._optimizer_ns = 0
         self._optimizer_began_ns = self._closure_ns = 0
@@ -85,9 +86,9 @@ class Member:
         words[channel.TRAINER_TID] = threading.get_native_id()
         while True:
             try:
-                channel.write_rest(self._rest, self.slot)
-                released = os.read(self._gate, 1)
-            except BrokenPipeError:
+                channel.write_rest(self._rest.descriptor(), self.slot)
+                released = os.read(self._gate.descriptor(), 1)
+            except OSError:
                 released = b""
             if not released:
                 # The coordinator is gone, and with it every reason to go on. No clean-up of the
@@ -125,6 +126,21 @@ class Member:
         report = {"slot": self.slot, "launcher": self._launcher}
         report |= attest.report(with_kernel=with_kernel)
         (self._folder / f"attestation-{self.slot}.json").write_text(json.dumps(report))
+
+    def leave(self) -> None:
+        """Have no part in the cohort any more: this is a process that the script has forked.
+
+        What it trains is its own business: it stores no steps, rests at no gate and, when the
+        script ends in it, ends with it.
+        """
+        self._words = memoryview(bytearray(channel.HEADER * channel.WORD_BYTES)).cast("q")
+        self._words[channel.ORDER] = channel.RUN
+        self._steps = channel.CAPACITY
+
+    @property
+    def forked(self) -> bool:
+        """Whether this process is not the member, but one that the script has forked."""
+        return os.getpid() != self._pid
 
     def asked(self) -> int:
         """Return the number that the coordinator has put beside its order."""
@@ -276,13 +292,18 @@ def run(member: Member, script: str, args: list[str]) -> None:
         RuntimeError: the script ended without having finished a step, so it never will.
     """
     sys.path.insert(0, str(Path(script).resolve().parent))
+    folder = Path.cwd()
     while True:
+        os.chdir(folder)  # the script may have left it
         sys.argv = [script, *args]
         try:
             runpy.run_path(script, run_name="__main__")
         except SystemExit as stop:
             if stop.code not in {None, 0}:
                 raise
+        if member.forked:
+            sys.stdout.flush()
+            os._exit(0)
         if member.fresh:  # no step since the script was started
             raise RuntimeError(
                 f"{script} ended without a step: a step ends with optimizer.step(), or, with"
@@ -315,6 +336,7 @@ def serve(
         change: names of single changes to make in this process (see ``changes``).
     """
     member = Member(folder, slot, launcher)
+    os.register_at_fork(after_in_child=member.leave)
     if by_mark:
         scaling_study.mark = member.step_end
         scaling_study.asked = member.asked

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scaling_study.common.printable import printable
 from scaling_study.configuring.config import Profile
 from scaling_study.planning import efforts
 from scaling_study.planning.plan import Plan
@@ -103,7 +104,7 @@ def describe(plan: Plan, ladder: Sequence[int], forecast: Estimate) -> str:
     profiles = f"; profiles of {points}" if forecast.profiles else ""
     return "\n".join(
         [
-            f"Study {plan.study}: {plan.workload.script}",
+            f"Study {plan.study}: {printable(plan.workload.script)}",
             f"  {launches}: {arms}{dropped}",
             f"  processes: {', '.join(map(str, ladder))}",
             f"  {cohorts} ({replicates} of each launch), {windows}{profiles}",

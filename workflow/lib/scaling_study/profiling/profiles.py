@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pandas as pd
 
 from scaling_study.common.columns import OPERATORS
+from scaling_study.common.problems import shorten
 from scaling_study.common.storage import read_json
 from scaling_study.profiling.operators import operator_rows
 
@@ -60,15 +61,23 @@ def read_manifests(folders: Iterable[Path]) -> list[Manifest]:
     return sorted(manifests, key=place)
 
 
+def _unusable(path: Path, what: object) -> ProfileError:
+    return ProfileError(
+        f"{path}: {what}: delete the folder of this profile and run the same command again: it is "
+        "profiled anew"
+    )
+
+
 def _read_manifest(folder: Path) -> Manifest:
     path = folder / "profile.json"
     try:
         content = read_json(path)
     except (OSError, ValueError) as error:
-        raise ProfileError(f"{path}: {error}") from error
-    version = content.get("schema_version")
+        raise _unusable(path, error) from error
+    version = content.get("schema_version") if isinstance(content, dict) else None
     if version != SCHEMA_VERSION:
-        raise ProfileError(f"{path} has version {version}, this program reads {SCHEMA_VERSION}")
+        what = f"version {shorten(version)}, this program reads {SCHEMA_VERSION}"
+        raise _unusable(path, what)
     return {**content, "folder": folder}
 
 
@@ -104,8 +113,8 @@ def read_operators(manifests: Iterable[Manifest]) -> pd.DataFrame:
                     n=point["n"],
                     tax=profile["tax"],
                 )
-            except (OSError, ValueError, KeyError) as error:
-                raise ProfileError(f"{path}: {error!r}") from error
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise _unusable(path, repr(error)) from error
     return OPERATORS.frame(pd.concat(frames.values(), ignore_index=True) if frames else None)
 
 

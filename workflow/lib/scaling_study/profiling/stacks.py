@@ -24,6 +24,7 @@ TRAINER = "trainer"
 THREADS = "other threads"
 WORKERS = "child processes"
 IDLE = "other threads, waiting"
+MOST_DIGITS = 15  # of a number of samples
 
 _LINE_END = re.compile(r" \d+$")
 # A command line may hold ";" and '"': it ends where the next process or the thread begins.
@@ -136,6 +137,8 @@ def parse(text: str) -> Iterator[Sample]:
 
 def _parse_line(line: str, number: int) -> Sample:
     body, _, count = line.rpartition(" ")
+    if len(count) > MOST_DIGITS:
+        raise StackError(f"line {number}: {count[:MOST_DIGITS]}… samples")
     processes = []
     while found := _PROCESS.match(body):
         processes.append(int(found[1]))

@@ -10,6 +10,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import placeholders
+from scaling_study.common.printable import printable
 from scaling_study.common.quantities import (
     format_count,
     format_estimate,
@@ -181,7 +182,7 @@ def _command(python: str, script: str, inter_op: int | str) -> list[str]:
     """What each member runs, before the script's arguments."""
     if inter_op == "default":
         return [python, script]
-    return [python, "-c", INTER_OP_START.format(count=inter_op), script]
+    return [python, "-c", INTER_OP_START.format(count=int(inter_op)), script]
 
 
 def _argument(text: str) -> str:
@@ -243,4 +244,4 @@ def _words(values: Iterable[str]) -> str:
 
 def _one_line(text: object) -> str:
     """Text for a comment: a line break in it would end the comment."""
-    return " ".join(str(text).split()) if str(text).isprintable() else ascii(str(text))
+    return " ".join(printable(text).split())

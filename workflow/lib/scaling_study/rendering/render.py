@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pandas as pd
 
 from scaling_study.common import storage
 from scaling_study.common.columns import POINTS, WINDOWS
@@ -27,51 +27,120 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ANALYSES = ("scaling", "noise", "recommendation", "failures", "attestation", "provenance")
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 BINDER = [sys.executable, "-P", str(bind.__file__)]
 """``-P`` keeps this package's folder, with modules named like common ones, off the path."""
 
 
-def render_study(study_folder: Path, report: Path, *, plan: Path, builds: Path) -> list[Path]:
+def render_study(
+    study_folder: Path,
+    report: Path,
+    *,
+    plan: Path,
+    builds: Path,
+    compared: Path | None = None,
+) -> list[Path]:
     """Write figures/*.svg, launch/*.sh and the report of a study.
 
     The first machine's files are figures/<name>.svg and launch/recommended.sh; those of a further
-    machine have its hash in their names.
+    machine have its hash in their names, those of a machine that the config names have its name.
 
     Args:
         study_folder: results/<study>.
         report: the HTML file to write.
         plan: plan.json.
         builds: folder of the environments that were made from requirements.
+        compared: analysis/machines.json of a study that names machines.
 
     Returns:
         The files written.
     """
     planned = storage.read_json(plan)
-    entries = {
-        name: storage.read_json(study_folder / "analysis" / f"{name}.json")["machines"]
-        for name in ANALYSES
-    }
-    points = storage.read_table(study_folder / "tables", POINTS)
-    windows = pd.read_parquet(
-        study_folder / "tables" / f"{WINDOWS.name}.parquet", columns=MEMBER_COLUMNS
-    )
-    members = compare_members(windows)
-    manifests = profiles.read_manifests(_profiled(study_folder, planned))
-    inflation = _read_inflation(study_folder)
-    causes = read_causes(study_folder)
-    fingerprint = _read_fingerprint(study_folder)
-    studies: list[MachineStudy] = []
+    content = None if compared is None else storage.read_json(compared)
+    sources = [Source(study_folder)] if content is None else _named(study_folder, content)
     texts: dict[Path, str] = {}
-    for index, provenance in enumerate(entries["provenance"]):
+    studies: list[MachineStudy] = []
+    for source in sources:
+        found, beside = _read_machines(source, study_folder, planned, builds)
+        studies += found
+        texts |= beside
+    rendered = render_report(planned, studies, content)
+    for figure in rendered.figures:
+        texts[study_folder / "figures" / f"{figure.name}.svg"] = svg.standalone(figure.svg)
+    texts[report] = rendered.html
+    for path, text in texts.items():
+        _write(path, text)
+    return list(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where records and analyses lie.
+
+    Attributes:
+        folder: that holds them.
+        name: of the machine in the config; ``""`` in a study of this machine alone.
+        machine: hash of the machine that the name stands for; ``""`` for the first.
+    """
+
+    folder: Path
+    name: str = ""
+    machine: str = ""
+
+
+def _named(study_folder: Path, compared: Mapping[str, Any]) -> list[Source]:
+    """The machines that are measured; a missing one keeps no launch script of an older plan."""
+    for entry in compared["machines"]:
+        if entry["status"] == "missing":
+            (study_folder / "launch" / f"recommended-{entry['name']}.sh").unlink(missing_ok=True)
+    return [
+        Source(study_folder / "machines" / entry["name"], entry["name"], entry["machine"])
+        for entry in compared["machines"]
+        if entry["status"] == "measured"
+    ]
+
+
+def _read_machines(
+    source: Source, study_folder: Path, planned: Mapping[str, Any], builds: Path
+) -> tuple[list[MachineStudy], dict[Path, str]]:
+    """Read all that a folder holds, by machine.
+
+    Args:
+        source: the folder.
+        study_folder: of the figures and launch scripts.
+        planned: the content of plan.json.
+        builds: folder of the environments that were made from requirements.
+
+    Returns:
+        The machines, and the texts of launch scripts and flamegraphs by path.
+    """
+    folder, name = source.folder, source.name
+    texts: dict[Path, str] = {}
+    entries = {
+        one: storage.read_json(folder / "analysis" / f"{one}.json")["machines"] for one in ANALYSES
+    }
+    points = storage.read_table(folder / "tables", POINTS)
+    windows = storage.read_columns(folder / "tables", WINDOWS, MEMBER_COLUMNS)
+    members = compare_members(windows)
+    manifests = profiles.read_manifests(_profiled(folder, planned))
+    inflation = _read_inflation(folder)
+    causes = read_causes(folder)
+    fingerprint = _read_fingerprint(folder)
+    studies: list[MachineStudy] = []
+    for provenance in sorted(
+        entries["provenance"], key=lambda one: one["machine"] != source.machine
+    ):
         machine = provenance["machine"]
-        suffix = f"-{machine}" if index else ""
-        analyses = {name: of_machine(found, machine) for name, found in entries.items()}
+        suffix = f"-{name}" if name else ""
+        if studies:
+            suffix += f"-{NOT_IN_NAMES.sub('_', machine)}"
+        analyses = {one: of_machine(found, machine) for one, found in entries.items()}
         path = study_folder / "launch" / f"recommended{suffix}.sh"
         texts[path] = _launch_script(analyses["recommendation"], planned, builds)
         own = [manifest for manifest in manifests if manifest["machine"] == machine]
         flames = view_flames(own, suffix=suffix)
         texts |= {
-            study_folder / "figures" / f"{name}.svg": text for name, text in flames.files.items()
+            study_folder / "figures" / f"{one}.svg": text for one, text in flames.files.items()
         }
         time = view_time(inflation.get(machine, []), own, suffix=suffix, flames=flames)
         studies.append(
@@ -82,6 +151,7 @@ def render_study(study_folder: Path, report: Path, *, plan: Path, builds: Path) 
                 analyses=analyses,
                 launching=Launching(str(path), texts[path]),
                 suffix=suffix,
+                name=f"{name}, other nodes" if name and studies else name,
                 time=time,
                 causes=view_causes(
                     causes.get(machine, []),
@@ -90,13 +160,7 @@ def render_study(study_folder: Path, report: Path, *, plan: Path, builds: Path) 
                 ),
             )
         )
-    rendered = render_report(planned, studies)
-    for figure in rendered.figures:
-        texts[study_folder / "figures" / f"{figure.name}.svg"] = svg.standalone(figure.svg)
-    texts[report] = rendered.html
-    for path, text in texts.items():
-        _write(path, text)
-    return list(texts)
+    return studies, texts
 
 
 def of_machine(entries: list[dict[str, Any]], machine: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from scaling_study.rendering.figure_axes import find_boundaries
 from scaling_study.rendering.figure_series import choose_series
 from scaling_study.rendering.headline import describe_sureness, write_headline
 from scaling_study.rendering.report_figures import Material, draw_all
+from scaling_study.rendering.report_machines import view_comparison
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,6 +78,7 @@ class MachineStudy:
         analyses: its entry of each analysis file, by the file's name without ending.
         launching: how to start what is recommended.
         suffix: of its figures' names; ``""`` for the first machine.
+        name: what the config calls it; ``""`` in a study of this machine alone.
         time: what its profiles show; None where none was taken.
         causes: what its experiments on causes show; None where none was made.
     """
@@ -87,6 +89,7 @@ class MachineStudy:
     analyses: Mapping[str, Mapping[str, Any]]
     launching: Launching
     suffix: str
+    name: str = ""
     time: TimeView | None = None
     causes: CausesView | None = None
 
@@ -99,12 +102,17 @@ class Report:
     figures: tuple[Figure, ...]
 
 
-def render_report(plan: Mapping[str, Any], machines: Sequence[MachineStudy]) -> Report:
+def render_report(
+    plan: Mapping[str, Any],
+    machines: Sequence[MachineStudy],
+    compared: Mapping[str, Any] | None = None,
+) -> Report:
     """Render the report of a study.
 
     Args:
         plan: plan.json.
         machines: at least one.
+        compared: analysis/machines.json of a study that names machines.
 
     Returns:
         The page; the same input gives the same text.
@@ -112,7 +120,7 @@ def render_report(plan: Mapping[str, Any], machines: Sequence[MachineStudy]) -> 
     views = [
         _view_machine(plan, machine, f"m{number}") for number, machine in enumerate(machines, 1)
     ]
-    several = len(views) > 1
+    several = len(views) > 1 or compared is not None
     times = [machine.time for machine in machines if machine.time is not None]
     html = render_page(
         "report.html.j2",
@@ -121,11 +129,14 @@ def render_report(plan: Mapping[str, Any], machines: Sequence[MachineStudy]) -> 
         description=plan["description"],
         script_name=plan["workload"]["script"],
         dropped=plan["dropped"],
-        config_yaml=_dump_yaml(_readable_plan(plan)),
+        config_yaml=_dump_yaml(_readable_plan(plan, compared)),
         provenance=_provenance(plan, machines),
         tables=_tables(machines),
         machines=views,
-        contents=_contents(views),
+        several=several,
+        comparison=None if compared is None else view_comparison(compared),
+        places={view["name"]: view for view in views},
+        contents=_contents(views, several=several),
         h="h3" if several else "h2",
         h2="h4" if several else "h3",
         h3="h5" if several else "h4",
@@ -181,12 +192,12 @@ def _css() -> str:
     )
 
 
-def _contents(views: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def _contents(views: Sequence[Mapping[str, Any]], *, several: bool) -> list[tuple[str, str]]:
     """Targets and texts of the links at the page's top."""
-    if len(views) == 1:
+    if not several:
         links = [(f"{views[0]['anchor']}-{end}", text) for end, text in CONTENTS]
     else:
-        links = [(view["anchor"], view["name"]) for view in views]
+        links = [("compared", "Machines"), *((view["anchor"], view["name"]) for view in views)]
     return [*links, ("study", "The study")]
 
 
@@ -201,8 +212,8 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
     ok = recommendation["status"] == "ok"
     return {
         "anchor": anchor,
-        "name": study.machine["cpu_model"],
-        "size": report_rows.describe_size(study.machine),
+        "name": study.name or study.machine["cpu_model"],
+        "size": report_rows.describe_size(study.machine, named=bool(study.name)),
         "headline": write_headline(
             recommendation,
             study.analyses["noise"],
@@ -346,7 +357,7 @@ def _provenance(plan: Mapping[str, Any], machines: Sequence[MachineStudy]) -> li
     ]
 
 
-def _readable_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
+def _readable_plan(plan: Mapping[str, Any], compared: Mapping[str, Any] | None) -> dict[str, Any]:
     """The plan with what each launch changes only, and in the order of a config."""
     changed = {
         launch["id"]: {
@@ -356,7 +367,12 @@ def _readable_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
         for launch in plan["launches"]
     }
     keys = ("study", "description", "seed", "workload", "processes", "measure")
-    return {**{key: plan[key] for key in keys}, "launches": changed}
+    kinds = {
+        entry["name"]: {key: value for key, value in entry["kind"].items() if value}
+        for entry in (compared or {"machines": ()})["machines"]
+    }
+    machines = {"machines": kinds} if kinds else {}
+    return {**{key: plan[key] for key in keys}, "launches": changed, **machines}
 
 
 def _dump_yaml(content: Any) -> str:

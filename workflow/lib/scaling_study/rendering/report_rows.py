@@ -227,9 +227,11 @@ def _yes_no(value: bool | None) -> str:
     return {True: "yes", False: "no", None: "not readable"}[value]
 
 
-def describe_size(machine: Mapping[str, Any]) -> str:
-    """A machine's size in a few words."""
+def describe_size(machine: Mapping[str, Any], *, named: bool = False) -> str:
+    """A machine's size in a few words; its processor too, where the config gives it a name."""
     text = format_count(usable_cpus(machine), "usable CPU")
+    if named:
+        text = f"{machine['cpu_model']}, {text}"
     if machine["quota_cpus"] is not None:
         text += f", a quota of {format_number(machine['quota_cpus'])}"
     return f"{text}, {format_bytes(machine['memory_bytes'])}"

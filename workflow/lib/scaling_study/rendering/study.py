@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from typing import TYPE_CHECKING
 
-from scaling_study.common import storage
+from scaling_study.common import file_errors, locks, storage
+from scaling_study.common.printable import printable_lines
 from scaling_study.planning import estimate, ladder
 from scaling_study.probing import probe
 from scaling_study.rendering.headline import write_headline
 from scaling_study.rendering.headline_causes import summarise
+from scaling_study.rendering.report_machines import write_notes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,41 +21,54 @@ if TYPE_CHECKING:
     from scaling_study.planning.plan import Plan
 
 
+# Of a process id (pid_max is 2**22 at most).
+MOST_DIGITS = 7
+
+
 class StudyInUseError(Exception):
     """Another process works in the study's folder."""
 
 
 class StudyLock:
-    """The right to write a study's folder, held until this process ends, however it ends."""
+    """The right to write a study's folder, held until this process ends, however it ends.
+
+    Raises:
+        StudyInUseError: another process holds it.
+        UnusableError: something in the folder leads out of it.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        file_errors.refuse_links(folder)
         # Kept open: the lock is the open file's, and the kernel lets go of it with the process.
         self._file = (folder / ".lock").open("a+")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not locks.take(self._file):
             self._file.seek(0)
             raise StudyInUseError(
-                f"{folder} is being written by process {self._file.read() or 'unknown'}:"
+                f"{folder} is being written by process {self._file.read(MOST_DIGITS) or 'unknown'}:"
                 " wait for it, or stop it, then run again"
-            ) from None
+            )
         self._file.truncate(0)
         self._file.write(str(os.getpid()))
         self._file.flush()
 
 
-def outline(plan: Plan, jobs: int, measured: int) -> str:
+def outline(plan: Plan, jobs: int, measured: int, machines: Sequence[str] = ()) -> str:
     """Say what a run will do on this machine.
 
     Args:
         plan: the plan.
         jobs: how many (launch, replicate) it has.
         measured: how many of them are measured already.
+        machines: names of those that are measured; none in a study of this machine alone.
     """
     machine = probe.read_machine()
     counts = ladder.resolve(plan.processes, machine.usable, machine.quota_cpus)
     text = estimate.describe(plan, counts, estimate.estimate(plan, counts))
+    if machines:
+        text += (
+            f"\n  all of it on each machine: {', '.join(machines)} (counts and time as on this one)"
+        )
     return f"{text}\n  {measured} of {jobs} cohorts are measured already" if measured else text
 
 
@@ -81,26 +95,59 @@ def _conclude_causes(targets: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def conclusion(results: Path, report: Path) -> str:
-    """Say what came out of a study, and where its report is."""
-    recommendations = storage.read_json(results / "analysis/recommendation.json")["machines"]
-    noises = storage.read_json(results / "analysis/noise.json")["machines"]
-    noise = {entry["machine"]: entry for entry in noises}
-    losses = storage.read_json(results / "analysis/failures.json")["machines"]
-    lost = {entry["machine"]: entry for entry in losses}
-    causes = read_causes(results)
-    replicates = storage.read_json(results / "plan.json")["replicates"]
+def _conclude_machines(
+    results: Path, folder: Path, plan: Mapping[str, Any], name: str = "", main: str = ""
+) -> list[str]:
+    """What came out on the machines of a folder: one, unless nodes under its name differ."""
+    recommendations, noise, lost = (
+        {entry["machine"]: entry for entry in storage.read_json(path)["machines"]}
+        for path in (
+            folder / "analysis" / f"{analysis}.json"
+            for analysis in ("recommendation", "noise", "failures")
+        )
+    )
+    causes = read_causes(folder)
     lines = []
-    for entry in recommendations:
-        machine = entry["machine"]
+    for machine, entry in recommendations.items():
         found = write_headline(
-            entry, noise.get(machine), replicates=replicates, failures=lost.get(machine)
+            entry,
+            noise.get(machine),
+            replicates=plan["replicates"],
+            failures=lost.get(machine),
         )
         lines += [found.verdict, *(f"  {bar.text}: {bar.value} {bar.unit}" for bar in found.bars)]
         lines += [f"  Warning: {note.text}" for note in found.notes if note.warning]
-        if entry["status"] == "ok":
-            lines.append(f"  launch it: bash {results / 'launch/recommended.sh'}")
+        if machine != main and main:
+            lines.append("  measured on nodes that are another machine")
+        elif entry["status"] == "ok":
+            script = results / f"launch/recommended{f'-{name}' if name else ''}.sh"
+            lines.append(f"  launch it: bash {script}")
         else:
             lines.append(f"  {entry['reason']}")
         lines += _conclude_causes(causes.get(machine, []))
-    return "\n".join([*lines, f"Report: {report}"])
+    return lines
+
+
+def conclusion(results: Path, report: Path, *, compared: bool = False) -> str:
+    """Say what came out of a study, and where its report is.
+
+    Args:
+        results: results/<study>.
+        report: the report.
+        compared: whether the study names machines, so that analysis/machines.json has them.
+    """
+    plan = storage.read_json(results / "plan.json")
+    lines = []
+    if compared:
+        content = storage.read_json(results / "analysis/machines.json")
+        for entry in content["machines"]:
+            if entry["status"] == "measured":
+                folder = results / "machines" / entry["name"]
+                lines.append(f"{entry['name']} ({entry['cpu_model']}):")
+                own = _conclude_machines(results, folder, plan, entry["name"], entry["machine"])
+                lines += [f"  {line}" for line in own]
+        notes = write_notes(content)
+        lines += [f"{'Warning: ' if note.warning else ''}{note.text}" for note in notes]
+    else:
+        lines = _conclude_machines(results, results, plan)
+    return printable_lines("\n".join([*lines, f"Report: {report}"]))

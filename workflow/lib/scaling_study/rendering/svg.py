@@ -12,6 +12,8 @@ import re
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+from scaling_study.common.printable import printable
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -87,7 +89,7 @@ def themed(figure: Figure, *, name: str, alt: str) -> str:
         root.attrib.pop(size)
     root.set("class", "figure")
     root.set("role", "img")
-    root.set("aria-label", alt)
+    root.set("aria-label", printable(alt))  # XML has no control characters
     ET.register_namespace("", SVG)
     ET.register_namespace("xlink", XLINK)
     return ET.tostring(root, encoding="unicode")

@@ -5,6 +5,7 @@ import datetime as dt
 import json
 import os
 import re
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -12,15 +13,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from configs import FULL, SHIPPED, config, make_files
+from configs import FULL, IMPORTED, ROOT, SHIPPED, config, make_files
 from scaling_study.common.problems import ConfigError
 from scaling_study.configuring.config import load_config
 from scaling_study.configuring.config_file import read_config
+from scaling_study.importing.import_config import ImportStudy, is_import
+from scaling_study.importing.imported import load_import
 from scaling_study.planning.plan import Plan, make_plan
 
-# Seeded: the same examples in every run.
+CONFIGS = [*SHIPPED, IMPORTED, FULL]
+NAMES = [path.stem for path in CONFIGS]
+# Seeded: the same examples in every run, of each config and each way to change it.
 SEEDED = settings(
-    max_examples=400,
+    max_examples=100,
     derandomize=True,
     deadline=None,
     database=None,
@@ -46,6 +51,7 @@ def folder():
     with tempfile.TemporaryDirectory() as name:
         make_files(Path(name))
         os.chdir(name)
+        shutil.copytree(ROOT / "tests/data/profiler", "tests/data/profiler")
         yield Path(name)
         os.chdir(before)
 
@@ -86,15 +92,19 @@ def mutate(draw, mapping):
 
 
 def plan_or_refusal(read):
+    """Do with a config what the workflow does before anything else."""
     try:
-        return make_plan(load_config(read()))
+        mapping = read()
+        return load_import(mapping) if is_import(mapping) else make_plan(load_config(mapping))
     except ConfigError as error:
         return error
 
 
 def check(read):
     """Check what comes of a config; say whether it is a plan."""
+    before = sorted(Path().rglob("*"))
     made = plan_or_refusal(read)
+    assert sorted(Path().rglob("*")) == before
     if isinstance(made, ConfigError):
         assert made.problems
         for problem, line in zip(made.problems, str(made).split("\n"), strict=True):
@@ -105,6 +115,9 @@ def check(read):
             assert len(line) < 1000
         assert str(made).encode()
         return False
+    if isinstance(made, ImportStudy):
+        assert ImportStudy.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+        return True
     ids = [launch.id for launch in made.launches]
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch(r"[A-Za-z0-9_.-]{1,80}", name) for name in ids)
@@ -113,19 +126,20 @@ def check(read):
     return True
 
 
+@pytest.mark.parametrize("path", CONFIGS, ids=NAMES)
 @SEEDED
-@given(st.data())
-def test_changed_values(data):
-    mapping = config(data.draw(st.sampled_from([*SHIPPED, FULL])))
+@given(data=st.data())
+def test_changed_values(path, data):
+    mapping = config(path)
     for _ in range(data.draw(st.integers(1, 4))):
         mutate(data.draw, mapping)
     check(lambda: mapping)
 
 
+@pytest.mark.parametrize("path", CONFIGS, ids=NAMES)
 @SEEDED
-@given(st.data())
-def test_changed_text(data):
-    path = data.draw(st.sampled_from([*SHIPPED, FULL]))
+@given(data=st.data())
+def test_changed_text(path, data):
     text = path.read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line.split("#")[0].strip()]
     for _ in range(data.draw(st.integers(1, 3))):
@@ -149,5 +163,5 @@ def test_changed_text(data):
 
 
 def test_the_unchanged_configs_are_planned():
-    for path in [*SHIPPED, FULL]:
+    for path in CONFIGS:
         assert check(lambda path=path: config(path))

@@ -1,0 +1,143 @@
+"""What the coordinator itself costs: real members, a tiny workload, every one gated and counted.
+
+For each number of members a cohort of its own is started, and windows of all its members are taken.
+The coordinator's CPU time for a window, with both readings of the kernel's counters, the record and
+its text, is compared with the shortest window that a config can have without saying so. The
+exponent of a power law through the costs says how they grow: 1 is linear.
+
+On a machine with fewer CPUs than members their steps are few. What the steps of a large machine
+cost is added from pages that are filled by hand: a second of 10 ms steps of each member. Usage:
+
+    python benchmarks/coordinator.py [--members 12 24 48 96 192] [--windows 3]
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scaling_study.common import private
+from scaling_study.measuring import cohort, environment, launchers, resolve, windows
+from scaling_study.member import channel
+from scaling_study.probing import probe
+
+ROOT = Path(__file__).parent.parent
+SCRIPT = ROOT / "tests/workloads/plain_loop.py"
+MEMBERS = (12, 24, 48, 96, 192)
+
+# The shortest window of a config that says nothing; few steps, as all members share few CPUs.
+TIMING = cohort.WindowSettings(steps=5, shortest_s=1.0, longest_s=60.0, settle_s=0.2)
+START_TIMEOUT_S = 240.0
+
+MADE_STEPS = 100
+MADE_STEP_NS = 10_000_000
+
+
+def start(count: int, folder: Path, host: cohort.Host) -> cohort.Cohort:
+    """Start that many members of the tiny workload, forked from one process."""
+    env = environment.member_environment(os.environ, {"OMP_NUM_THREADS": "1"}, {})
+    launch = launchers.Launch(folder, sys.executable, env, by_mark=False, inter_op=None)
+    command = (str(SCRIPT), "--steps", "1000000000")
+    specs = [launchers.Member(slot, None, "default", command) for slot in range(count)]
+    one = cohort.Cohort(launch, "fork", specs, host)
+    one.start(range(count), START_TIMEOUT_S)
+    return one
+
+
+def window_cost(one: cohort.Cohort, number: int) -> dict[str, Any]:
+    """Take one window of all members; return what it cost and what is known of its members."""
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    record = one.take(windows.Window(number, 0, one.size), TIMING)
+    text = json.dumps(record)
+    cpu_s = time.process_time() - began_cpu_s
+    return {
+        "cpu_s": cpu_s,
+        "outside_s": time.perf_counter() - began_s - record["window_s"],
+        "window_s": record["window_s"],
+        "steps": sum(member["steps_active"] for member in record["members"]),
+        "members": len(record["members"]),
+        "fewest_steps": min(member["steps"] for member in record["members"]),
+        "sleeping_cpu_s": record["machine"]["sleeping_cpu_s"],
+        "bytes": len(text),
+    }
+
+
+def made_steps_cost(one: cohort.Cohort) -> float:
+    """Fill all pages with steps, and return the CPU time (s) that counting them takes."""
+    release_ns = time.perf_counter_ns()
+    for slot in one.alive:
+        words = one.members.words(slot)
+        words[channel.STEPS] = MADE_STEPS
+        words[channel.RELEASED_NS] = release_ns
+        words[channel.PARKED_NS] = release_ns + (MADE_STEPS + 1) * MADE_STEP_NS
+        for step in range(MADE_STEPS):
+            at = channel.HEADER + step * channel.STEP_FIELDS
+            words[at] = release_ns + (step + 1) * MADE_STEP_NS
+            words[at + channel.FRESH] = 0
+    span_ns = (release_ns, release_ns + MADE_STEPS * MADE_STEP_NS)
+    began_s = time.process_time()
+    for slot in one.alive:
+        steps = one.members.steps(slot)
+        made = windows.Activity(slot, release_ns, span_ns[1], MADE_STEPS, 0, steps)
+        windows.member_record(made, *span_ns)
+        windows.restart_share(made)
+    return time.process_time() - began_s
+
+
+def measure(count: int, taken: int, host: cohort.Host) -> dict[str, Any]:
+    """Return the costs of a cohort of so many members: medians over its windows."""
+    with private.folder() as folder, private.part(folder, "cohort") as own:
+        began_s = time.perf_counter()
+        with start(count, own, host) as one:
+            started_s = time.perf_counter() - began_s
+            alive = len(one.alive)
+            costs = [window_cost(one, number) for number in range(taken)]
+            made_s = made_steps_cost(one)
+    middle = {key: statistics.median(cost[key] for cost in costs) for key in costs[0]}
+    cost_s = middle["cpu_s"] + made_s
+    return {
+        "asked": count,
+        "alive": alive,
+        "start_s": started_s,
+        **middle,
+        "made_steps_cpu_s": made_s,
+        "cost_s": cost_s,
+        "share": cost_s / (TIMING.shortest_s + TIMING.settle_s),
+    }
+
+
+def exponent(rows: list[dict[str, Any]]) -> float:
+    """Return the exponent of the power law through the costs: 1 is linear in the members."""
+    counts, costs = ([row[name] for row in rows] for name in ("asked", "cost_s"))
+    return float(np.polyfit(np.log(counts), np.log(costs), 1)[0])
+
+
+def main() -> None:
+    """Print the costs as JSON, one line at the end."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--members", type=int, nargs="+", default=list(MEMBERS))
+    parser.add_argument("--windows", type=int, default=3)
+    options = parser.parse_args()
+    host = resolve.host(probe.read_machine().to_dict())
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        os.environ["TMPDIR"] = name
+        tempfile.tempdir = name
+        for count in options.members:
+            rows.append(measure(count, options.windows, host))
+            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+    found: dict[str, Any] = {"rows": rows}
+    if len(rows) > 1:
+        found["exponent"] = exponent(rows)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Run every fault, and write what each of them left into docs/faults.md.
+
+    python benchmarks/faults.py [pytest's options]
+
+The faults are the tests below tests/faults; each of them counts what was there before and after.
+With ``-k`` only some are run, and the table keeps what earlier runs have counted of the others.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from scaling_study.common import storage
+from scaling_study.common.doc_tables import fill, update, write_table
+
+ROOT = Path(__file__).parent.parent
+DOCUMENT = ROOT / "docs/faults.md"
+COUNTED = ROOT / "results/.faults.json"  # no study can have this name
+HEAD = ("fault", "runs", "completed windows", "lost", "counted twice", "left behind")
+
+
+class Counts:
+    """A pytest plugin that gathers what the tests count.
+
+    Attributes:
+        counts: by test, for each of its faults the title, completed windows, lost ones, doubled
+            ones, and things left behind.
+        not_run: tests that cannot run here, with the reason.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[str, list[tuple[str, int, int, int, int]]] = {}
+        self.not_run: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take what a test has counted, once."""
+        if report.skipped and isinstance(report.longrepr, tuple):
+            self.not_run[report.nodeid.rpartition("::")[2]] = report.longrepr[2]
+        if report.when == "call":
+            self.counts[report.nodeid] = [
+                cast("tuple[str, int, int, int, int]", value)
+                for name, value in report.user_properties
+                if name == "fault"
+            ]
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Return the table's rows: each kind of fault, then all of them."""
+        faults: dict[str, list[int]] = {}
+        for title, *counts in (entry for entries in self.counts.values() for entry in entries):
+            row = faults.setdefault(title, [0] * (1 + len(counts)))
+            for at, count in enumerate((1, *counts)):
+                row[at] += count
+        for title, sums in faults.items():
+            yield title, *map(str, sums)
+        yield "**all**", *(str(sum(column)) for column in zip(*faults.values(), strict=True))
+
+
+def table(counts: Counts) -> str:
+    """Return what stands in the document."""
+    left_out = [f"- not run here: {name} ({reason})\n" for name, reason in counts.not_run.items()]
+    return write_table(HEAD, counts.rows()) + ("\n" if left_out else "") + "".join(left_out)
+
+
+def main() -> int:
+    """Run the tests, and write the table if all of them passed."""
+    counts = Counts()
+    folder = ROOT / "tests/faults"
+    code = pytest.main(["-q", "-m", "faults", str(folder), *sys.argv[1:]], plugins=[counts])
+    if code == pytest.ExitCode.OK:
+        before = storage.read_json(COUNTED) if COUNTED.exists() else {}
+        counts.counts = {**before, **counts.counts}
+        storage.write_json(COUNTED, counts.counts)
+        update([str(DOCUMENT)], lambda text: fill(text, {"faults": lambda: table(counts)}))
+    print(table(counts))
+    return int(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,207 @@
+"""Boots an emulated machine that a test describes, and runs a command of this host in it.
+
+QEMU emulates the processors (no /dev/kvm, no root), the distribution's own kernel runs on them, and
+the host's whole file system is its root: read-only over 9p, under an overlay in memory. So the
+project's own environment runs there as it is, on a machine that nobody has to buy. Everything is
+some thirty times slower than here: no time that was measured inside means anything.
+"""
+
+import lzma
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGES = ("qemu-system-x86", "linux-image-amd64", "busybox-static")
+
+# In the order of their dependencies (modules.dep).
+MODULES = (
+    *("virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci"),
+    *("netfs", "fscache", "9pnet", "9pnet_virtio", "9p", "overlay"),
+)
+
+# A processor with several L3s as far as Linux can tell: a model that its topology code knows.
+PROCESSOR = "max,vendor=GenuineIntel,family=6,model=85,stepping=4"
+
+# Where the machine finds the folder for its results.
+RESULTS = Path("/run/results")
+
+# The loose cache is right for files that nobody changes meanwhile, and ten times faster. What is
+# written to the results must be there at once.
+INIT = """\
+#!/bin/busybox sh
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+for module in {modules}; do insmod "/modules/$module.ko" || echo "no module $module"; done
+mount -t 9p -o trans=virtio,version=9p2000.L,cache=loose,msize=512000,ro host /host
+mount -t tmpfs memory /memory
+mkdir /memory/upper /memory/work
+mount -t overlay -o lowerdir=/host,upperdir=/memory/upper,workdir=/memory/work overlay /root
+mount -t proc proc /root/proc
+mount -t sysfs sys /root/sys
+mount -t cgroup2 cgroup /root/sys/fs/cgroup
+mount -t devtmpfs dev /root/dev
+mkdir -p /root/dev/shm /root{results}
+mount -t tmpfs memory /root/dev/shm
+mount -t 9p -o trans=virtio,version=9p2000.L,cache=none,msize=512000 results /root{results}
+hostname emulated
+chroot /root /bin/sh -c {command} > /root{results}/output 2>&1 < /dev/null
+echo $? > /root{results}/status
+reboot -f
+"""
+
+
+class MissingError(Exception):
+    """The host lacks something that an emulated machine needs; the text says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A NUMA node: its CPUs as a list such as ``0-3``, and its memory; either may be none."""
+
+    cpus: str
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """An emulated machine; CPUs are numbered thread by thread, core by core, die by die."""
+
+    name: str
+    sockets: int
+    dies: int
+    cores: int
+    threads: int
+    nodes: tuple[Node, ...]
+    distances: tuple[tuple[int, ...], ...]
+
+    @property
+    def cpus(self) -> int:
+        """How many CPUs it has."""
+        return self.sockets * self.dies * self.cores * self.threads
+
+
+def options(machine: Machine) -> list[str]:
+    """QEMU's options for the processors, the nodes and their distances."""
+    parts = ("sockets", "dies", "cores", "threads")
+    shape = ",".join(f"{part}={getattr(machine, part)}" for part in parts)
+    memory_mib = sum(node.memory_mib for node in machine.nodes)
+    found = ["-smp", f"{machine.cpus},{shape}", "-m", f"{memory_mib}M"]
+    for number, node in enumerate(machine.nodes):
+        fields = [f"node,nodeid={number}"]
+        if node.memory_mib:
+            size = f"memory-backend-ram,id=memory{number},size={node.memory_mib}M"
+            found += ["-object", size]
+            fields.append(f"memdev=memory{number}")
+        fields += [f"cpus={cpus}" for cpus in node.cpus.split(",") if cpus]
+        found += ["-numa", ",".join(fields)]
+    for source, row in enumerate(machine.distances):
+        for target, value in enumerate(row):
+            found += ["-numa", f"dist,src={source},dst={target},val={value}"]
+    return found
+
+
+def kernel() -> Path:
+    """The newest installed kernel that has its modules.
+
+    Raises:
+        MissingError: There is none.
+    """
+
+    def version(path: Path) -> list[int]:
+        return [int(number) for number in re.findall(r"\d+", path.name)]
+
+    images = [image for image in Path("/boot").glob("vmlinuz-*-amd64") if _modules(image).is_dir()]
+    if not images:
+        raise MissingError(_missing("a kernel in /boot with its modules in /lib/modules"))
+    return max(images, key=version)
+
+
+def _modules(image: Path) -> Path:
+    return Path("/lib/modules") / image.name.removeprefix("vmlinuz-")
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise MissingError(_missing(name))
+    return found
+
+
+def _missing(what: str) -> str:
+    return f"an emulated machine needs {what}: apt install {' '.join(PACKAGES)}"
+
+
+def _initial_files(folder: Path, image: Path, command: list[str]) -> None:
+    """Write the first root file system of a boot: busybox, modules, and what to do."""
+    for name in ("bin", "dev", "host", "memory", "modules", "proc", "root", "sys"):
+        (folder / name).mkdir(parents=True)
+    shutil.copy(_program("busybox"), folder / "bin/busybox")
+    for module in MODULES:
+        packed = next(_modules(image).rglob(f"{module}.ko*"))
+        data = packed.read_bytes()
+        text = lzma.decompress(data) if packed.suffix == ".xz" else data
+        (folder / f"modules/{module}.ko").write_bytes(text)
+    init = folder / "init"
+    init.write_text(
+        INIT.format(
+            modules=" ".join(MODULES), results=RESULTS, command=shlex.quote(shlex.join(command))
+        )
+    )
+    init.chmod(0o755)
+
+
+def _pack(folder: Path, archive: Path) -> None:
+    names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+    with archive.open("wb") as file:
+        subprocess.run(
+            [_program("busybox"), "cpio", "-o", "-H", "newc"],
+            cwd=folder,
+            input="\n".join(names).encode() + b"\n",
+            stdout=file,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )
+
+
+def run(machine: Machine, command: list[str], results: Path, limit_s: float) -> int:
+    """Boot a machine, run a command in it as root, and power it off.
+
+    Args:
+        machine: what to emulate.
+        command: paths are those of this host; it may write anywhere, but only what it writes to
+            :data:`RESULTS` is kept.
+        results: the folder that the machine sees as :data:`RESULTS`; gets its ``console``, and the
+            command's ``output`` and ``status``.
+        limit_s: the machine is switched off after this time.
+
+    Returns:
+        The command's exit status.
+
+    Raises:
+        MissingError: Something is not installed.
+        subprocess.TimeoutExpired: The command took too long.
+    """
+    image = kernel()
+    with tempfile.TemporaryDirectory(prefix="emulated-") as name:
+        folder = Path(name)
+        _initial_files(folder / "files", image, command)
+        _pack(folder / "files", folder / "initrd")
+        share = "local,security_model=none,multidevs=remap"
+        line = [
+            *(_program("qemu-system-x86_64"), "-accel", "tcg,thread=multi", "-cpu", PROCESSOR),
+            *options(machine),
+            *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+            *("-kernel", str(image), "-initrd", str(folder / "initrd")),
+            *("-append", "console=ttyS0 quiet panic=-1 mitigations=off"),
+            *("-serial", f"file:{results / 'console'}"),
+            *("-virtfs", f"{share},path=/,mount_tag=host,readonly=on"),
+            *("-virtfs", f"{share},path={results},mount_tag=results"),
+        ]
+        subprocess.run(line, stdin=subprocess.DEVNULL, check=True, timeout=limit_s)
+    return int((results / "status").read_text())

@@ -1,0 +1,153 @@
+"""What a fault may leave: how it is looked at, and how it is counted for docs/faults.md."""
+
+from collections import Counter
+from pathlib import Path
+
+from jobs import config, processes
+from processes import wait_until
+from projects import Project
+from scaling_study.common import private
+from scaling_study.configuring.config import load_config
+from scaling_study.measuring.journal import read_part
+from scaling_study.planning.plan import make_plan
+
+STUDY = "faults"
+# A keeper needs less than ten seconds on a machine that does nothing else.
+LONGEST_END_S = 60.0
+WHICH = ("experiment", "name", "dose", "n", "block", "window", "take")
+
+
+def records(folder):
+    """The records below a folder, by the file that they are in or will be in.
+
+    A record file that is finished and not yet collected has two names: it counts once.
+    """
+    parts = [part for part in folder.glob("**/*.jsonl.part") if not part.with_suffix("").exists()]
+    found = {}
+    for path in sorted([*folder.glob("**/*.jsonl"), *parts]):
+        try:
+            found[str(path).removesuffix(".part")] = read_part(path)
+        except FileNotFoundError:  # it has just got its other name
+            return records(folder)
+    return found
+
+
+def completed(folder):
+    """The completed windows below a folder, as text."""
+    return {
+        f"{path} {record}"
+        for path, all_of_it in records(folder).items()
+        for record in all_of_it
+        if record["kind"] == "window"
+    }
+
+
+def counted(folder):
+    """How often each planned window is there; these studies take an invalid one no second time."""
+    return Counter(
+        (path, *map(record.get, WHICH))
+        for path, all_of_it in records(folder).items()
+        for record in all_of_it
+        if record["kind"] == "window"
+    )
+
+
+def places(folder):
+    """Private folders of the jobs that run with this temporary folder, in memory too."""
+    mark = f"{private.VARIABLE}=".encode()
+    names = {path.name for path in folder.glob(f"{private.PREFIX}*")}
+    for pid in processes(folder):
+        try:
+            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        names |= {Path(one.decode()).name for one in variables if one.startswith(mark)}
+    return {parent / name for name in names for parent in (folder, private.SHARED_MEMORY)}
+
+
+class Fault:
+    """One fault: what was there before it, and what is there after it.
+
+    Args:
+        title: its row in docs/faults.md.
+        note: takes its counts.
+        results: the folder that holds the record files.
+        temporary: the temporary folder of all its processes.
+    """
+
+    def __init__(self, title, note, results, temporary):
+        self._title = title
+        self._note = note
+        self._results = results
+        self._temporary = temporary
+        self._before = completed(results)
+        self._places = places(temporary)
+
+    def leaves(self, *, running=False, planned=None):
+        """Assert what is left, and count it.
+
+        Args:
+            running: the study goes on; otherwise all of its processes must have ended.
+            planned: how many windows there must be by process count; if it is not given,
+                all that were completed before the fault must be there.
+        """
+        left = [] if running else self._left()
+        found = counted(self._results)
+        windows = len(self._before)
+        lost = len(self._before - completed(self._results))
+        if planned is not None:
+            there = Counter(key[1 + WHICH.index("n")] for key in found)
+            windows = sum(planned.values())
+            lost = sum(max(0, count - there[n]) for n, count in planned.items())
+        twice = [window for window, count in found.items() if count > 1]
+        self._note("fault", (self._title, windows, lost, len(twice), len(left)))
+        assert left == []
+        assert lost == 0
+        assert twice == []
+
+    def _left(self):
+        """What is left once all had the time to end."""
+
+        def found():
+            files = [path for path in self._places | places(self._temporary) if path.exists()]
+            return [*processes(self._temporary), *files]
+
+        try:
+            wait_until(lambda: not found(), "nothing left", LONGEST_END_S)
+        except AssertionError:
+            return found()
+        return []
+
+
+class FaultyStudy(Project):
+    """A study of one short launch, in a project and with a temporary folder of its own."""
+
+    def __init__(self, folder, script="misbehaves.py", **sections):
+        super().__init__(folder)
+        self.temporary = folder / "temporary"
+        self.temporary.mkdir()
+        self.results = folder / "results" / STUDY
+        self.set_up(script, **sections)
+
+    def set_up(self, script, *, args=(), launch=None, measure=None, **sections):
+        """Write the study's config."""
+        path = self.folder / "tests/workloads" / script
+        settings = {"shortest_s": 0.1, "settle_s": 0.02, **(measure or {})}
+        mapping = config(path, args=args, step="mark", launch=launch, **settings)
+        mapping |= {"study": STUDY, "why": "off", "profile": {"launches": []}, **sections}
+        self.configure(mapping)
+        plan = make_plan(load_config(mapping))
+        self.files = [
+            f"results/{STUDY}/measure/{plan.baseline}/{replicate}.jsonl"
+            for replicate in range(plan.measure.replicates)
+        ]
+
+    def environment(self):
+        return {**super().environment(), "TMPDIR": str(self.temporary)}
+
+    def fault(self, title, note):
+        return Fault(title, note, self.results, self.temporary)
+
+    def ends(self):
+        """The last record of each finished file."""
+        return {path: one[-1] for path, one in records(self.results).items()}

@@ -1,0 +1,182 @@
+"""Result files that are damaged, of another version or of another machine; two runs at once."""
+
+import json
+import random
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from faulty import FaultyStudy, counted, records
+from processes import killed_at_the_end
+from scaling_study.collecting import record_schema
+
+pytestmark = pytest.mark.faults
+
+WINDOWS = 3
+POINTS = "results/faults/tables/points.parquet"
+ANALYSIS = "results/faults/analysis/scaling.json"
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """A whole study, which every test damages and completes again."""
+    folder = tmp_path_factory.mktemp("files")
+    study = FaultyStudy(folder, measure={"windows": WINDOWS})
+    completes(study)
+    return study
+
+
+def completes(study, *targets):
+    done = study.snakemake(*targets)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def refuses(study, *targets):
+    """The message of a run that cannot go on, which is no traceback."""
+    done = study.snakemake(*targets)
+    text = done.stdout + done.stderr
+    assert done.returncode != 0, text
+    assert "Traceback" not in text, text
+    return text
+
+
+def planned(study):
+    """How many valid windows of each count all launches of the study have together."""
+    launches = len(list((study.results / "measure").iterdir()))
+    return dict.fromkeys((1, 2), WINDOWS * launches)
+
+
+def first(study):
+    return study.folder / study.files[0]
+
+
+def edit_head(path, change):
+    head, *others = path.read_text().splitlines(keepends=True)
+    record = json.loads(head)
+    change(record)
+    path.write_text("".join([json.dumps(record) + "\n", *others]))
+
+
+def test_a_truncated_record_file(study, record_property):
+    path = first(study)
+    fault = study.fault("a truncated record file", record_property)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) * 2 // 3])
+    kept = path.read_bytes()
+    kept = kept[: kept.rfind(b"\n") + 1]
+    text = refuses(study, POINTS)
+    assert f"{path.relative_to(study.folder)}:" in text
+    assert "it was cut off; add .part to the file's name to keep what is before it" in text
+    path.rename(path.with_name(f"{path.name}.part"))
+    completes(study, POINTS)
+    assert path.read_bytes().startswith(kept)
+    # What was cut off is gone; what is planned is there again.
+    fault.leaves(planned=planned(study))
+
+
+@pytest.mark.parametrize("name", ["tables/points.parquet", "tables/cohorts.json", "plan.json"])
+def test_a_damaged_table(study, name, record_property):
+    path = study.results / name
+    fault = study.fault(f"a damaged {path.suffix.lstrip('.')} file", record_property)
+    path.write_bytes(b"PAR1 and then nothing that can be read")
+    text = refuses(study, ANALYSIS)
+    assert f"{path.relative_to(study.folder)} is damaged" in text
+    assert "delete it and run the same command again" in text
+    path.unlink()
+    completes(study, ANALYSIS, str(path.relative_to(study.folder)))
+    assert path.stat().st_size > 100
+    fault.leaves()
+
+
+@pytest.mark.parametrize("version", [0, record_schema.SCHEMA_VERSION + 1])
+def test_results_of_another_version(study, version, record_property):
+    path = first(study)
+    fault = study.fault("results of another version", record_property)
+    edit_head(path, lambda head: head.update(schema_version=version))
+    text = refuses(study, POINTS)
+    assert f"schema_version is {version}, this program reads {record_schema.SCHEMA_VERSION}" in text
+    assert "use the program that measured it, or measure again" in text
+    shutil.move(path, study.folder / "of another version")
+    completes(study, POINTS)
+    fault.leaves(planned=planned(study))
+
+
+def test_results_of_another_machine(study, record_property):
+    """They stand beside this machine's, and are never pooled with them."""
+    path = first(study)
+    whole = path.read_bytes()
+    fault = study.fault("results of another machine", record_property)
+    edit_head(path, lambda head: head.update(machine_hash="another"))
+    completes(study, POINTS)
+    cohorts = json.loads((study.results / "tables/cohorts.json").read_text())
+    machines = {(cohort["launch"], cohort["machine"]) for cohort in cohorts["cohorts"]}
+    here = {machine for _, machine in machines} - {"another"}
+    assert len(here) == 1
+    assert {launch for launch, machine in machines if machine == "another"} == {path.parent.name}
+    assert len(machines) == 3
+    fault.leaves(planned=planned(study))
+    path.write_bytes(whole)
+
+
+def test_an_interrupted_run_of_another_machine(study, record_property):
+    path = first(study)
+    fault = study.fault("an interrupted run of another machine", record_property)
+    part = path.with_name(f"{path.name}.part")
+    path.rename(part)
+    edit_head(part, lambda head: head.update(machine_hash="another"))
+    text = completes(study, *study.files)
+    other = path.with_name(f"{path.name}.other")
+    assert "windows of another machine_hash are set aside: " in text
+    assert str(other.relative_to(study.folder)) in text
+    assert other.read_bytes().count(b'"window"') >= 2 * WINDOWS
+    fault.leaves(planned=planned(study))
+
+
+def test_two_runs_in_one_folder(study, record_property):
+    for file in study.files:
+        (study.folder / file).unlink()
+    fault = study.fault("two runs in one folder", record_property)
+    both = [
+        subprocess.Popen(
+            study.command(*study.files), cwd=study.folder, env=study.environment(),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    texts = [process.communicate()[0] for process in both]
+    codes = [process.returncode for process in both]
+    assert sorted(map(bool, codes)) == [False, True], texts
+    winner = codes.index(0)
+    refused = texts[1 - winner]
+    assert f"is being written by process {both[winner].pid}: wait for it, or stop it" in refused
+    assert "Traceback" not in refused
+    fault.leaves(planned=planned(study))
+
+
+def test_snakemake_is_killed_while_it_makes_tables(study, record_property):
+    for seed in range(3):
+        for name in ("tables", "analysis", "figures"):
+            shutil.rmtree(study.results / name, ignore_errors=True)
+        moment = random.Random(seed)  # noqa: S311 (a moment, no secret)
+        process = subprocess.Popen(
+            study.command(), cwd=study.folder, env=study.environment(), start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        with killed_at_the_end(process):
+            time.sleep(moment.uniform(2, 8))
+            fault = study.fault("kill -9 of Snakemake while it makes tables", record_property)
+            process.kill()
+            process.wait()
+            fault.leaves()
+
+
+def test_in_the_end_the_study_is_whole(study):
+    completes(study)
+    assert (study.folder / "reports/faults.html").exists()
+    assert set(counted(study.results).values()) == {1}
+    assert {end["status"] for end in study.ends().values()} == {"complete"}
+    assert not list(study.results.glob("**/*.part"))
+    assert len(records(study.results)) == 3

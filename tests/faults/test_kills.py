@@ -1,0 +1,164 @@
+"""Kill -9 of one process of a running study, at random moments, then the same command again."""
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from faulty import Fault, FaultyStudy, completed, counted
+from jobs import (
+    WORKLOADS,
+    config,
+    environment,
+    processes,
+    profile,
+    profile_command,
+    why_command,
+)
+from processes import killed_at_the_end, wait_until
+
+pytestmark = pytest.mark.faults
+
+BATCHES, RUNS = 3, 5
+"""Of each of four victims: 60 in all."""
+LONGEST_S = 3.0
+"""A kill comes so long after its victim's start, or after the first window, at most."""
+LONGEST_RUN_S = 300.0
+WINDOWS = 20
+"""Of each of two counts."""
+
+VICTIMS = {
+    "Snakemake": None,
+    "the job step": "scaling_study.measuring.keep",
+    "the coordinator": "scripts/measure.py",
+    "a member": "scaling_study.member.worker",
+}
+
+
+@contextlib.contextmanager
+def running(study, *targets):
+    """The study's command, in a session of its own."""
+    with (study.folder / "said").open("w") as said:
+        process = subprocess.Popen(
+            study.command(*targets), cwd=study.folder, env=study.environment(),
+            stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    with killed_at_the_end(process):
+        yield process
+
+
+def found(study, process, victim):
+    """The processes of a kind."""
+    text = VICTIMS[victim]
+    return processes(study.temporary, text) if text else [process.pid]
+
+
+def kill(study, process, victim, moment, note):
+    """Kill a victim at a moment; return whether there was one."""
+    stages = {
+        "its start": lambda: found(study, process, victim),
+        "the first window": lambda: completed(study.results),
+    }
+    stage = moment.choice(list(stages))
+    wait_until(lambda: stages[stage]() or process.poll() is not None, stage, LONGEST_RUN_S)
+    time.sleep(moment.uniform(0, LONGEST_S))
+    fault = study.fault(f"kill -9 of {victim}", note)
+    victims = found(study, process, victim)
+    if not victims or process.poll() is not None:
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(moment.choice(victims), signal.SIGKILL)
+    if victim != "a member":
+        process.wait(LONGEST_RUN_S)
+    fault.leaves(running=victim == "a member")
+    return True
+
+
+def all_there(study):
+    """Whether every planned window is there, once, and the file has ended as it should."""
+    found = counted(study.results)
+    ends = {end["status"] for end in study.ends().values()}
+    return len(found) == 2 * WINDOWS and set(found.values()) == {1} and ends == {"complete"}
+
+
+def campaign(victim, batch, folder, note):
+    """Kill, run again, kill, until it has been done often enough; then let it come to its end."""
+    study = FaultyStudy(folder, measure={"windows": WINDOWS})
+    kills = 0
+    for seed in range(4 * RUNS):
+        moment = random.Random(f"{victim} {batch} {seed}")  # noqa: S311 (a moment, no secret)
+        with running(study, *study.files) as process:
+            killed = kill(study, process, victim, moment, note)
+            kills += killed
+            if victim == "a member" or not killed:
+                # It goes on without that member, or came to its end before the moment.
+                assert process.wait(LONGEST_RUN_S) == 0, (study.folder / "said").read_text()
+        if kills == RUNS:
+            break
+        if all((study.folder / file).exists() for file in study.files):
+            assert all_there(study), study.ends()
+            shutil.rmtree(study.results)
+    assert kills == RUNS
+    done = study.snakemake(*study.files)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all_there(study), study.ends()
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.parametrize(
+    "victims", [["Snakemake", "the coordinator"], ["the job step", "a member"]], ids=["up", "down"]
+)
+def test_no_window_is_lost_and_nothing_is_left(tmp_path, victims, batch, record_property):
+    """Two studies beside each other: one alone leaves a CPU idle while it starts."""
+    folders = [tmp_path / victim for victim in victims]
+    for folder in folders:
+        folder.mkdir()
+    with ThreadPoolExecutor() as pool:
+        chains = [
+            pool.submit(campaign, victim, batch, folder, record_property)
+            for victim, folder in zip(victims, folders, strict=True)
+        ]
+    for chain in chains:
+        chain.result()
+
+
+ELSEWHERE = {"why": (why_command, "scripts/why.py"), "profile": (profile_command, "scripts/prof")}
+
+
+@pytest.mark.parametrize("kind", ELSEWHERE)
+def test_other_measuring_jobs(tmp_path, kind, record_property):
+    """The experiments and the profiles; the same command goes on, and a profile begins again."""
+    command, script = ELSEWHERE[kind]
+    sections = {"why": "quick", "profile": {"steps": 3, "stacks": False, "unprofiled_s": 0.3}}
+    mapping = config(WORKLOADS / "plain_loop.py") | sections
+    victims = ["the coordinator", "the job step", "a member", "the coordinator"]
+    for seed, victim in enumerate(victims):
+        moment = random.Random(f"{kind} {seed}")  # noqa: S311 (a moment, no secret)
+        process = subprocess.Popen(
+            command(mapping, tmp_path), env=environment(tmp_path), stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        with killed_at_the_end(process):
+            texts = {**VICTIMS, "the coordinator": script}
+            wait_until(lambda: processes(tmp_path, VICTIMS["a member"]), "members", LONGEST_RUN_S)
+            if kind == "why" and seed == len(victims) - 1:
+                wait_until(lambda: completed(tmp_path), "the first window", LONGEST_RUN_S)
+            time.sleep(moment.uniform(0, LONGEST_S))
+            victims_now = processes(tmp_path, texts[victim])
+            fault = Fault(f"kill -9 of {victim} ({kind})", record_property, tmp_path, tmp_path)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(moment.choice(victims_now), signal.SIGKILL)
+            if victim == "a member":
+                time.sleep(1)
+                process.terminate()
+            process.wait(LONGEST_RUN_S)
+            fault.leaves()
+        assert process.returncode != 0
+    if kind == "profile":
+        assert profile(mapping, tmp_path)["status"] == "complete"

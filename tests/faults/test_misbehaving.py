@@ -1,0 +1,159 @@
+"""Scripts that do what no script should: the windows of other members are kept, nothing is left."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from faulty import Fault
+from jobs import ROOT, WORKLOADS, baseline_job, command, config, environment, processes, read
+from processes import killed_at_the_end, wait_until
+from quotas import divided_group
+from scaling_study.measuring import cohort, measure
+
+pytestmark = pytest.mark.faults
+
+WINDOWS = 3
+STARTS = measure.MEMBER_RESTARTS + 1
+MEMORY_BYTES = 2 * 1024**3
+
+# The measuring job, with less patience than it has in earnest: the tests would only wait longer.
+QUICK = """
+import runpy, sys
+from scaling_study.measuring import cohort
+cohort.HANG_S = 5.0
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def mapping(how, *args, **measure):
+    settings = {"windows": WINDOWS, "shortest_s": 0.1, "settle_s": 0.02}
+    arguments = ["--how", how, "--member", "{member}", *args]
+    script = WORKLOADS / "misbehaves.py"
+    return config(script, args=arguments, step="mark", **{**settings, **measure})
+
+
+def job(how, folder, *args, **measure):
+    """The command of a job in which member 1 misbehaves."""
+    words = command(baseline_job(mapping(how, *args, **measure)), folder)
+    at = words.index(str(ROOT / "scripts/measure.py"))
+    return [*words[:at], "-c", QUICK, *words[at:]]
+
+
+def run(words, folder, **options):
+    done = subprocess.run(
+        words, env=environment(folder), capture_output=True, text=True, check=False,
+        timeout=200, **options,
+    )  # fmt: skip
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+    return read(folder / "0.jsonl")
+
+
+def note(record_property, title, folder, ns):
+    """Assert that all windows of these counts are there once, and nothing else is left."""
+    fault = Fault(title, record_property, folder, folder)
+    fault.leaves(planned=dict.fromkeys(ns, WINDOWS))
+
+
+HARMLESS = {
+    "forks": "three deaf daemons of a member",
+    "trains": "a forked child that trains too",
+    "ignores": "a member that ignores SIGTERM",
+    "closes": "a member that closes its descriptors",
+    "moves": "a member that changes directory",
+    "prints": "a member that prints 100 MB",
+    "exits": "a member that exits 0 early",
+}
+
+
+@pytest.mark.parametrize("how", HARMLESS)
+def test_it_costs_no_window(tmp_path, how, record_property):
+    beside = ("--beside", os.path.relpath(ROOT / "pyproject.toml"), "--steps", "100")
+    records = run(job(how, tmp_path, *beside), tmp_path)
+    end = records["end"][0]
+    assert (end["status"], records["event"]) == ("complete", []), (end, records["event"])
+    note(record_property, HARMLESS[how], tmp_path, (1, 2))
+
+
+FATAL = {
+    "leaves": ("a member that ends at once with status 0", "ended with status 0"),
+    "segfaults": ("a member that segfaults", "was killed by SIGSEGV"),
+    "hangs": ("a member that hangs in C code", "no answer for 5 s"),
+}
+
+
+def check_lost_points(records, because):
+    """Assert that the points of the bad member, and only those, are lost, and that it is said."""
+    end = records["end"][0]
+    assert end["status"] == "partial"
+    assert "windows of 2 processes could not be taken" in end["reason"]
+    assert because in end["reason"]
+    assert [event["slot"] for event in records["event"]] == [1] * STARTS
+    assert all(because in event["reason"] for event in records["event"])
+
+
+@pytest.mark.parametrize("how", FATAL)
+def test_it_costs_its_own_points_only(tmp_path, how, record_property):
+    title, because = FATAL[how]
+    records = run(job(how, tmp_path), tmp_path)
+    check_lost_points(records, because)
+    note(record_property, title, tmp_path, (1,))
+
+
+def test_the_kernel_kills_who_takes_all_memory(tmp_path, record_property):
+    with divided_group("memory") as group:
+        (group / "memory.limit_in_bytes").write_text(str(MEMORY_BYTES))
+        enter = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group / "cgroup.procs")]
+        records = run([*enter, *job("eats", tmp_path)], tmp_path)
+        kills = (group / "memory.oom_control").read_text().split()
+    assert int(kills[kills.index("oom_kill") + 1]) >= STARTS
+    check_lost_points(records, "killed by SIGKILL (the kernel does this when memory runs out)")
+    note(record_property, "a member that the OOM killer ends", tmp_path, (1,))
+
+
+def test_who_gets_no_more_memory_ends_with_a_message(tmp_path, record_property):
+    arguments = ["--each-mib", "{member}00", "--at", "30", "--limit-mib", "300"]
+    settings = {"windows": WINDOWS, "shortest_s": 0.1, "settle_s": 0.02}
+    words = baseline_job(config(WORKLOADS / "eats_memory.py", args=arguments, **settings))
+    records = run(command(words, tmp_path), tmp_path)
+    check_lost_points(records, "ended with status 1")
+    assert "MemoryError" in records["event"][-1]["log"]
+    note(record_property, "a member over its memory limit", tmp_path, (1,))
+
+
+def test_what_is_printed_fills_no_disk(tmp_path):
+    """What is kept of it is what a message shows, and a bit."""
+    with (
+        subprocess.Popen(
+            job("prints", tmp_path, windows=50), env=environment(tmp_path), start_new_session=True
+        ) as process,
+        killed_at_the_end(process),
+    ):
+        largest = 0
+
+        def shortened():
+            nonlocal largest
+            sizes = [log.stat().st_size for log in tmp_path.glob("scaling-study-*/*/log-1")]
+            largest = max([largest, *sizes])
+            assert process.poll() is None
+            return largest > 10 * cohort.LONGEST_LOG_BYTES and sizes[0] <= cohort.LONGEST_LOG_BYTES
+
+        wait_until(shortened, "100 MB, and then much less")
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+    assert processes(tmp_path) == []
+
+
+def test_a_daemon_of_a_member_ends_even_if_the_keeper_is_killed(tmp_path, record_property):
+    words = job("forks", tmp_path, windows=50)
+    with subprocess.Popen(words, env=environment(tmp_path), start_new_session=True) as process:
+        part = tmp_path / "0.jsonl.part"
+        wait_until(lambda: part.exists() and b'"window"' in part.read_bytes(), "a window")
+        fault = Fault("kill -9 of the job step beside daemons", record_property, tmp_path, tmp_path)
+        daemons = processes(tmp_path, "scaling_study.member.worker")
+        assert len(daemons) == 5  # two members and the three
+        process.kill()
+        process.wait()
+        fault.leaves()

@@ -1,0 +1,199 @@
+"""Configs that are wrong as text, read by the project and through the real command."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import hostile_study
+import texts
+from projects import Project
+from scaling_study.common.problems import ConfigError
+from scaling_study.configuring.config import load_config
+from scaling_study.configuring.config_file import read_config
+from scaling_study.importing.import_config import is_import
+from scaling_study.importing.imported import load_import
+from scaling_study.planning.plan import make_plan
+
+STUDY = b"study: s\nworkload: {script: train.py}\n"
+LEVELS = 3000
+LISTS = b"".join(
+    b"a%d: &a%d [%s]\n" % (level, level, b",".join([b"*a%d" % (level - 1)] * 9))
+    for level in range(1, 12)
+)
+MERGES = LISTS.replace(b"[", b"{<<: [").replace(b"]", b"]}")
+# By what is wrong: the text, and a word of the message.
+TEXTS = {
+    "no end of a list": (b"study: [s\nseed: 1\n", "in line 2"),
+    "a tab": (STUDY + b"measure:\n\tsteps: 3\n", "in line 4, column 1"),
+    "a key twice": (STUDY + b"seed: 1\nseed: 2\n", "seed: the key stands in line 3"),
+    "a section twice": (b"launches: {}\nlaunches: {}\n" + STUDY, "launches: the key stands in"),
+    "a key twice in JSON": (b'{"study": "s", "study": "t"}', "study: the key stands in line 1"),
+    "a Python object": (
+        b"study: !!python/object/apply:os.system ['touch CANARY']\n" + STUDY[9:],
+        "could not determine a constructor",
+    ),
+    "a Python name": (STUDY + b"seed: !!python/name:os.system\n", "could not determine"),
+    "an unknown tag": (STUDY + b"seed: !include /etc/passwd\n", "could not determine"),
+    "lists of aliases": (b"a0: &a0 [x]\n" + LISTS + STUDY, "aliases repeat more values"),
+    "merges of aliases": (b"a0: &a0 {x: 1}\n" + MERGES + STUDY, "aliases repeat more values"),
+    "a list in itself": (b"study: &a [*a]\nworkload: {script: train.py}\n", "study = [["),
+    "a file in itself": (b"&a\nstudy: s\nworkload: *a\n", "workload.script: missing"),
+    "an unknown alias": (STUDY + b"seed: *none\n", "undefined alias"),
+    "deep lists": (b"study: " + b"[" * LEVELS + b"]" * LEVELS, "nested too deeply"),
+    "deep sections": (b"{a: " * LEVELS + b"1" + b"}" * LEVELS, "nested too deeply"),
+    "not a number": (STUDY + b"seed: .nan\n", "seed = nan: is not finite"),
+    "an infinite number": (
+        STUDY + b"measure: {longest_s: .inf}\n",
+        "longest_s = inf: is not finite",
+    ),
+    "a long number": (STUDY + b"seed: " + b"9" * 5000, "limit"),
+    "a large number": (STUDY + b"seed: " + b"9" * 400, "seed = <a number of 1329 bits>"),
+    "a base of sixty": (STUDY + b"seed: 1:2:3:4\n", ""),
+    "an impossible day": (STUDY + b"seed: 2024-99-99\n", "month must be in 1..12"),
+    "a day": (STUDY + b"seed: 2024-01-01\n", "seed = datetime.date(2024, 1, 1): is of the kind"),
+    "no text": (b"study: caf\xe9\n", "invalid continuation byte"),
+    "UTF-16 with a mark": ("study: s\n".encode("utf-16"), "workload: missing"),
+    "a NUL": (b"study: a\0b\n", "special characters are not allowed"),
+    "an escape": (b"study: \x1b[2J\n", "special characters are not allowed"),
+    "an escaped escape": (
+        b'study: "\\x1b[2J"\nworkload: {script: train.py}\n',
+        "study = '\\x1b[2J'",
+    ),
+    "nothing": (b"", "is empty"),
+    "a comment": (b"# nothing\n", "is empty"),
+    "null": (b"null\n", "is empty"),
+    "a text": (b"study\n", "is text"),
+    "a number": (b"17\n", "is a whole number"),
+    "a list": (b"- study: s\n", "is a list"),
+    "two documents": (b"study: s\n---\nstudy: t\n", "but found another document"),
+    "a key that is a list": (b"? [study]\n: s\n", "unhashable key"),
+    "a key that is null": (b"null: 1\n" + STUDY, "None = 1: unknown key"),
+    "keys of all kinds": (b"1: 2\ntrue: 3\n1.5: 4\n2024-01-01: 5\n" + STUDY, "unknown key"),
+    "a set": (b"study: s\nworkload: !!set {script, args}\n", "is of the kind set"),
+    "binary": (STUDY + b"description: !!binary aGVsbG8=\n", "is of the kind bytes"),
+    "a template of Snakemake's": (b"__use_yte__: true\n" + STUDY, "run the Python expressions"),
+    "another language": (b"<html><script>alert(1)</script></html>\n", "is text"),
+    "ten megabytes": (b"# " + b"x" * 10_000_000 + b"\n" + STUDY, "at most 1,048,576 bytes"),
+    "a long name": (b"study: " + b"x" * 100_000 + b"\n", "is not a study name"),
+    "an import of nothing": (b"study: s\nimport: {tables: {4: none.txt}}\n", "does not exist"),
+    "an import of a pickle": (b"study: s\nimport: {tables: {4: pickle}}\n", "UTF-8"),
+    "an import beside a workload": (STUDY + b"import: {}\n", "import: stands beside workload"),
+}
+VALID = {"a base of sixty"}  # YAML 1.1 reads 223,384 there
+
+
+def plan(path):
+    mapping = read_config(path)
+    return load_import(mapping) if is_import(mapping) else make_plan(load_config(mapping))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    (tmp_path / "pickle").write_bytes(b"\x80\x04\x95")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_text_is_refused_with_its_place_or_planned(folder, name):
+    text, what = TEXTS[name]
+    (folder / "config.yaml").write_bytes(text)
+    if name in VALID:
+        assert plan(folder / "config.yaml").seed == 223_384
+        return
+    with pytest.raises(ConfigError) as caught:
+        plan(folder / "config.yaml")
+    message = str(caught.value)
+    assert what in message
+    assert all(line.isprintable() for line in message.split("\n"))
+    assert all(len(line) < 500 for line in message.split("\n"))
+    assert "allowed: " in message
+    assert sorted(path.name for path in folder.iterdir()) == ["config.yaml", "pickle", "train.py"]
+
+
+# What Snakemake itself stumbles over, before the workflow is asked: it names the kind of mistake,
+# and for the last ones writes a traceback of its own. `scripts/plan.py` says it all.
+SNAKEMAKE_TELLS = {
+    *("no end of a list", "a tab", "a Python object", "an unknown tag"),
+    *("an unknown alias", "a NUL", "an escape", "nothing", "a comment", "null", "a text"),
+    *("a number", "a list", "two documents", "a key that is a list", "another language"),
+}
+SNAKEMAKE_FAILS = {
+    *("no text", "UTF-16 with a mark", "an impossible day", "a long number", "deep lists"),
+    *("deep sections", "a file in itself"),
+}
+# Billions of merged keys: Snakemake would go on reading for hours.
+SNAKEMAKE_HANGS = {"merges of aliases"}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = Project(tmp_path_factory.mktemp("project")).folder
+    (folder / "train.py").touch()
+    (folder / "pickle").write_bytes(b"\x80\x04\x95")
+    return folder
+
+
+def run(project, *command):
+    return subprocess.run(
+        [sys.executable, *command], cwd=project, capture_output=True, text=True, check=False,
+        env={**os.environ, **hostile_study.environment(project)},
+    )  # fmt: skip
+
+
+def files(project):
+    """Everything but Snakemake's own log."""
+    return {
+        path: path.stat().st_mtime_ns
+        for path in project.rglob("*")
+        if path.is_file() and not {"__pycache__", ".snakemake"} & set(path.parts)
+    }
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name in TEXTS if name not in SNAKEMAKE_HANGS])
+def test_the_command_refuses_it_and_writes_nothing(project, name):
+    (project / "study.yaml").write_bytes(TEXTS[name][0])
+    before = files(project)
+    done = run(project, *hostile_study.COMMAND[1:], *(["-n"] if name in VALID else []))
+    said = done.stdout + done.stderr
+    assert (done.returncode == 0) == (name in VALID), said
+    if name not in SNAKEMAKE_FAILS:
+        assert "Traceback" not in said
+    if name not in SNAKEMAKE_TELLS | SNAKEMAKE_FAILS | VALID:
+        assert TEXTS[name][1] in said
+    assert "\x1b[2J" not in said
+    assert files(project) == before
+
+
+@pytest.mark.parametrize("name", ["no end of a list", "merges of aliases", "no text", "deep lists"])
+def test_the_check_tells_what_snakemake_does_not(project, name):
+    (project / "study.yaml").write_bytes(TEXTS[name][0])
+    done = run(project, "scripts/plan.py", "study.yaml")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert TEXTS[name][1] in done.stderr
+    assert re.match(r"study\.yaml: .*; allowed: ", done.stderr)
+
+
+@pytest.mark.long
+def test_a_folder_that_snakemake_cannot_have_is_told(tmp_path):
+    folder = Project(tmp_path / "a {wildcard}").folder
+    done = run(folder, *hostile_study.COMMAND[1:-1], "config/quick.yaml")
+    said = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert "Traceback" not in said
+    assert "has a brace in its path" in said
+    assert not (folder / "results").exists()
+
+
+def test_texts_are_hostile():
+    """The texts of the other tests are what they are called."""
+    assert "\x1b" in texts.ESCAPES
+    assert "\u202e" in texts.RIGHT_TO_LEFT
+    assert len(texts.LONG) == 10_000
+    assert max(map(ord, texts.FOUR_BYTES)) > 0xFFFF

@@ -1,0 +1,51 @@
+"""What reaches a terminal or a log: one line each, with nothing in it that a terminal obeys."""
+
+import subprocess
+import sys
+
+import pytest
+
+import texts
+from scaling_study.common.printable import printable, printable_lines
+from scaling_study.configuring.launches import label
+from scaling_study.rendering.launch_script import _one_line
+
+SCRIPT = """
+import logging, sys
+from pathlib import Path
+from scaling_study.measuring import job_process
+title, message, log = sys.argv[1:]
+with job_process.prepared(title, Path(log)):
+    logging.getLogger("measure").info("%s", message)
+    logging.getLogger("measure").info(message)
+"""
+
+
+@pytest.mark.parametrize("name", texts.ALL)
+def test_any_text_is_one_plain_line(name):
+    text = texts.ALL[name]
+    assert printable(text).isprintable()
+    assert label({"allocator": text}) == f"allocator {printable(text)}"
+    assert _one_line(text).isprintable()
+    if text.isprintable():
+        assert printable(text) == text
+
+
+def test_what_is_escaped_reads_as_python_writes_it():
+    assert (
+        printable("a\x1b[2J\nb\u202e\ud800\x9bé עב😀") == "a\\x1b[2J\\nb\\u202e\\ud800\\x9bé עב😀"
+    )
+    assert printable_lines("a\nb\x1b\n") == "a\nb\\x1b\n"
+
+
+@pytest.mark.parametrize("name", [name for name in texts.ALL if name != "long"])
+def test_a_job_logs_plain_lines(tmp_path, name):
+    text = texts.ALL[name]
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, text, text, tmp_path / "log"],
+        capture_output=True,
+        check=True,
+    )
+    expected = f"{printable(text)}: {printable(text)}"
+    assert done.stderr.decode() == f"{expected}\n" * 2
+    assert (tmp_path / "log").read_text() == f"{expected}\n" * 2

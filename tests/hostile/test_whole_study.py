@@ -1,0 +1,204 @@
+"""A real study with hostile names, arguments and output: as nobody, and without any network.
+
+It runs in a sandbox that shows every file that was written anywhere (see ``sandbox``), through the
+real command. Its script fails unless it gets its arguments and variables letter for letter.
+"""
+
+import compileall
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import browser
+import hostile_study
+import sandbox
+import texts
+from scaling_study.member import bind
+from scaling_study.rendering import launch_script
+
+REASON = sandbox.reason_against()
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(REASON is not None, reason=str(REASON)),
+]
+# What a folder's name may hold that Snakemake itself can live with.
+FOLDER = f'it\'s "a" $(touch {texts.CANARY}-j);`touch {texts.CANARY}-k` & <b>\u05e2 \U0001f600'
+
+
+class Study:
+    """The study, run to its end in a sandbox, and what is left of it."""
+
+    def __init__(self, base, **sections):
+        self.folder = hostile_study.make(base / FOLDER, **sections)
+        # As `make` does: a person's run finds the package compiled.
+        compileall.compile_dir(self.folder / "workflow/lib", quiet=1)
+        compileall.compile_dir(self.folder / "scripts", quiet=1)
+        self.left = base / "left"
+        self.done = sandbox.run(
+            hostile_study.COMMAND,
+            cwd=self.folder,
+            kept=hostile_study.FOLDERS,
+            env=hostile_study.environment(self.folder),
+            output=self.left,
+        )
+        self.report = self.left / hostile_study.REPORT
+
+    def outside(self):
+        """What was written elsewhere than in the study's own folders."""
+        own = [self.folder / name for name in hostile_study.FOLDERS]
+        return [
+            path
+            for path in self.done.written
+            if not any(path.is_relative_to(place) for place in own)
+        ]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return Study(tmp_path_factory.mktemp("sandboxed"))
+
+
+def test_the_sandbox_shows_every_write_and_has_no_network(tmp_path):
+    script = (
+        "touch here /tmp/there /dev/shm/memory $HOME/home; touch gone; rm gone; "
+        "touch /etc/denied; rm /etc/passwd; id -u; cat /proc/net/dev; "
+        "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 80))'"
+    )
+    done = sandbox.run(["/bin/bash", "-c", script], cwd=tmp_path, kept=[],
+                       env={"PATH": "/usr/bin:/bin"})  # fmt: skip
+    assert sorted(map(str, done.written)) == sorted(
+        [f"{tmp_path}/here", "/tmp/there", "/dev/shm/memory", "/home/somebody/home"]  # noqa: S108
+    )
+    assert str(sandbox.NOBODY) in done.output.split("\n")
+    assert re.findall(r"^ *(\w+): +\d", done.output, re.MULTILINE) == ["lo"]
+    assert "Network is unreachable" in done.output
+    assert not Path("/tmp/there").exists()  # noqa: S108
+
+
+def test_it_comes_to_its_end(study):
+    assert study.done.returncode == 0, study.done.output
+    attested = [
+        record
+        for path in (study.left / hostile_study.RESULTS / "measure").glob("*/0.jsonl")
+        for record in map(json.loads, path.read_text().splitlines())
+        if record["kind"] == "attestation"
+    ]
+    assert attested  # members trained: they found every argument and variable as it should be
+    assert study.report.exists()
+
+
+def test_nothing_is_executed(study):
+    for path in study.done.written:
+        assert texts.CANARY not in path.name, path
+
+
+def test_nothing_is_written_outside(study):
+    """Nothing in the home, /tmp, /dev/shm, the project's code or beside the script is left."""
+    assert study.outside() == []
+
+
+def test_the_terminal_gets_plain_lines(study):
+    for line in study.done.output.split("\n"):
+        assert line.replace("\t", " ").isprintable(), repr(line)  # Snakemake's lists have tabs
+        assert len(line) < 5000, line[:200]
+    assert "%s" in study.done.output  # the names are there, as text
+
+
+def test_the_launch_script_carries_everything(tmp_path):
+    """It is run, and its members fail unless all arguments and variables are as they were."""
+    folder = hostile_study.make(tmp_path / FOLDER)
+    config = hostile_study.config()
+    axes = {"inter_op": 1, "launcher": "exec"}
+    slots = [
+        {"slot": slot, "cpus": None, "policy": "default", "oversubscribed": False}
+        for slot in range(2)
+    ]
+    found = {
+        "status": "ok", "tolerance": 0.02, "reason": None,
+        "recommended": {
+            "launch": "x", "label": texts.HTML + texts.SHELL + texts.LINES, "n": 2, "axes": axes,
+            "steps_per_s": 2.0, "low": 1.0, "high": 3.0, "models_per_hour": 1.0,
+            "probability_best": 0.9, "slots": slots, "requested_env": config["workload"]["env"],
+        },
+    }  # fmt: skip
+    text = launch_script.render_launch_script(
+        found,
+        {"study": "s", "workload": {**config["workload"], "step": "optimizer"}},
+        python=str(folder / texts.NAME / "python"),
+        binder=[sys.executable, "-P", str(bind.__file__)],
+        folder=str(folder),
+        kept=["PATH"],
+    )
+    assert texts.LONG in text
+    script = folder / "recommended.sh"
+    script.write_text(text, encoding="utf-8")
+    env = hostile_study.environment(folder)
+    subprocess.run(["/bin/bash", script, folder / "logs"], cwd=folder, env=env, check=True)
+    logs = sorted((folder / "logs").glob("member-*.log"))
+    assert len(logs) == 2
+    for log in logs:
+        assert texts.HTML.encode() in log.read_bytes()  # it came as far as its own output
+    assert not list(tmp_path.rglob(f"{texts.CANARY}*"))
+
+
+def test_output_is_kept_as_text(study):
+    """The launch that failed has its output in the records, and no byte of it was lost to HTML."""
+    failed = json.loads((study.left / hostile_study.RESULTS / "analysis/failures.json")
+                        .read_text())["machines"][0]  # fmt: skip
+    logs = [member["log"] for member in failed["members"]]
+    assert any(texts.HTML + texts.SHELL + texts.ESCAPES in log for log in logs)
+
+
+WIDTHS = (1280, 390)
+OVERFLOW = """[...document.querySelectorAll('body *')].filter((e) => {
+  const box = e.getBoundingClientRect();
+  if (box.right <= innerWidth + 1 || !box.width) return false;
+  for (let up = e.parentElement; up; up = up.parentElement) {
+    const how = getComputedStyle(up).overflowX;
+    if (how === 'auto' || how === 'scroll' || how === 'hidden') return false;
+  }
+  return true;
+}).map((e) => e.tagName + '.' + e.className).slice(0, 5)"""
+
+
+@pytest.fixture(scope="module")
+def page():
+    if browser.executable() is None:
+        pytest.skip("Chromium is not installed: apt install chromium")
+    with browser.browse() as page:
+        yield page
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_report_shows_it_as_text(study, page, width):
+    page.problems.clear()
+    page.requests.clear()
+    page.open(study.report, width=width)
+    page.run("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
+    page.run("document.querySelectorAll('button').forEach((e) => e.click())")
+    assert page.run(f"window.{texts.OWNED}") is None
+    assert page.run("document.querySelectorAll('script:not([type])').length") == 1
+    assert page.run("document.querySelectorAll('[onload], [onerror], [onmouseover]').length") == 0
+    assert page.run("document.querySelectorAll('[href^=javascript]').length") == 0
+    assert page.run("document.documentElement.scrollWidth") <= width
+    assert page.run(OVERFLOW) == []
+    shown = page.run("document.body.textContent")
+    for text in (texts.HTML, texts.QUOTES, texts.TEMPLATE, texts.FOUR_BYTES, texts.LONG):
+        assert text in shown
+    assert page.problems == []
+    assert all(url.startswith(("file:", "data:")) for url in page.requests)
+
+
+def test_figures_run_nothing_of_theirs(study, page):
+    figures = sorted((study.left / hostile_study.RESULTS / "figures").glob("*.svg"))
+    assert any(path.name.startswith("flame") for path in figures)
+    for path in figures:
+        page.problems.clear()
+        page.open(path)
+        assert page.run("document.documentElement.tagName") == "svg", path
+        assert page.run(f"window.{texts.OWNED}") is None, path
+        assert page.problems == [], path

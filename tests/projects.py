@@ -1,0 +1,49 @@
+"""A copy of the project in which real studies are run."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import yaml
+
+from jobs import ROOT
+
+PARTS = ("Snakefile", "config", "envs", "profiles", "scripts", "workflow", "tests/workloads")
+SNAKEMAKE = [sys.executable, "-m", "snakemake", "--cores", "192"]
+
+
+class Project:
+    """A copy of the project in which a study is run."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        for part in PARTS:
+            source, target = ROOT / part, folder / part
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
+
+    def configure(self, config):
+        text = config if isinstance(config, str) else yaml.safe_dump(config)
+        (self.folder / "study.yaml").write_text(text)
+
+    def environment(self):
+        # What Snakemake's caller exports must reach no member.
+        return {**os.environ, "OMP_NUM_THREADS": "7", "MALLOC_ARENA_MAX": "1"}
+
+    def command(self, *options):
+        return [*SNAKEMAKE, *options, "--configfile", "study.yaml"]
+
+    def snakemake(self, *options):
+        return subprocess.run(
+            self.command(*options),
+            cwd=self.folder,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def records(self, study):
+        files = (self.folder / "results" / study / "measure").glob("*/*.jsonl")
+        return {str(path.relative_to(self.folder)): path.stat().st_mtime_ns for path in files}

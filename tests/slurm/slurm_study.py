@@ -1,0 +1,158 @@
+"""A small study that is run through the cluster's profile, and what its jobs leave."""
+
+import json
+import subprocess
+
+from cluster import command, wait_until
+from jobs import processes
+from projects import Project
+from scaling_study.common import private
+from scaling_study.measuring.journal import read_part
+
+NAME = "small"
+OPTIONS = ("--profile", "profiles/slurm")
+
+# Far more than starting a job and taking a few windows takes on a busy machine.
+PATIENCE_S = 300
+
+# Both nodes of the tests' SLURM are one machine: only one of a study's jobs may run at a time.
+ONE_MACHINE = ("--set-resource-scopes", "quiet=global")
+
+
+def config(**sections):
+    """Three launches of a script that imports torch only; sections replace those of its name."""
+    return {
+        "study": NAME,
+        "workload": {
+            "script": "tests/workloads/plain_loop.py",
+            "args": ["--steps", "300"],
+            "steps_per_model": 300,
+        },
+        "processes": [1, 2],
+        "launches": {"baseline": {"intra_op": 1}},
+        "measure": {
+            "replicates": 2,
+            "windows": 2,
+            "steps": 5,
+            "shortest_s": 0.5,
+            "longest_s": 2.0,
+            "settle_s": 0.1,
+            "warmup_steps": 1,
+            "retakes": 0,
+        },
+        "profile": {"launches": []},
+        "why": "off",
+        **sections,
+    }
+
+
+class Study(Project):
+    """A copy of the project whose jobs go to SLURM."""
+
+    def __init__(self, folder, slurm):
+        super().__init__(folder)
+        self.slurm = slurm
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        self.snakemake_process = None
+
+    def environment(self):
+        # Marks all that the study starts, on all nodes: sbatch passes the environment on.
+        return {**super().environment(), "TMPDIR": str(self.temporary)}
+
+    def start(self, *options):
+        """Start Snakemake, and go on."""
+        with (self.folder / "said").open("w") as said:
+            self.snakemake_process = subprocess.Popen(
+                self.command(*OPTIONS, *ONE_MACHINE, *options),
+                cwd=self.folder,
+                env=self.environment(),
+                stdout=said,
+                stderr=subprocess.STDOUT,
+            )
+        return self.snakemake_process
+
+    def close(self):
+        """End Snakemake and all jobs; nothing of them is left."""
+        if self.snakemake_process is not None:
+            self.snakemake_process.kill()
+            self.snakemake_process.wait()
+        command("scancel", "--user=root")
+        self.assert_nothing_runs()
+
+    def run(self, *options):
+        """Run Snakemake to its end; return its code and what it said."""
+        code = self.start(*options).wait()
+        return code, self.said()
+
+    def said(self):
+        return (self.folder / "said").read_text()
+
+    def windows(self):
+        """The completed windows of each record file, in the order in which they were taken."""
+        found = {}
+        for path in sorted((self.folder / "results" / NAME / "measure").glob("*/*.jsonl*")):
+            name = f"{path.parent.name}/{path.name.removesuffix('.part')}"
+            # While it is not collected, a finished file has two names.
+            found[name] = [
+                (record["cohort"], record["n"], record["window"], record["take"])
+                for record in read_part(path)
+                if record["kind"] == "window"
+            ]
+        return found
+
+    def count(self):
+        return sum(map(len, self.windows().values()))
+
+    def wait_for_windows(self, count):
+        """Wait until so many windows are on the disk; return them all."""
+        wait_until(lambda: self.count() >= count, f"{count} windows", PATIENCE_S)
+        return self.windows()
+
+    def running(self):
+        """The study's running job."""
+        return wait_until(
+            lambda: next((job for job in self.jobs() if job["JobState"] == "RUNNING"), None),
+            "a running job",
+        )
+
+    def jobs(self):
+        """The jobs of this study, in the order in which they were submitted."""
+        return [job for job in self.slurm.jobs() if job.get("WorkDir") == str(self.folder)]
+
+    def wait_until_it_ran_again(self, job, windows):
+        """Wait until a job that was queued again is past its old windows; return all of them."""
+        wait_until(lambda: self._started_again(job), f"another start of {job['JobId']}", PATIENCE_S)
+        return self.wait_for_windows(sum(map(len, windows.values())) + 1)
+
+    def _started_again(self, job):
+        """Whether a job has been queued again and runs; SLURM would let it wait for two minutes."""
+        now = self.slurm.job(job["JobId"])
+        if now["Reason"] == "BeginTime":
+            command("scontrol", "update", f"JobId={job['JobId']}", "StartTime=now")
+        return int(now["Restarts"]) > int(job["Restarts"]) and now["JobState"] == "RUNNING"
+
+    def fail(self, node):
+        """Let a node fail: what runs there, and what it has in memory, is gone at once."""
+        self.slurm.fail_node(node)
+        for folder in self.temporary.glob(f"{private.PREFIX}*"):
+            private.remove(folder)
+
+    def assert_nothing_runs(self):
+        """No process of this study is left on any node, and none of its private folders."""
+        wait_until(lambda: processes(self.temporary) == [], "the end of all processes", 30)
+        left = [path.name for path in self.temporary.glob(f"{private.PREFIX}*")]
+        assert left == []
+
+
+def assert_kept(before, after):
+    """Every window that there was is there still, at its place, and none is there twice."""
+    for name, windows in before.items():
+        assert after[name][: len(windows)] == windows, name
+    for name, windows in after.items():
+        assert len(set(windows)) == len(windows), name
+
+
+def records(path):
+    """The records of a finished file."""
+    return [json.loads(line) for line in path.read_text().splitlines()]

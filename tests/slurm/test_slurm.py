@@ -1,0 +1,184 @@
+"""Whole studies through profiles/slurm on a real SLURM, with all that happens on clusters."""
+
+import signal
+from datetime import datetime
+from itertools import pairwise
+
+import pytest
+
+from cluster import command, wait_until
+from slurm_study import NAME, PATIENCE_S, Study, assert_kept, config, records
+
+pytestmark = pytest.mark.slurm
+
+# Three windows of a second for each process count and launch: time enough to interrupt them.
+LONG = {**config()["measure"], "replicates": 1, "windows": 3, "shortest_s": 1.0}
+
+
+@pytest.fixture
+def study(tmp_path, slurm):
+    one = Study(tmp_path / 'a "project" $(touch injected) of our own', slurm)
+    yield one
+    one.close()
+    assert not list(tmp_path.rglob("injected"))
+
+
+def spans(study):
+    """When each cohort began and ended, in seconds, in the order of their beginning."""
+    found = []
+    for path in study.records(NAME):
+        head, *_, end = records(study.folder / path)
+        began_s = datetime.fromisoformat(head["started"]).timestamp()
+        found.append((began_s, began_s + end["wall_s"]))
+    return sorted(found)
+
+
+def test_a_whole_study(study, slurm):
+    """Whole nodes for what measures, the rest here; groups in series; a second run does nothing."""
+    study.configure(config(profile={"launches": ["default"], "stacks": False}))
+    code, said = study.run()
+    assert code == 0, said
+    assert "Report: reports/small.html" in said
+    assert (study.folder / "reports/small.html").stat().st_size > 20_000
+    jobs = study.jobs()
+    # Six measurements in two allocations, one for each replicate; no job of another rule.
+    assert sorted(job["Comment"] for job in jobs) == [
+        "rule_profiles_profile",
+        "rule_replicate-0_measure_probe",
+        "rule_replicate-1_measure",
+    ]
+    for job in jobs:
+        assert job["JobState"] == "COMPLETED"
+        assert job["OverSubscribe"] == "NO", "exclusive"
+        assert job["NumNodes"] == "1"
+        assert "ArrayJobId" not in job
+    cpus = slurm.cpus()
+    assert {int(job["NumCPUs"]) for job in jobs} == {cpus}
+    heads = [records(study.folder / path)[0] for path in study.records(NAME)]
+    assert len(heads) == 6
+    assert {head["machine"]["allowed_cpus"] for head in heads} == {f"0-{cpus - 1}"}
+    # A beginning is recorded in whole seconds.
+    cohorts = spans(study)
+    assert all(ended_s - began_s > 2 for began_s, ended_s in cohorts)
+    assert all(after[0] >= before[1] - 1 for before, after in pairwise(cohorts))
+    known = len(jobs)
+    code, said = study.run()
+    assert code == 0
+    assert "Nothing to be done" in said
+    assert len(study.jobs()) == known
+
+
+def test_what_slurm_does_to_jobs_on_its_own(study, slurm):
+    """Requeued, drained, preempted, failed: the same run goes on after the last window."""
+    study.configure(config(measure=LONG))
+    snakemake = study.start()
+    before = study.wait_for_windows(2)
+    job = study.running()
+    command("scontrol", "requeue", job["JobId"])
+    now = study.wait_until_it_ran_again(job, before)
+    assert_kept(before, now)
+
+    before, job = now, study.running()
+    command("scontrol", "update", f"NodeName={job['NodeList']}", "State=DRAIN", "Reason=test")
+    command("scontrol", "requeue", job["JobId"])
+    now = study.wait_until_it_ran_again(job, before)
+    assert_kept(before, now)
+    drained, moved = job["NodeList"], study.running()
+    assert moved["NodeList"] != drained
+
+    before, job = now, moved
+    submit = ("sbatch", "--parsable", "--partition=urgent", "--exclusive", "--output=/dev/null")
+    urgent = command(*submit, f"--nodelist={job['NodeList']}", "--wrap=sleep 2").strip()
+    now = study.wait_until_it_ran_again(job, before)
+    assert_kept(before, now)
+    assert slurm.job(urgent)["JobState"] == "COMPLETED"
+
+    before, job = now, study.running()
+    command("scontrol", "update", f"NodeName={drained}", "State=RESUME")
+    study.fail(job["NodeList"])
+    now = study.wait_until_it_ran_again(job, before)
+    assert_kept(before, now)
+    assert study.running()["NodeList"] == drained
+    assert snakemake.wait() == 0, study.said()
+    assert_kept(now, study.windows())
+    slurm.start_node(job["NodeList"])
+    wait_until(lambda: set(slurm.node_states().values()) == {"IDLE"}, "two idle nodes")
+
+
+def test_an_apostrophe_in_the_path_is_refused(tmp_path, slurm):
+    study = Study(tmp_path / "a user's folder", slurm)
+    study.configure(config())
+    code, said = study.run()
+    assert code == 1
+    assert "has an apostrophe in its name" in said
+    assert "Traceback" not in said
+    assert study.jobs() == []
+
+
+def interrupted(study, windows, interrupt):
+    """Run the study until it has some windows more, interrupt its job, and wait for the end."""
+    before = study.count()
+    snakemake = study.start()
+    study.wait_for_windows(before + windows)
+    interrupt(snakemake, study.running())
+    return snakemake.wait(PATIENCE_S), study.windows()
+
+
+def test_a_study_whose_jobs_were_ended_goes_on_by_rerun(study, slurm):
+    """Cancelled, over time, and without Snakemake: the windows stay, what is missing is named."""
+    study.configure(config(measure=LONG))
+
+    def cancel(_, job):
+        command("scancel", job["JobId"])
+
+    code, cancelled = interrupted(study, 2, cancel)
+    said = study.said()
+    assert code == 1, said
+    assert study.jobs()[-1]["JobState"] == "CANCELLED"
+    missing = [
+        path for path in cancelled if not (study.folder / f"results/{NAME}/measure" / path).exists()
+    ]
+    assert missing
+    for path in missing:
+        assert f"missing: results/{NAME}/measure/{path}" in said
+    assert "SLURM status is: 'CANCELLED'" in said
+    assert "Windows that were taken are kept: the same command goes on where it stopped." in said
+    study.assert_nothing_runs()
+
+    def reach_the_time_limit(_, job):
+        # As a limit in minutes would end it, but sooner: SLURM looks after limits twice a minute.
+        command("scontrol", "update", f"JobId={job['JobId']}", "EndTime=now+5")
+
+    code, over = interrupted(study, 2, reach_the_time_limit)
+    assert code == 1, study.said()
+    assert study.jobs()[-1]["JobState"] == "TIMEOUT"
+    assert "SLURM status is: 'TIMEOUT'" in study.said()
+    assert_kept(cancelled, over)
+    study.assert_nothing_runs()
+
+    def kill_snakemake(snakemake, _):
+        snakemake.send_signal(signal.SIGKILL)
+
+    code, _ = interrupted(study, 1, kill_snakemake)
+    assert code == -signal.SIGKILL
+    # The job is SLURM's, not Snakemake's: it goes on, and what it does counts.
+    wait_until(lambda: study.jobs()[-1]["JobState"] == "COMPLETED", "the job's end", PATIENCE_S)
+    alone = study.windows()
+    assert_kept(over, alone)
+    code, said = study.run()
+    assert code == 0, said
+    assert study.windows() == alone
+
+
+def test_a_part_of_a_node_is_an_error_that_names_the_setting(study, slurm):
+    if slurm.cpus() == 1:
+        pytest.skip("a node with one CPU has no parts")
+    study.configure(config())
+    part = ("--set-resources", "probe:cpus_per_task=1", "measure:cpus_per_task=1")
+    code, said = study.run(*part, "--until", "measure")
+    assert code == 1
+    assert f"may run on 1 of the {slurm.cpus()} CPUs" in said
+    assert "slurm_extra: \"'--exclusive'\"" in said
+    assert "/0.jsonl (results/" in said
+    assert "Traceback" not in said
+    assert study.count() == 0

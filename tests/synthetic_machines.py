@@ -1,0 +1,53 @@
+"""A made-up study of several machines, analysed and compared."""
+
+import rendering
+import synthetic
+from scaling_study.analysing import compare, machine_results
+from scaling_study.common.storage import read_json, write_json
+from scaling_study.rendering.render import render_study
+
+KIND = dict.fromkeys(("partition", "account", "qos", "constraint"), "") | dict.fromkeys(
+    ("cores", "price", "watts")
+)
+
+
+def launches(speed):
+    """A default and a better launch, and the repeat of that one."""
+    default, better = (synthetic.hard_saturation(speed * n, speed * 4 * n) for n in (10, 50))
+    return (
+        synthetic.Launch(arm="default", law=default),
+        synthetic.Launch({"intra_op": 1}, "baseline", better),
+        synthetic.Launch({"intra_op": 1}, "repeat", better),
+    )
+
+
+def measure(folder, name, speed, *hosts, **options):
+    """Measure a machine of a study; hosts are its nodes, each of a hash of its own."""
+    options = {"study": "several", "ns": (1, 2, 4), "launches": launches(speed), **options}
+    machines = [synthetic.machine(name=host) for host in hosts]
+    own = machine_results.folders(folder, [name])[name]
+    rendering.make_study(own, machines=machines, **options)
+    return read_json(own / "plan.json")
+
+
+def compared(folder, plan, *, currency="EUR", **kinds):
+    """Compare a study's machines, given with what the config says of each."""
+    write_json(folder / "plan.json", plan)
+    kinds = {name: {**KIND, **kind} for name, kind in kinds.items()}
+    folders = machine_results.folders(folder, list(kinds))
+    found = {name: machine_results.read_results(path, plan) for name, path in folders.items()}
+    content = compare.compare(found, kinds, currency)
+    write_json(folder / "analysis/machines.json", content)
+    return content
+
+
+def render(folder):
+    """Render a study that has been compared; return its report."""
+    render_study(
+        folder,
+        folder / "report.html",
+        plan=folder / "plan.json",
+        builds=folder / "builds",
+        compared=folder / "analysis/machines.json",
+    )
+    return folder / "report.html"

@@ -1,0 +1,69 @@
+import subprocess
+import sys
+
+import pytest
+
+from jobs import ROOT
+from scaling_study.probing import allocation
+
+NODE = (
+    "NodeName=node-a Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=126 CPUTot=128 CPULoad=4.09"
+    " AvailableFeatures=(null) State=IDLE ThreadsPerCore=2"
+)
+
+
+def step(**more):
+    return {"SLURM_JOB_ID": "17", "SLURMD_NODENAME": "node-a", **more}
+
+
+def test_all_cpus_of_the_node_are_enough():
+    env = step(SLURM_JOB_CPUS_PER_NODE="4")
+    assert allocation.missing_cpus(env, (0, 1, 2, 3), 4) is None
+
+
+def test_a_site_may_keep_cpus_for_itself():
+    assert allocation.parse_effective_cpus(NODE) == 126
+    assert allocation.parse_effective_cpus("NodeName=node-a CPUAlloc=0 CPUTot=128") is None
+    env = step(SLURM_JOB_CPUS_PER_NODE="126")
+    assert allocation.missing_cpus(env, tuple(range(1, 127)), 126) is None
+
+
+def test_a_part_of_the_node_names_the_option_of_the_allocation():
+    said = allocation.missing_cpus(step(SLURM_JOB_CPUS_PER_NODE="2"), (0, 64), 128)
+    assert "job 17 may run on 2 of the 128 CPUs of node-a (0,64)" in said
+    assert "--exclusive" in said
+    assert "cpus_per_task" not in said
+
+
+@pytest.mark.parametrize("allocated", ["128", "128(x2),64"])
+def test_a_whole_node_with_a_bound_step_names_the_cpus_of_the_task(allocated):
+    said = allocation.missing_cpus(step(SLURM_JOB_CPUS_PER_NODE=allocated), (0,), 128)
+    assert "may run on 1 of the 128 CPUs" in said
+    assert "cpus_per_task" in said
+    assert "--exclusive" not in said
+
+
+def bound_probe(folder, **env):
+    """Probe with one CPU, as a user's taskset or a SLURM step would have it."""
+    command = ["taskset", "--cpu-list", "0", sys.executable, str(ROOT / "scripts/probe.py")]
+    return subprocess.run(
+        [*command, "--cores", "None", "--output", str(folder / "machine.json")],
+        env={"PATH": "/usr/bin:/bin", **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_only_a_job_of_slurm_is_asked(tmp_path, monkeypatch):
+    if len(allocation.limits.read_allowed_cpus()) == 1:
+        pytest.skip("this machine has one CPU: every mask is the whole of it")
+    done = bound_probe(tmp_path)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "machine.json").unlink()
+    done = bound_probe(tmp_path, **step(SLURM_JOB_CPUS_PER_NODE="1"))
+    assert done.returncode == 1
+    assert "a measurement needs the whole node" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "machine.json").exists()

@@ -1,0 +1,105 @@
+"""Limits that are met before the first member starts, each with the words that name it."""
+
+import resource
+import subprocess
+
+import pytest
+
+import jobs
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.measuring import capacity, resolve
+from scaling_study.probing import room
+from scaling_study.probing.room import Room
+
+GIB = 2**30
+
+
+@pytest.fixture
+def left(monkeypatch):
+    def left(*, files=(65536, 65536), tasks=100_000, memory=512 * GIB):
+        monkeypatch.setattr(resource, "getrlimit", lambda _: files)
+        monkeypatch.setattr(room, "read_free_tasks", lambda: Room(tasks, "pids.max of a job, 9"))
+        monkeypatch.setattr(room, "read_free_memory", lambda: Room(memory, "memory.max of a job"))
+
+    return left
+
+
+@pytest.mark.parametrize("members", [1, 192, 384])
+def test_where_there_is_plenty_nothing_is_said(left, members):
+    left()
+    capacity.check(members, members, "exec")
+
+
+def test_384_members_fit_into_the_usual_1024_open_files(left):
+    left(files=(1024, 1_048_576))
+    capacity.check(384, 384, "exec")
+
+
+def test_too_few_open_files(left):
+    left(files=(256, 4096))
+    with pytest.raises(UnavailableError) as caught:
+        capacity.check(192, 192, "exec")
+    assert "192 members need " in caught.value.reason
+    assert "the limit is 256 (ulimit -n)" in caught.value.reason
+    assert "ulimit -n " in caught.value.remedy
+    assert "as root" not in caught.value.remedy
+    fit = int(caught.value.remedy.rpartition("at most ")[2])
+    assert 0 < fit < 192
+    capacity.check(fit, fit, "exec")
+
+
+def test_a_hard_limit_of_open_files_is_named(left):
+    left(files=(256, 300))
+    with pytest.raises(UnavailableError) as caught:
+        capacity.check(192, 192, "exec")
+    assert "the hard limit is 300: as root" in caught.value.remedy
+
+
+def test_without_a_limit_of_open_files(left):
+    left(files=(resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    capacity.check(10_000, 10_000, "fork")
+
+
+def test_the_threads_of_the_default_launch_are_too_many_where_one_each_would_do(left):
+    left(tasks=10_000)
+    capacity.check(192, 192, "exec")
+    with pytest.raises(UnavailableError) as caught:
+        capacity.check(192, 192 * 192, "exec")
+    assert "192 members of 192 threads" in caught.value.reason
+    assert "10000 are left (pids.max of a job, 9)" in caught.value.reason
+    assert "set intra_op to 1, or processes to at most 52" in caught.value.remedy
+    capacity.check(51, 51 * 192, "exec")
+
+
+def test_no_room_for_the_least_that_torch_needs(left):
+    left(memory=8 * GIB)
+    with pytest.raises(UnavailableError) as caught:
+        capacity.check(192, 192, "exec")
+    assert "192 members need 12.0 GiB at the very least" in caught.value.reason
+    assert "8.0 GiB are left (memory.max of a job)" in caught.value.reason
+    assert "processes to at most 128" in caught.value.remedy
+    capacity.check(128, 128, "exec")
+    capacity.check(192, 192, "fork")  # whose members share what torch needs
+
+
+@pytest.mark.slow
+def test_a_study_that_meets_a_limit_is_skipped_with_the_limits_name(tmp_path):
+    """The whole measuring job under a real limit, as a user would meet it."""
+    job = jobs.baseline_job(jobs.config(jobs.WORKLOADS / "plain_loop.py", processes=(1, 192)))
+    # A job raises its soft limit to the hard one by itself.
+    limited = ["prlimit", "--nofile=256:256", *jobs.command(job, tmp_path)]
+    subprocess.run(limited, env=jobs.environment(tmp_path), check=True)
+    found = jobs.read(tmp_path / "0.jsonl")
+    (end,) = found["end"]
+    assert end["status"] == "skipped"
+    assert "the limit is 256 (ulimit -n)" in end["reason"]
+    assert "the hard limit is 256: as root" in end["remedy"]
+    assert not found["window"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(None, 64 * GIB), (8 * GIB, 8 * GIB), (100 * GIB, 64 * GIB)]
+)
+def test_members_may_use_the_limit_or_the_machine_whichever_is_less(limit, expected):
+    machine = {"allowed_cpus": "0", "memory_bytes": 64 * GIB, "memory_limit_bytes": limit}
+    assert resolve.host(machine).memory_bytes == expected

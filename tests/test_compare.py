@@ -1,0 +1,165 @@
+"""Machines side by side: figures of a known truth, and what is missing or mixed."""
+
+import pytest
+
+import synthetic_machines
+from scaling_study.analysing import machine_results
+from scaling_study.common.storage import read_json, write_json
+from scaling_study.rendering.report_machines import write_notes, write_verdict
+from scaling_study.rendering.study import conclusion
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    plan = synthetic_machines.measure(folder, "fast", 2.0, "node1")
+    synthetic_machines.measure(folder, "slow", 1.0, "old7")
+    content = synthetic_machines.compared(
+        folder, plan, fast={"price": 4.0, "watts": 500.0}, slow={"price": 1.0}, absent={}
+    )
+    return folder, content
+
+
+def entry(content, name):
+    return next(one for one in content["machines"] if one["name"] == name)
+
+
+def test_each_machine_has_what_it_gives(study):
+    _, content = study
+    fast, slow = entry(content, "fast"), entry(content, "slow")
+    for one, speed in ((fast, 2.0), (slow, 1.0)):
+        # 500 steps train a model: hard saturation at 200 steps/s times the speed, and at 40.
+        for role, ceiling in (("recommended", 200), ("default", 40)):
+            rate = one[role]["rate"]
+            assert rate["value"] == pytest.approx(ceiling * speed * 3600 / 500, rel=0.05)
+            assert rate["low"] < rate["value"] < rate["high"]
+    rate = fast["recommended"]["rate"]
+    for end in ("value", "low", "high"):
+        assert fast["recommended"]["per_price"][end] == pytest.approx(rate[end] / 4)
+        assert fast["recommended"]["per_kwh"][end] == pytest.approx(rate[end] / 0.5)
+    assert slow["recommended"]["per_kwh"] is None
+    assert (fast["hosts"], slow["hosts"]) == (["node1"], ["old7"])
+
+
+def test_ratios_are_to_the_first_machine(study):
+    _, content = study
+    assert content["reference"] == "fast"
+    ratio = entry(content, "slow")["to_reference"]
+    assert ratio["rate"]["low"] < 0.5 < ratio["rate"]["high"]
+    assert ratio["per_price"]["low"] < 2 < ratio["per_price"]["high"]
+    assert ratio["per_kwh"] is None
+    assert set(entry(content, "fast")["to_reference"].values()) == {None}
+
+
+def test_the_best_machine_is_another_by_price(study):
+    _, content = study
+    best = content["best"]
+    assert (best["rate"]["first"], best["rate"]["next"]) == ("fast", "slow")
+    assert (best["per_price"]["first"], best["per_price"]["next"]) == ("slow", "fast")
+    assert best["per_kwh"] is None
+    assert write_verdict(content).startswith("fast: ")
+    notes = [note.text for note in write_notes(content)]
+    assert any(text.startswith("slow: ") and "models per EUR of fast" in text for text in notes)
+    assert not any("kWh" in text for text in notes)
+
+
+@pytest.mark.long
+def test_a_missing_machine_is_named_and_keeps_nothing_back(study):
+    folder, content = study
+    absent = entry(content, "absent")
+    assert absent["status"] == "missing"
+    assert absent["reason"] == "0 of 9 cohorts are measured, and no node was probed"
+    synthetic_machines.render(folder)
+    said = conclusion(folder, folder / "report.html", compared=True)
+    assert "Warning: absent is missing: 0 of 9 cohorts are measured" in said
+    for name in ("fast", "slow"):
+        assert f"launch it: bash {folder}/launch/recommended-{name}.sh" in said
+        assert (folder / f"launch/recommended-{name}.sh").exists()
+    assert not (folder / "launch/recommended-absent.sh").exists()
+
+
+def test_steps_are_compared_where_nobody_says_what_a_model_is(tmp_path):
+    options = {"steps_per_model": None, "replicates": 1}
+    plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1", **options)
+    synthetic_machines.measure(tmp_path, "b", 2.0, "node2", **options)
+    content = synthetic_machines.compared(tmp_path, plan, a={"price": 2.0}, b={"price": 2.0})
+    rate = entry(content, "a")["recommended"]
+    assert rate["per_price"]["value"] == pytest.approx(rate["rate"]["value"] * 3600 / 2)
+    assert "steps per second of a (no interval)" in write_verdict(content)
+
+
+def test_machines_that_do_not_differ_are_not_ranked(tmp_path):
+    plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1")
+    synthetic_machines.measure(tmp_path, "b", 1.0, "node2")
+    content = synthetic_machines.compared(tmp_path, plan, a={}, b={})
+    assert "differ by no more in models per hour than this study can tell" in write_verdict(content)
+
+
+def test_one_machine_under_two_names_is_said(tmp_path):
+    plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1")
+    synthetic_machines.measure(tmp_path, "b", 1.0, "node1")
+    content = synthetic_machines.compared(tmp_path, plan, a={}, b={})
+    assert content["same"] == [["a", "b"]]
+    assert any(
+        note.warning and "a and b are the same machine" in note.text
+        for note in write_notes(content)
+    )
+
+
+@pytest.mark.long
+def test_nodes_that_differ_under_one_name_are_said_and_not_pooled(tmp_path):
+    plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1", "node2")
+    own = tmp_path / "machines/a"
+    study = read_json(own / "tables/cohorts.json")
+    first, second = study["machines"]
+    study["machines"][second]["kernel"] = "5.4.0"
+    # One cohort more, so that there is no doubt which of them the name stands for.
+    one = next(each for each in study["cohorts"] if each["machine"] == first)
+    study["cohorts"].append({**one, "host": "node3"})
+    write_json(own / "tables/cohorts.json", study)
+    content = synthetic_machines.compared(tmp_path, plan, a={})
+    a = entry(content, "a")
+    assert (a["machine"], a["hosts"]) == (first, ["node1", "node3"])
+    (other,) = a["others"]
+    assert (other["machine"], other["hosts"], other["cohorts"]) == (second, ["node2"], 9)
+    note = next(note.text for note in write_notes(content) if "Not all nodes" in note.text)
+    assert "the same machine as node1 and node3: node2 (9 cohorts) has" in note
+    assert "kernel 5.4.0, not 6.1.0" in note
+    report = synthetic_machines.render(tmp_path)
+    assert "a, other nodes" in report.read_text()
+    assert (tmp_path / f"launch/recommended-a-{second}.sh").exists()
+    said = conclusion(tmp_path, report, compared=True)
+    assert "measured on nodes that are another machine" in said
+
+
+def test_another_torch_is_said(tmp_path):
+    plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1")
+    synthetic_machines.measure(tmp_path, "b", 1.0, "node2", harness_hash="harness00002")
+    path = tmp_path / "machines/b/analysis/provenance.json"
+    provenance = read_json(path)
+    provenance["machines"][0]["versions"]["torch"] = "2.4.0"
+    write_json(path, provenance)
+    content = synthetic_machines.compared(tmp_path, plan, a={}, b={})
+    assert [one["what"] for one in content["software"]] == ["torch", "measuring code"]
+    notes = "\n".join(note.text for note in write_notes(content))
+    assert "The machines differ in torch too: a 2.13.0+cpu; b 2.4.0." in notes
+
+
+def test_what_is_not_through_says_how_far_it_is(tmp_path):
+    plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1")
+    own = tmp_path / "machines/a"
+    changed = {**plan, "replicates": 4}
+    assert machine_results.read_results(own, changed) == "9 of 12 cohorts are measured"
+    other = {**plan, "seed": 2}
+    assert "is not what is measured now" in machine_results.read_results(own, other)
+    record = next((own / "measure").glob("*/0.jsonl"))
+    before = record.read_text()
+    record.write_text(before.replace("2025-01-01", "2025-01-02"))
+    assert "is not what is measured now" in machine_results.read_results(own, plan)
+    record.write_text(before)
+    (own / "tables/cohorts.json").rename(own / "elsewhere")
+    assert "cohorts.json is not there" in machine_results.read_results(own, plan)
+    (own / "analysis/provenance.json").unlink()
+    assert "measured, and not analysed yet" in machine_results.read_results(own, plan)
+    next((own / "measure").glob("*/*.jsonl")).unlink()
+    assert machine_results.read_results(own, plan) == "8 of 9 cohorts are measured"

@@ -1,0 +1,39 @@
+"""The right to write a file, held by one process at a time."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import time
+from typing import IO, Any
+
+# What a file system says that has no such locks (some of clusters' shared ones).
+NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+
+LOOK_AGAIN_S = 0.05
+
+
+def take(file: IO[Any], patience_s: float = 0.0) -> bool:
+    """Lock an open file until it is closed, or this process ends, however it ends (flock(2)).
+
+    Args:
+        file: the file.
+        patience_s: how long to wait for another process that holds it.
+
+    Returns:
+        Whether this process may write it: true also where the file system has no locks.
+    """
+    deadline_s = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline_s:
+                return False
+        except OSError as error:
+            if error.errno in NO_LOCKS:
+                return True
+            raise
+        else:
+            return True
+        time.sleep(LOOK_AGAIN_S)

@@ -1,0 +1,78 @@
+"""Whether so many members can be started here, asked before the first one is.
+
+On a machine with hundreds of CPUs the first limits met are not the machine's but the user's:
+descriptors of the coordinator, processes and threads of a container, memory of a cgroup. Running
+into one of them half-way would look like members that crash.
+"""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.measuring.perf_events import SPARE_DESCRIPTORS
+from scaling_study.probing import room
+
+# A gate and the process itself. Hardware counters take what is left of the limit.
+DESCRIPTORS_PER_MEMBER = 2
+
+# The coordinator and its keeper, a launcher's host, and what they start now and then.
+SPARE_TASKS = 16
+
+# The least that a process with torch keeps for itself, by launcher: relocated libraries and
+# Python's objects are some 140 MiB, of which a forked process shares nearly all.
+LEAST_BYTES = {"exec": 64 * 1024**2, "dask": 64 * 1024**2, "fork": 4 * 1024**2}
+
+
+def check(members: int, threads: int, launcher: str) -> None:
+    """Check that members can be started.
+
+    Args:
+        members: of the largest cohort.
+        threads: of all members together, at least.
+        launcher: how they are started.
+
+    Raises:
+        UnavailableError: They cannot; it says which limit is in the way.
+    """
+    _check_descriptors(members)
+    _check_tasks(members, threads)
+    _check_memory(members, LEAST_BYTES[launcher])
+
+
+def _check_descriptors(members: int) -> None:
+    limit, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return
+    used = sum(1 for _ in Path("/proc/self/fd").iterdir()) + SPARE_DESCRIPTORS
+    needed = used + DESCRIPTORS_PER_MEMBER * members
+    if needed > limit:
+        raise UnavailableError(
+            f"{members} members need {needed} open files, and the limit is {limit} (ulimit -n)",
+            f"ulimit -n {needed} in the shell that starts the study"
+            + (f" (the hard limit is {hard}: as root)" if needed > hard >= 0 else "")
+            + f", or processes of at most {max(0, limit - used) // DESCRIPTORS_PER_MEMBER}",
+        )
+
+
+def _check_tasks(members: int, threads: int) -> None:
+    left = room.read_free_tasks()
+    needed = threads + SPARE_TASKS
+    if needed > left.free:
+        fit = max(0, left.free - SPARE_TASKS) * members // threads
+        raise UnavailableError(
+            f"{members} members of {threads // members} threads or more each need {needed} tasks,"
+            f" and {left.free} are left ({left.limit})",
+            f"raise that limit, set intra_op to 1, or processes to at most {fit}",
+        )
+
+
+def _check_memory(members: int, each_bytes: int) -> None:
+    left = room.read_free_memory()
+    if members * each_bytes > left.free:
+        raise UnavailableError(
+            f"{members} members need {members * each_bytes / 1024**3:.1f} GiB at the very least,"
+            f" and {left.free / 1024**3:.1f} GiB are left ({left.limit})",
+            f"raise that limit, or set processes to at most {left.free // each_bytes}",
+        )
