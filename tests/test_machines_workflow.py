@@ -170,6 +170,7 @@ def test_machines_that_were_measured_elsewhere_are_compared(tmp_path):
     assert "is not the machine that was probed as xeon, which was host of xeon: " in said
     assert "cpu_model: " in said
     assert "xeon is missing: 0 of 6 cohorts are measured" in said
+    assert len(list((results / "machines/epyc/measure").glob("*/*.jsonl"))) == 6
     assert "Report: reports/several.html" in said
     assert [one["status"] for one in compared()] == ["measured", "missing"]
     assert not (results / "launch/recommended-xeon.sh").exists()

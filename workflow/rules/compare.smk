@@ -13,11 +13,6 @@ if MACHINES:
             # Where one is missing, what was analysed is not all that is asked for.
             records=of_chosen(RECORDS),
             machines=of_chosen([*rules.probe.output, *rules.collect.output, *ANALYSES]),
-            others=[
-                path
-                for path in expand(PROVENANCE, machine=set(MACHINES) - set(CHOSEN))
-                if Path(path).exists()
-            ],
             code=[*CODE, "scripts/compare.py"],
         output:
             COMPARED,
@@ -29,6 +24,14 @@ if MACHINES:
             quiet=1,
         params:
             words=COMPARE,
+            # By content, and not among the inputs: this run must not make them.
+            others=[
+                measure.digest(Path(path).read_text())
+                for path in expand(
+                    PROVENANCE, machine=sorted(set(MACHINES) - set(CHOSEN))
+                )
+                if Path(path).exists()
+            ],
         message:
             "Compare {machines}".format(machines=", ".join(MACHINES))
         shell:
