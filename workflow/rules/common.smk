@@ -11,8 +11,10 @@ from pathlib import Path
 # Whatever jobs start writes nothing beside its code or in the user's home: `make` has compiled the
 # package, a script's own modules stay as they are, and the caches of matplotlib and torch are here.
 sys.dont_write_bytecode = True
-os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-os.environ["MPLCONFIGDIR"] = str(Path("results/.matplotlib").absolute())
+os.environ.update(
+    PYTHONDONTWRITEBYTECODE="1",
+    MPLCONFIGDIR=str(Path("results/.matplotlib").absolute()),
+)
 os.environ.setdefault(
     "TORCHINDUCTOR_CACHE_DIR", str(Path("results/.torchinductor").absolute())
 )
