@@ -157,7 +157,9 @@ def test_values_of_another_kind(study, pattern):
         assert f"<script>window.{texts.OWNED}" not in report
     outside = [path for path in study.parent.rglob("*") if not path.is_relative_to(study)]
     assert [path for path in outside if path not in before] == []
-    assert 0 < refused < MUTATIONS  # some are data, some are refused: the test sees both
+    # Some are data, some are refused: the test sees both, but of causes.json, which is mostly text.
+    assert refused < MUTATIONS
+    assert refused or pattern == "analysis/causes.json"
 
 
 POINTS = "tables/points.parquet"

@@ -47,11 +47,12 @@ def gather(
                 "since the other replicates: delete the older ones and run the study again"
             )
         others.append(run)
-    alone = read_json(fingerprint) if fingerprint is not None and fingerprint.exists() else None
+    known = fingerprint is not None and fingerprint.exists()
+    alone = read_json(fingerprint) if known else {"machine": None}
     tables = _tables(study_folder)
     machines: dict[str, list[Json]] = {}
     for (machine, _), runs in by_target.items():
-        own = alone if alone is not None and alone["machine"] == machine else None
+        own = alone if alone["machine"] == machine else None
         shape = _signature(tables, runs[0])
         machines.setdefault(machine, []).append(verdict.judge(runs, own, shape))
     content = {

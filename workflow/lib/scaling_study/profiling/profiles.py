@@ -114,7 +114,7 @@ def read_operators(manifests: Iterable[Manifest]) -> pd.DataFrame:
                     tax=profile["tax"],
                 )
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise _unusable(path, repr(error)) from error
+                raise _unusable(path, shorten(error)) from error
     return OPERATORS.frame(pd.concat(frames.values(), ignore_index=True) if frames else None)
 
 
