@@ -28,7 +28,8 @@ faults: $(ENV)/tests
 	$(BIN)/python -m pytest -m faults tests/faults
 
 slurm: $(ENV)/tests
-	$(BIN)/python -m pytest -m slurm tests/slurm
+	# The daemons end with the tests, however these end.
+	$(BIN)/python -m scaling_study.measuring.keep --watch $$PPID -- $(BIN)/python -m pytest -m slurm tests/slurm
 
 emulated: $(ENV)/tests
 	bash tests/emulated/run.sh $(BIN)/python

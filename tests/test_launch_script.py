@@ -152,7 +152,9 @@ def test_one_member_that_fails_fails_the_launch_and_is_named(tmp_path):
 
 def start(path, members):
     """Start a launch whose members wait for ever; return it with all process ids of members."""
-    process = subprocess.Popen([BASH, path, "logs"], cwd=path.parent, start_new_session=True)
+    # Who starts the tests in the background of a script has interrupts ignored, for all below.
+    command = ["/usr/bin/env", "--default-signal=INT", BASH, path, "logs"]
+    process = subprocess.Popen(command, cwd=path.parent, start_new_session=True)
     logs = path.parent / "logs"
     end = time.monotonic() + 30
     while time.monotonic() < end:

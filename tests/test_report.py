@@ -79,21 +79,6 @@ def reports(tmp_path_factory):
     return report
 
 
-@pytest.fixture(scope="module")
-def shared_page():
-    with browser.browse() as page:
-        yield page
-
-
-@pytest.fixture
-def page(shared_page):
-    shared_page.problems.clear()
-    shared_page.requests.clear()
-    yield shared_page
-    assert shared_page.problems == []
-    assert [url for url in shared_page.requests if not url.startswith(("file:", "data:"))] == []
-
-
 OUTLINE = "[...document.querySelectorAll('h1,h2,h3,h4,h5')].map(e => Number(e.tagName[1]))"
 DOUBLE_IDS = """
 (() => { const ids = [...document.querySelectorAll('[id]')].map(e => e.id);

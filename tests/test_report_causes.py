@@ -51,21 +51,6 @@ def reports(folder):
     return found
 
 
-@pytest.fixture(scope="module")
-def shared_page():
-    with browser.browse() as tab:
-        yield tab
-
-
-@pytest.fixture
-def page(shared_page):
-    shared_page.problems.clear()
-    shared_page.requests.clear()
-    yield shared_page
-    assert shared_page.problems == []
-    assert [url for url in shared_page.requests if not url.startswith(("file:", "data:"))] == []
-
-
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("name", STUDIES)

@@ -6,7 +6,6 @@ import re
 import pandas as pd
 import pytest
 
-import browser
 from configs import ROOT
 from scaling_study.common.columns import OPERATORS
 from scaling_study.common.quantities import MISSING, TIMES
@@ -142,23 +141,6 @@ def test_the_file_is_small_and_names_no_address(example):
     assert sorted(path.name for path in (example.parent / "figures").iterdir()) == [
         "inflation-2.svg", "inflation.svg",
     ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def shared_page():
-    if browser.executable() is None:
-        pytest.skip("Chromium is not installed: apt install chromium")
-    with browser.browse() as page:
-        yield page
-
-
-@pytest.fixture
-def page(shared_page):
-    shared_page.problems.clear()
-    shared_page.requests.clear()
-    yield shared_page
-    assert shared_page.problems == []
-    assert all(url.startswith(("file:", "data:")) for url in shared_page.requests)
 
 
 def text_of(page):

@@ -29,14 +29,6 @@ def report(tmp_path_factory):
     return synthetic_machines.render(folder)
 
 
-@pytest.fixture(scope="module")
-def page():
-    with browser.browse() as page:
-        yield page
-        assert page.problems == []
-        assert [url for url in page.requests if not url.startswith(("file:", "data:"))] == []
-
-
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("dark", [False, True])
 def test_the_page_is_sound(page, report, width, dark):
