@@ -47,8 +47,9 @@ def gather(
                 "since the other replicates: delete the older ones and run the study again"
             )
         others.append(run)
-    known = fingerprint is not None and fingerprint.exists()
-    alone = read_json(fingerprint) if known else {"machine": None}
+    alone = {"machine": None}
+    if fingerprint is not None and fingerprint.exists():
+        alone = read_json(fingerprint)
     tables = _tables(study_folder)
     machines: dict[str, list[Json]] = {}
     for (machine, _), runs in by_target.items():
