@@ -40,3 +40,17 @@ def config(path: Path = FULL) -> Any:
 def minimal(**sections: Any) -> Any:
     """Return the smallest config, with these sections."""
     return {"study": "s", "workload": {"script": "path/to/train.py"}, **sections}
+
+
+def short(**sections: Any) -> Any:
+    """Return a study of seconds, of a script that imports torch only, with these sections."""
+    script = "tests/workloads/plain_loop.py"
+    return {
+        "study": "short",
+        "workload": {"script": script, "args": ["--steps", "300"], "steps_per_model": 300},
+        "processes": [1, 2],
+        "launches": {"baseline": {"intra_op": 1}},
+        "profile": {"launches": []},
+        "why": "off",
+        **sections,
+    }

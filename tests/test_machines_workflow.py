@@ -5,6 +5,7 @@ import json
 import pytest
 
 import synthetic
+from configs import short
 from projects import Project
 
 pytestmark = pytest.mark.long
@@ -15,32 +16,26 @@ MACHINES = {
 }
 
 
+MEASURE = {
+    "replicates": 2,
+    "windows": 1,
+    "steps": 5,
+    "shortest_s": 0.2,
+    "longest_s": 2.0,
+    "settle_s": 0.05,
+    "warmup_steps": 2,
+    "retakes": 3,
+}
+
+
 def study(machines, **sections):
-    return {
+    several = {
         "study": "several",
-        "workload": {
-            "script": "tests/workloads/plain_loop.py",
-            "args": ["--steps", "300"],
-            "steps_per_model": 300,
-        },
-        "processes": [1, 2],
-        "launches": {"baseline": {"intra_op": 1}},
-        "measure": {
-            "replicates": 2,
-            "windows": 1,
-            "steps": 5,
-            "shortest_s": 0.2,
-            "longest_s": 2.0,
-            "settle_s": 0.05,
-            "warmup_steps": 2,
-            "retakes": 3,
-        },
-        "profile": {"launches": []},
-        "why": "off",
+        "measure": dict(MEASURE),
         "currency": "EUR",
         "machines": machines,
-        **sections,
     }
+    return short(**{**several, **sections})
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import json
 import subprocess
 
 from cluster import command, wait_until
+from configs import short
 from jobs import processes
 from projects import Project
 from scaling_study.common import private
@@ -19,31 +20,21 @@ PATIENCE_S = 300
 ONE_MACHINE = ("--set-resource-scopes", "quiet=global")
 
 
+MEASURE = {
+    "replicates": 2,
+    "windows": 2,
+    "steps": 5,
+    "shortest_s": 0.5,
+    "longest_s": 2.0,
+    "settle_s": 0.1,
+    "warmup_steps": 1,
+    "retakes": 0,
+}
+
+
 def config(**sections):
     """Three launches of a script that imports torch only; sections replace those of its name."""
-    return {
-        "study": NAME,
-        "workload": {
-            "script": "tests/workloads/plain_loop.py",
-            "args": ["--steps", "300"],
-            "steps_per_model": 300,
-        },
-        "processes": [1, 2],
-        "launches": {"baseline": {"intra_op": 1}},
-        "measure": {
-            "replicates": 2,
-            "windows": 2,
-            "steps": 5,
-            "shortest_s": 0.5,
-            "longest_s": 2.0,
-            "settle_s": 0.1,
-            "warmup_steps": 1,
-            "retakes": 0,
-        },
-        "profile": {"launches": []},
-        "why": "off",
-        **sections,
-    }
+    return short(**{"study": NAME, "measure": dict(MEASURE), **sections})
 
 
 class Study(Project):
