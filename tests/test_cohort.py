@@ -1,6 +1,7 @@
 """Cohorts in this process: what happens when members or the machine misbehave."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -68,6 +69,15 @@ def test_the_last_member_goes_when_memory_runs_out(make, monkeypatch):
     assert one.events[0]["what"] == "out_of_memory"
     assert "memory.max of the job" in one.events[0]["reason"]
     assert one.take(windows.Window(0, 0, 1), SETTINGS)["members"][0]["steps"] >= 5
+
+
+def test_a_member_that_ends_while_another_attests(make):
+    one = make("plain_loop.py", members=3)
+    one.start([0, 1, 2], 60)
+    os.kill(one.members.pids[1], signal.SIGKILL)
+    assert len(one.attest(with_kernel=False)) == 2
+    assert one.alive == (0, 2)
+    assert [event["what"] for event in one.events] == ["died"]
 
 
 def test_sleeping_members_sleep(make):

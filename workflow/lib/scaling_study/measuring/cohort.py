@@ -201,6 +201,8 @@ class Cohort:
 
     def ask(self, slot: int, question: int, patience_s: float | None = None) -> bool:
         """Put a question to a resting member; return whether it lived to answer."""
+        if slot not in self.alive:  # it ended while another one answered
+            return False
         self.members.order([slot], question)
         return slot not in self._rest([slot], patience_s)
 
