@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from scaling_study.measuring import counters, machine_counters, perf_events, windows
+from scaling_study.measuring import counters, edges, perf_events, windows
 from scaling_study.measuring.launchers import LaunchError, Member, launcher
 from scaling_study.measuring.members import Members
 from scaling_study.member import channel
@@ -87,20 +87,6 @@ class MemberEndedError(Exception):
     def __init__(self, slots: Sequence[int]) -> None:
         super().__init__(f"members {list(slots)} ended")
         self.slots = slots
-
-
-@dataclass(frozen=True, slots=True)
-class _Edge:
-    """Counters at one edge of a window."""
-
-    wall_ns: int
-    machine: machine_counters.Machine
-    throttled: dict[Path, float]
-    trees: dict[int, dict[int, counters.Process]]
-    events: dict[int, dict[str, perf_events.Reading]]
-    sleeping_s: float
-    study_s: float
-    coordinator_s: float
 
 
 class Cohort:
@@ -376,22 +362,22 @@ class Cohort:
     def _take(self, window: windows.Window, settings: WindowSettings) -> dict[str, Any]:
         slots = self.alive[: window.n]
         restarts = {slot: self.members.words(slot)[channel.RESTARTS] for slot in slots}
-        before = self._edge(slots)
+        before = edges.read(self.members, slots, self._host.cpus, self._hardware)
         release_ns = self.members.order(slots, channel.RUN)
         ended = self._run(slots, release_ns, settings)
         closed_ns = self.members.close_gates(slots)
-        frequency_mhz = self._frequency_mhz()
+        frequency_mhz = edges.read_frequency_mhz(self._host.frequency)
         ended |= self._rest(slots)
         if ended:
             raise MemberEndedError(sorted(ended))
         time.sleep(QUIET_S)
-        after = self._edge(slots)
+        after = edges.read(self.members, slots, self._host.cpus, self._hardware)
         activities = [self._activity(slot, restarts[slot]) for slot in slots]
         opened_ns = release_ns + round(settings.settle_s * 1e9)
-        members = self._member_records(activities, (opened_ns, closed_ns), (before, after))
-        machine = self._machine_record(before, after) | {"frequency_mhz": frequency_mhz}
-        machine |= self._cpus_record(after)
-        overlap = windows.overlap(activities, opened_ns, closed_ns)
+        span_ns = (opened_ns, closed_ns)
+        members = [edges.member_record(one, span_ns, before, after) for one in activities]
+        machine = edges.machine_record(before, after) | {"frequency_mhz": frequency_mhz}
+        overlap = windows.overlap(activities, *span_ns)
         found = windows.flags(
             activities,
             members,
@@ -452,31 +438,6 @@ class Cohort:
             waiting -= ended
         return gone
 
-    def _edge(self, active: Sequence[int]) -> _Edge:
-        pids = self.members.pids
-        trees = {
-            slot: counters.read_tree(pids[slot], self.members.words(slot)[channel.TRAINER_TID])
-            for slot in active
-        }
-        active_s = sum(counters.known_cpu_s(tree) for tree in trees.values())
-        sleeping_s = sum(counters.tree_cpu_s(pids[slot]) for slot in set(self.alive) - set(active))
-        # Whatever else belongs to this study: the launcher's host, cohorts of other launches.
-        others_s = counters.tree_cpu_s(os.getpid(), without=pids.values())
-        return _Edge(
-            wall_ns=time.perf_counter_ns(),
-            machine=machine_counters.read_machine(self._host.cpus),
-            throttled=machine_counters.read_throttled(pids[slot] for slot in active),
-            trees=trees,
-            events={slot: self._hardware.read(slot) for slot in active},
-            sleeping_s=sleeping_s,
-            study_s=active_s + sleeping_s + others_s,
-            coordinator_s=time.process_time(),
-        )
-
-    def _frequency_mhz(self) -> float | None:
-        values = [int(path.read_text()) / 1e3 for path in self._host.frequency]
-        return sum(values) / len(values) if values else None
-
     def _activity(self, slot: int, restarts: int) -> windows.Activity:
         words = self.members.words(slot)
         return windows.Activity(
@@ -487,44 +448,6 @@ class Cohort:
             restarts=words[channel.RESTARTS] - restarts,
             steps=self.members.steps(slot),
         )
-
-    def _member_records(
-        self,
-        activities: Sequence[windows.Activity],
-        span_ns: tuple[int, int],
-        edges: tuple[_Edge, _Edge],
-    ) -> list[dict[str, Any]]:
-        before, after = edges
-        records = []
-        for one in activities:
-            tid = self.members.words(one.slot)[channel.TRAINER_TID]
-            used = counters.usage(before.trees[one.slot], after.trees[one.slot], tid)
-            hardware = perf_events.count(
-                before.events[one.slot], after.events[one.slot], used.cpu_s
-            )
-            records.append({**windows.member_record(one, *span_ns), **asdict(used), **hardware})
-        return records
-
-    def _cpus_record(self, after: _Edge) -> dict[str, int]:
-        """Count the CPUs that the members' threads, and their training threads, may run on."""
-        tids = {slot: self.members.words(slot)[channel.TRAINER_TID] for slot in after.trees}
-        every = (counters.allowed_cpus(tree) for tree in after.trees.values())
-        own = (counters.allowed_cpus(tree, tids[slot]) for slot, tree in after.trees.items())
-        return {
-            "members_cpus": len(frozenset().union(*every)),
-            "trainers_cpus": len(frozenset().union(*own)),
-        }
-
-    @staticmethod
-    def _machine_record(before: _Edge, after: _Edge) -> dict[str, Any]:
-        machine = machine_counters.machine_usage(before.machine, after.machine)
-        study_s = after.study_s - before.study_s
-        return machine | {
-            "throttled_s": machine_counters.throttled_s(before.throttled, after.throttled),
-            "foreign_cpu_s": max(0.0, machine["busy_cpu_s"] - study_s),
-            "sleeping_cpu_s": max(0.0, after.sleeping_s - before.sleeping_s),
-            "coordinator_cpu_s": after.coordinator_s - before.coordinator_s,
-        }
 
     def _bury(self, slots: set[int]) -> None:
         for slot in sorted(slots):

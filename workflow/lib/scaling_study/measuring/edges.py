@@ -1,0 +1,122 @@
+"""What the kernel has counted at the two edges of a window, and what that makes for the window.
+
+Edges lie before members are released and after they have come to rest: counters then belong to
+whole steps, and reading them disturbs none.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.measuring import counters, machine_counters, perf_events, windows
+from scaling_study.member import channel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from scaling_study.measuring.members import Members
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Counters at one edge of a window; per slot where they are of a member.
+
+    Attributes:
+        wall_ns: when they were read.
+        machine: of the CPUs that the study may use.
+        throttled: time (s) that each cgroup above a member was held back by its quota.
+        trainers: the thread that trains.
+        trees: every thread of a member and of what it has started.
+        events: hardware counters.
+        sleeping_s: CPU time of the members that the window leaves out.
+        study_s: CPU time of all that belongs to the study.
+        coordinator_s: CPU time of this process.
+    """
+
+    wall_ns: int
+    machine: machine_counters.Machine
+    throttled: dict[Path, float]
+    trainers: dict[int, int]
+    trees: dict[int, dict[int, counters.Process]]
+    events: dict[int, dict[str, perf_events.Reading]]
+    sleeping_s: float
+    study_s: float
+    coordinator_s: float
+
+
+def read(
+    members: Members,
+    active: Sequence[int],
+    cpus: frozenset[int],
+    hardware: perf_events.PerfEvents,
+) -> Edge:
+    """Read all counters.
+
+    Args:
+        members: all that live.
+        active: the slots of the members in the window.
+        cpus: the CPUs that the study may use.
+        hardware: the members' hardware counters.
+    """
+    pids = members.pids
+    trainers = {slot: members.words(slot)[channel.TRAINER_TID] for slot in active}
+    trees = {slot: counters.read_tree(pids[slot], trainers[slot]) for slot in active}
+    active_s = sum(counters.known_cpu_s(tree) for tree in trees.values())
+    sleeping_s = sum(counters.tree_cpu_s(pids[slot]) for slot in set(pids) - set(active))
+    # Whatever else belongs to this study: the launcher's host, cohorts of other launches.
+    others_s = counters.tree_cpu_s(os.getpid(), without=pids.values())
+    return Edge(
+        wall_ns=time.perf_counter_ns(),
+        machine=machine_counters.read_machine(cpus),
+        throttled=machine_counters.read_throttled(pids[slot] for slot in active),
+        trainers=trainers,
+        trees=trees,
+        events={slot: hardware.read(slot) for slot in active},
+        sleeping_s=sleeping_s,
+        study_s=active_s + sleeping_s + others_s,
+        coordinator_s=time.process_time(),
+    )
+
+
+def read_frequency_mhz(files: Sequence[Path]) -> float | None:
+    """Return the mean frequency that these files tell (kHz each); None where there are none."""
+    values = [int(path.read_text()) / 1e3 for path in files]
+    return sum(values) / len(values) if values else None
+
+
+def member_record(
+    one: windows.Activity, span_ns: tuple[int, int], before: Edge, after: Edge
+) -> dict[str, Any]:
+    """Return a window's record of one member.
+
+    Args:
+        one: what it did.
+        span_ns: when the window opened and closed.
+        before: the first edge.
+        after: the second one.
+    """
+    slot = one.slot
+    used = counters.usage(before.trees[slot], after.trees[slot], after.trainers[slot])
+    hardware = perf_events.count(before.events[slot], after.events[slot], used.cpu_s)
+    return {**windows.member_record(one, *span_ns), **asdict(used), **hardware}
+
+
+def machine_record(before: Edge, after: Edge) -> dict[str, Any]:
+    """Return a window's record of the machine, without its frequency; CPU times in s."""
+    machine = machine_counters.machine_usage(before.machine, after.machine)
+    study_s = after.study_s - before.study_s
+    every = (counters.allowed_cpus(tree) for tree in after.trees.values())
+    own = (counters.allowed_cpus(tree, after.trainers[slot]) for slot, tree in after.trees.items())
+    return machine | {
+        "throttled_s": machine_counters.throttled_s(before.throttled, after.throttled),
+        "foreign_cpu_s": max(0.0, machine["busy_cpu_s"] - study_s),
+        "sleeping_cpu_s": max(0.0, after.sleeping_s - before.sleeping_s),
+        "coordinator_cpu_s": after.coordinator_s - before.coordinator_s,
+        # How many CPUs all threads of the members, and those that train, may run on.
+        "members_cpus": len(frozenset().union(*every)),
+        "trainers_cpus": len(frozenset().union(*own)),
+    }
