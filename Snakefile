@@ -7,6 +7,7 @@ report: "workflow/report/workflow.rst"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/messages.smk"
 
 
 # On a cluster, local rules run where Snakemake runs: they take seconds, and a build needs a network.
@@ -53,15 +54,3 @@ rule all:
         launch=[] if IMPORTED else of_chosen(LAUNCH_SCRIPT),
         # By name: Snakemake makes no deleted file anew while what is made of it is there.
         kept=[] if IMPORTED else [f"{RESULTS}/plan.json", *of_chosen(KEPT)],
-
-
-onstart:
-    announce()
-
-
-onsuccess:
-    conclude()
-
-
-onerror:
-    explain()

@@ -1,0 +1,90 @@
+"""What a run says and refuses at its start, and what it says at its end."""
+
+import subprocess
+
+from scaling_study.common import file_errors
+from scaling_study.common.file_errors import UnusableError
+from scaling_study.rendering.study import (
+    StudyInUseError,
+    StudyLock,
+    conclusion,
+    outline,
+)
+
+
+onstart:
+    announce()
+
+
+onsuccess:
+    conclude()
+
+
+onerror:
+    explain()
+
+
+def announce():
+    """Say what will be done, and refuse to do it twice at once in one folder."""
+    global study_lock
+    try:
+        study_lock = StudyLock(Path(RESULTS))
+    except (StudyInUseError, UnusableError) as error:
+        raise WorkflowError(f"\n{error}") from None
+    except OSError as error:
+        raise WorkflowError(f"\n{file_errors.describe(error) or error}") from None
+    if IMPORTED:
+        print(imported.outline(STUDY))
+    else:
+        refuse_one_machine_under_several_names()
+        records = of_chosen(RECORDS)
+        measured = sum(Path(path).exists() for path in records)
+        print(outline(PLAN, len(records), measured, CHOSEN))
+
+
+def refuse_one_machine_under_several_names():
+    """Without a cluster all jobs run on this machine, which has one name."""
+    if len(CHOSEN) > 1 and workflow.local_exec:
+        alone = ("probe", "measure", "profile", "why", "fingerprint")
+        if any(job.rule.name in alone for job in workflow.dag.needrun_jobs()):
+            raise WorkflowError(
+                f"\nThe config names the machines {', '.join(CHOSEN)}, and this run can only measure"
+                " the one that it runs on. Say which that is, as in"
+                f" --config {CHOICE}={CHOSEN[0]}, or run with a cluster's profile, as in"
+                " --profile profiles/slurm."
+            )
+
+
+def conclude():
+    """Say what came out; a run that was asked for less than the report has nothing to say."""
+    if Path(REPORT).exists():
+        if IMPORTED:
+            print(imported.conclusion(Path(RESULTS), Path(REPORT)))
+        else:
+            print(conclusion(Path(RESULTS), Path(REPORT), compared=bool(MACHINES)))
+
+
+def explain():
+    """Say what to do after a failure."""
+    kept = (
+        ""
+        if IMPORTED
+        else " Windows that were taken are kept: the same command goes on where it stopped."
+    )
+    print(
+        f"The study stopped before its end; the message above says why.{kept}",
+        file=sys.stderr,
+    )
+    if not IMPORTED and MACHINES:
+        report_what_is_there()
+
+
+def report_what_is_there():
+    """A machine that is not through does not keep the others from being reported."""
+    if any(Path(path).exists() for path in expand(PROVENANCE, machine=MACHINES)):
+        # Each says itself what is wrong where it fails.
+        if not any(
+            subprocess.run([sys.executable, *words]).returncode
+            for words in (COMPARE, RENDER)
+        ):
+            conclude()
