@@ -2,7 +2,7 @@
 # make test     create the environment, run the tests
 # make long     the tests that take minutes each: real experiments, a thousand simulated studies
 # make faults   kills, full disks, scripts that misbehave: what is left, and that a rerun goes on
-# make slurm    a whole study through profiles/slurm on a real SLURM of two nodes (needs root)
+# make slurm    a whole study through profiles/slurm on a real SLURM of three nodes (needs root)
 # make emulated placements on emulated machines with sockets, NUMA nodes and SMT (installs QEMU as root)
 # make lint     style, types, and Snakemake's own check
 # make bench    the benchmarks: every figure that the project promises, measured here

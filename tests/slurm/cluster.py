@@ -1,6 +1,7 @@
-"""A real SLURM on this machine for tests: two nodes, no systemd, and nothing left afterwards.
+"""A real SLURM on this machine for tests: three nodes, no systemd, and nothing left afterwards.
 
-Both nodes are this one machine with all its CPUs, so two jobs must never measure on them at once.
+Two nodes are this one machine with all its CPUs, the third is one of its CPUs: a machine of another
+kind. So two jobs must never measure on them at once.
 SLURM's files lie in a folder of their own. What had to be installed is removed again.
 """
 
@@ -20,7 +21,8 @@ PROGRAMS = {"slurmctld": "slurmctld", "slurmd": "slurmd", "squeue": "slurm-clien
             "munged": "munge"}  # fmt: skip
 # Where SLURM's programs look for their configuration; jobs inherit it.
 VARIABLE = "SLURM_CONF"
-NODES = ("node-a", "node-b")
+NODES = ("node-a", "node-b", "node-small")
+SMALL = NODES[-1]
 PATIENCE_S = 60.0
 
 # A value may have spaces, such as a folder's name.
@@ -53,10 +55,14 @@ KillWait=15
 SchedulerParameters=sched_interval=1,batch_sched_delay=1
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-NodeName=node-a NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs={cpus} State=UNKNOWN
-NodeName=node-b NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs={cpus} State=UNKNOWN
-PartitionName=study Nodes=node-a,node-b Default=YES MaxTime=INFINITE State=UP PriorityTier=1
-PartitionName=urgent Nodes=node-a,node-b MaxTime=INFINITE State=UP PriorityTier=2
+NodeName=node-a {where} Port={ports[1]} CPUs={cpus} Feature=whole State=UNKNOWN
+NodeName=node-b {where} Port={ports[2]} CPUs={cpus} Feature=whole State=UNKNOWN
+NodeName=node-small {where} Port={ports[3]} CPUs=1 Feature=small State=UNKNOWN
+PartitionName=DEFAULT Nodes=node-a,node-b MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=study Default=YES
+PartitionName=cancelled PreemptMode=CANCEL
+PartitionName=urgent PriorityTier=2
+PartitionName=all Nodes=ALL
 """
 
 
@@ -195,8 +201,9 @@ class Cluster:
         configuration.write_text(
             TEXT.format(
                 host=socket.gethostname(),
+                where=f"NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1",
                 folder=self.folder,
-                ports=free_ports(3),
+                ports=free_ports(4),
                 cpus=self.cpus(),
             )
         )
@@ -205,7 +212,7 @@ class Cluster:
         self._daemon("slurmctld", ["slurmctld", "-D", "-c"])
         for node in NODES:
             self.start_node(node)
-        wait_until(lambda: set(self.node_states().values()) == {"IDLE"}, "two idle nodes")
+        wait_until(lambda: set(self.node_states().values()) == {"IDLE"}, "idle nodes")
 
     def _daemon(self, name, words):
         with (self.folder / f"{name}.log").open("a") as log:
@@ -216,7 +223,8 @@ class Cluster:
 
     def start_node(self, node):
         """Start a node's daemon."""
-        self._daemon(node, ["slurmd", "-D", "-N", node])
+        part = ["taskset", "--cpu-list", str(self.small_cpu())] if node == SMALL else []
+        self._daemon(node, [*part, "slurmd", "-D", "-N", node])
 
     def fail_node(self, node):
         """Let a node fail as if its power had gone: the daemon and all that it runs, at once."""
@@ -231,8 +239,12 @@ class Cluster:
         return {node["NodeName"]: node["State"] for node in shown("nodes")}
 
     def cpus(self):
-        """CPUs of each node."""
+        """CPUs of each node but the small one."""
         return len(os.sched_getaffinity(0))
+
+    def small_cpu(self):
+        """The CPU that the small node is."""
+        return min(os.sched_getaffinity(0))
 
     def jobs(self):
         """All jobs that there are and have been, in the order of their ids."""

@@ -1,5 +1,6 @@
 """Whole studies through profiles/slurm on a real SLURM, with all that happens on clusters."""
 
+import json
 import signal
 from datetime import datetime
 from itertools import pairwise
@@ -102,7 +103,7 @@ def test_what_slurm_does_to_jobs_on_its_own(study, slurm):
     assert snakemake.wait() == 0, study.said()
     assert_kept(now, study.windows())
     slurm.start_node(job["NodeList"])
-    wait_until(lambda: set(slurm.node_states().values()) == {"IDLE"}, "two idle nodes")
+    wait_until(lambda: set(slurm.node_states().values()) == {"IDLE"}, "idle nodes")
 
 
 def test_an_apostrophe_in_the_path_is_refused(tmp_path, slurm):
@@ -168,6 +169,53 @@ def test_a_study_whose_jobs_were_ended_goes_on_by_rerun(study, slurm):
     code, said = study.run()
     assert code == 0, said
     assert study.windows() == alone
+
+
+def test_a_preempted_job_that_is_not_queued_again_is_an_error(study):
+    """A partition whose PreemptMode is CANCEL: Snakemake ends instead of waiting for ever."""
+    study.configure(config(measure=LONG))
+    before = study.count()
+    there = ("--default-resources", "runtime=60", "mem_mb=0", "slurm_partition=cancelled")
+    snakemake = study.start(*there)
+    study.wait_for_windows(before + 1)
+    job = study.running()
+    submit = ("sbatch", "--partition=urgent", "--exclusive", "--output=/dev/null")
+    command(*submit, f"--nodelist={job['NodeList']}", "--wrap=sleep 2")
+    assert snakemake.wait(PATIENCE_S) == 1, study.said()
+    assert f"SLURM job {job['JobId']} was preempted, and SLURM does not start" in study.said()
+    assert "Windows that were taken are kept" in study.said()
+    assert study.count() > before
+    study.assert_nothing_runs()
+
+
+def test_two_kinds_of_node_in_one_study(study, slurm):
+    """Chosen by constraint; each is probed and measured on its own nodes, and they are compared."""
+    kinds = {
+        "whole": {"partition": "all", "constraint": "whole", "cores": slurm.cpus(), "price": 2.0},
+        "small": {"partition": "all", "constraint": "small", "cores": 1, "price": 1.0},
+    }
+    study.configure(config(machines=kinds, currency="EUR", processes=[1]))
+    code, said = study.run()
+    assert code == 0, said
+    results = study.folder / "results" / NAME
+    probed = {
+        name: json.loads((results / f"machines/{name}/machine.json").read_text())["allowed_cpus"]
+        for name in kinds
+    }
+    assert probed == {"whole": f"0-{slurm.cpus() - 1}", "small": str(slurm.small_cpu())}
+    where = {"whole": {"node-a", "node-b"}, "small": {"node-small"}}
+    for name, nodes in where.items():
+        jobs = [job for job in study.jobs() if f"machine_{name}" in job["Comment"]]
+        jobs = jobs or [job for job in study.jobs() if name in job["Comment"]]
+        assert jobs
+        assert {job["NodeList"] for job in jobs} <= nodes
+        assert {job["JobState"] for job in jobs} == {"COMPLETED"}
+    compared = json.loads((results / "analysis/machines.json").read_text())["machines"]
+    assert {one["name"]: one["status"] for one in compared} == dict.fromkeys(kinds, "measured")
+    assert {path.name for path in (results / "launch").glob("recommended-*.sh")} == {
+        f"recommended-{name}.sh" for name in kinds
+    }
+    assert "models/EUR" in (study.folder / "reports/small.html").read_text()
 
 
 def test_a_part_of_a_node_is_an_error_that_names_the_setting(study, slurm):

@@ -14,7 +14,7 @@ Snakemake finds this package by its name.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,12 @@ from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 from scaling_study.common.printable import printable
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
+
+
+PREEMPTED = (
+    "SLURM job {} was preempted, and SLURM does not start it again (its partition's PreemptMode is"
+    " CANCEL)."
+)
 
 
 class Executor(SlurmExecutor):  # type: ignore[misc]  # without types
@@ -64,10 +70,33 @@ class Executor(SlurmExecutor):  # type: ignore[misc]  # without types
         self.logger.error("\n".join([msg or "A job could not be submitted.", *missing]))
         super().report_job_error(job_info, msg, **more)
 
+    async def check_active_jobs(
+        self, active_jobs: list[SubmittedJobInfo]
+    ) -> AsyncGenerator[SubmittedJobInfo, None]:
+        """Report the jobs that have ended, and yield the others."""
+        left = active_jobs
+        if self._preemption_warning:  # the plugin has seen one that was preempted
+            preempted = await preempted_for_good(self.run_uuid)
+            left = [job for job in active_jobs if job.external_jobid not in preempted]
+            for job in active_jobs:
+                if job.external_jobid in preempted:
+                    self.report_job_error(job, PREEMPTED.format(job.external_jobid))
+        async for job in super().check_active_jobs(left):
+            yield job
+
     async def sleep(self) -> None:
         """Wait until the next look at all jobs."""
         settings = self.workflow.remote_execution_settings
         await asyncio.sleep(settings.seconds_between_status_checks)
+
+
+async def preempted_for_good(name: str) -> set[str]:
+    """Ask the controller for preempted jobs of this name; one that is queued again is pending."""
+    command = ("squeue", "--noheader", "--states=PREEMPTED", f"--name={name}", "--format=%i")
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
+    said, _ = await process.communicate()
+    return set(said.decode().split())
 
 
 def missing_outputs(outputs: list[str], logs: list[str]) -> Iterator[str]:
