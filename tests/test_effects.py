@@ -52,6 +52,33 @@ def test_intervals_cover_a_share_of_a_noisy_whole():
     assert covered / 2000 > 0.93
 
 
+def test_the_ends_are_fiellers():
+    """At both ends the numerators just cannot be told from that part of the denominators."""
+    over, under = np.array([0.9, 1.3, 0.7, 1.2, 1.1]), np.array([2.0, 2.9, 1.1, 2.2, 2.6])
+    found = effects.ratio_of_means(pairs(over, under))
+    for end in (found.low, found.high):
+        assert stats.ttest_1samp(over - end * under, 0).pvalue == pytest.approx(0.05)
+    for side in (-1, 1):
+        inside = found.value + side * 0.01
+        assert stats.ttest_1samp(over - inside * under, 0).pvalue > 0.05
+
+
+def test_what_is_surely_there_of_a_noisy_whole_is_surely_a_part_of_it():
+    found = effects.ratio_of_means(pairs([2.1, 2.2, 2.2, 2.1, 2.2], [3.6, 0.6, 3.0, 2.2, 4.2]))
+    assert 0.4 < found.low < found.value < 1 < found.high
+
+
+def test_intervals_cover_when_only_the_whole_is_noisy():
+    rng = np.random.default_rng(4)
+    covered = 0
+    for _ in range(2000):
+        alone, together = (np.exp(rng.normal(0, 0.1, 6)) * time for time in (1.0, 1.6))
+        found = effects.ratio_of_means(pairs(rng.normal(0.5, 0.01, 6), together - alone))
+        wanted = 0.5 / (0.6 * np.exp(0.005))
+        covered += found.low is None or found.low < wanted < found.high
+    assert 0.93 < covered / 2000 < 0.97
+
+
 def test_the_prior_of_equal_variances_is_that_variance():
     rng = np.random.default_rng(5)
     found = effects.fit_prior([pairs(rng.normal(0, 0.1, 6)) for _ in range(40)])

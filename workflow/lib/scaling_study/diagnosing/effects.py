@@ -1,9 +1,10 @@
 """Shares with their intervals: ratios of means of quantities that are measured together.
 
 A share is a ratio of two sums over the same units: the time that a relief brings back over the time
-that was added. Its interval is that of Fieller's theorem (Fieller 1954, in the form of a delta
-method that is widened by what the denominator's own uncertainty adds), over units: blocks of one
-start, or means of starts where there are at least three.
+that was added. Its interval is that of Fieller's theorem (Fieller 1954, Some Problems in Interval
+Estimation, Journal of the Royal Statistical Society B 16(2)), over units: blocks of one start, or
+means of starts where there are at least three. It is not symmetric: where the whole is known badly,
+a share may be much larger than it seems, but not as much smaller.
 
 With six blocks the spread of a difference is itself hardly known. All reliefs of a job are measured
 in the same blocks with the same kind of window, so that what is known of the others' spread is
@@ -156,25 +157,62 @@ def ratio_of_means(
     if count < 2:  # noqa: PLR2004 - a spread needs two
         return Estimate(ratio, None, None)
     pooled = (prior.degrees * prior.variance + (count - 1) * variance) / degrees
-    error = float(np.hypot(np.sqrt(pooled / count), allowance))
-    under_error = float(pairs.under.std(ddof=1) / np.sqrt(count))
-
-    reach = [
-        _reach(alpha, degrees, error / abs(under), under_error / under)
-        for alpha in (1 - CONFIDENCE, (1 - CONFIDENCE) / max(1, tests))
-    ]
-    low, high, sure = (
-        None if one is None else ratio + side * one
-        for side, one in ((-1, reach[0]), (1, reach[0]), (-1, reach[1]))
+    spread = _Spread(
+        ratio=ratio,
+        error=float(np.sqrt(pooled / count)) / abs(under),
+        allowance=allowance / abs(under),
+        doubt=float(pairs.under.std(ddof=1) / np.sqrt(count)) / abs(under),
+        slope=_slope(pairs),
+        free=_free(pairs, variance),
     )
+    low, high = spread.ends(float(stats.t.ppf((1 + CONFIDENCE) / 2, degrees)))
+    alpha = (1 - CONFIDENCE) / max(1, tests)
+    sure, _ = spread.ends(float(stats.t.ppf(1 - alpha / 2, degrees)))
     return Estimate(ratio, low, high, sure)
 
 
-def _reach(alpha: float, degrees: float, error: float, doubt: float) -> float | None:
-    """Half of an interval; None where the denominator may be zero."""
-    quantile = float(stats.t.ppf(1 - alpha / 2, degrees))
-    doubtful = (quantile * doubt) ** 2
-    return quantile * error / (1 - doubtful) if doubtful < 1 else None
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Spread:
+    """What the ends of an interval follow from; errors are parts of the mean denominator.
+
+    Attributes:
+        ratio: The estimate.
+        error: Standard error of what the mean numerator differs by from the ratio's.
+        allowance: Standard deviation of what the units cannot show of the numerator.
+        doubt: Standard error of the mean denominator.
+        slope: By how much numerators rise with their denominators.
+        free: The part of the error's square that does not come from the denominators.
+    """
+
+    ratio: float
+    error: float
+    allowance: float
+    doubt: float
+    slope: float
+    free: float
+
+    def ends(self, quantile: float) -> tuple[float | None, float | None]:
+        """Fieller's limits; None where the denominator may be zero."""
+        doubtful = (quantile * self.doubt) ** 2
+        if doubtful >= 1:
+            return None, None
+        shift = doubtful * (self.ratio - self.slope)
+        square = (1 - doubtful * self.free) * self.error**2
+        reach = quantile * float(np.sqrt(square + (1 - doubtful) * self.allowance**2))
+        low, high = ((shift + side * reach) / (1 - doubtful) for side in (-1, 1))
+        return self.ratio + low, self.ratio + high
+
+
+def _slope(pairs: Pairs) -> float:
+    """By how much numerators rise with denominators (least squares)."""
+    variance = float(pairs.under.var(ddof=1))
+    return float(np.cov(pairs.over, pairs.under)[0, 1]) / variance if variance else 0.0
+
+
+def _free(pairs: Pairs, variance: float) -> float:
+    """The part of the variance about the ratio's line that is left about the best line."""
+    best = pairs.over - _slope(pairs) * pairs.under
+    return min(1.0, float(best.var(ddof=1)) / variance) if variance else 0.0
 
 
 def fit_prior(comparisons: Sequence[Pairs]) -> Prior:
@@ -213,11 +251,13 @@ def together(parts: Sequence[Estimate]) -> Estimate | None:
     if not parts:
         return None
     value = sum(part.value for part in parts)
-    ends = [part.high - part.value for part in parts if part.high is not None]
-    if len(ends) < len(parts):
+    below = [part.value - part.low for part in parts if part.low is not None]
+    above = [part.high - part.value for part in parts if part.high is not None]
+    if len(above) < len(parts):
         return Estimate(value, None, None)
-    reach = float(np.sqrt(sum(end**2 for end in ends)))
-    return Estimate(value, value - reach, value + reach)
+    return Estimate(
+        value, value - float(np.hypot.reduce(below)), value + float(np.hypot.reduce(above))
+    )
 
 
 def geometric_ratio(pairs: Pairs) -> Estimate | None:
