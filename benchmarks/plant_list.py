@@ -43,6 +43,7 @@ class Workload:
         script: relative to the project.
         args: of it.
         step_s: about what a step takes alone (s): doses are chosen by it, nothing is judged by it.
+        multiplies: a slow multiply is this much slower still, where a step has few of them.
         own: causes that it has without any plant, each with how that is known: naming one is true.
     """
 
@@ -50,8 +51,15 @@ class Workload:
     script: str
     args: tuple[str, ...]
     step_s: float
+    multiplies: int = 1
     own: Mapping[str, str] = field(default_factory=dict)
 
+
+OLD_KERNEL = (
+    {"slow_blas": "on AMD, torch's MKL takes a kernel for older CPUs: OpenBLAS multiplies faster"}
+    if AMD
+    else {}
+)
 
 WORKLOADS = {
     "tsmixerx": Workload(
@@ -59,20 +67,28 @@ WORKLOADS = {
         "scripts/workloads/tsmixerx.py",
         ("--ff-dim", "64", "--batch-size", "64", "--steps", "2000"),
         0.014,
+        multiplies=4,
+        own=OLD_KERNEL,
     ),
     "ncf": Workload(
         "NCF",
         "scripts/workloads/ncf.py",
         ("--batch-size", "8", "--negatives", "511"),
         0.006,
-        own={"data_loading": "drawing negatives takes a fifth of a step (of its CPU time, alone)"},
+        own={
+            "data_loading": "drawing negatives takes a fifth of a step (of its CPU time, alone)",
+            **OLD_KERNEL,
+        },
     ),
     "plain": Workload(
         "plain loop",
         "benchmarks/plants/plain_loop.py",
         (),
         0.009,
-        own={"slow_blas": "on AMD, torch's MKL takes a kernel for older CPUs"} if AMD else {},
+        own={
+            "page_faults": "its tensors are allocated anew in each step, with some hundred faults",
+            **OLD_KERNEL,
+        },
     ),
 }
 
@@ -84,11 +100,13 @@ class Dose:
     Attributes:
         step_s: about what a step of the workload takes alone.
         strength: one of STRENGTHS.
+        multiplies: of the workload.
         folder: of this run, for files that members share.
     """
 
     step_s: float
     strength: float
+    multiplies: int
     folder: Path
 
 
@@ -97,6 +115,10 @@ Options = tuple[str, ...]
 
 def _none(_dose: Dose) -> Options:
     return ()
+
+
+def _no_variables(_dose: Dose) -> Mapping[str, str]:
+    return {}
 
 
 def _possible() -> str | None:
@@ -111,6 +133,7 @@ class Plant:
         title: for people.
         causes: any of them, named first, is right; empty: none may be named.
         axes: the launch; one thread where nothing is said.
+        env: further variables of the script's environment.
         most: processes at the reference n.
         clean_most: processes of the clean workload that it is compared with.
         wrapper: file in plants/ and options, around the script.
@@ -118,12 +141,15 @@ class Plant:
         control_axes: the launch without what makes it slow; None: one thread.
         outside: options of plants/outside.py, around the whole job.
         missing: why it cannot be planted here, or None.
+        own: causes that come with what is around the plant, in its control too; as of a workload.
+        level: whether it slows one process alone already.
         promised: whether the self-test runs it unasked; others are for whoever writes rules.
     """
 
     title: str
     causes: tuple[str, ...]
     axes: Mapping[str, Any] = field(default_factory=lambda: {"intra_op": 1})
+    env: Callable[[Dose], Mapping[str, str]] = _no_variables
     most: int = len(CPUS)
     clean_most: int = len(CPUS)
     wrapper: Callable[[Dose], Options] = _none
@@ -131,6 +157,8 @@ class Plant:
     control_axes: Mapping[str, Any] | None = None
     outside: Callable[[Dose], Options] = _none
     missing: Callable[[], str | None] = _possible
+    own: Mapping[str, str] = field(default_factory=dict)
+    level: bool = False
     promised: bool = True
 
     @property
@@ -148,6 +176,11 @@ def _lock(dose: Dose, *more: str) -> Options:
 def _denormals(dose: Dose, *more: str) -> Options:
     calls = round(1.5 * dose.strength * dose.step_s / DENORMAL_S)
     return ("denormals.py", "--calls", str(calls), *more)
+
+
+def _step_thread(dose: Dose, *more: str) -> Options:
+    seconds = 0.8 * dose.strength * dose.step_s
+    return ("step_thread.py", "--seconds", f"{seconds:.5f}", *more)
 
 
 @functools.cache
@@ -176,6 +209,27 @@ def _one_cpu() -> str | None:
 
 PLANTS = {
     NOTHING: Plant("nothing (A/A)", ()),
+    # These are compared with the run above, so they come right after it: the machine drifts.
+    "slow_loader": Plant(
+        "a slow loader",
+        ("data_loading",),
+        wrapper=lambda dose: ("slow_loader.py", "--seconds", f"{dose.strength * dose.step_s:.5f}"),
+        level=True,
+    ),
+    "slow_blas": Plant(
+        "a slow BLAS kernel",
+        ("slow_blas",),
+        axes={"intra_op": 1, "blas": str(SLOW_GEMM)},
+        env=lambda dose: {"SLOW_GEMM_PASSES": str(round(dose.multiplies * dose.strength))},
+        missing=_no_slow_gemm,
+        level=True,
+    ),
+    "memory_hog": Plant(
+        "a memory-bandwidth hog outside",
+        ("foreign_load", "memory_bandwidth", "last_level_cache"),
+        outside=lambda _: ("--hog", "memory", "--hogs", str(HALF)),
+        level=True,
+    ),
     "quota": Plant(
         "CPU quota of a cgroup",
         ("cpu_quota",),
@@ -202,23 +256,14 @@ PLANTS = {
         "Dask's trim threshold",
         ("page_faults",),
         axes={"intra_op": 1, "launcher": "dask"},
-        # Dask's own threads stay: they are not what is planted.
         control_axes={"intra_op": 1, "launcher": "dask", "allocator": "glibc-large-thresholds"},
-    ),
-    "memory_hog": Plant(
-        "a memory-bandwidth hog outside",
-        ("foreign_load", "memory_bandwidth", "last_level_cache"),
-        outside=lambda _: ("--hog", "memory", "--hogs", str(HALF)),
+        own={"helper_threads": "a Dask worker samples its own stack a hundred times a second"},
+        level=True,
     ),
     "cpu_hog": Plant(
         "a CPU hog outside",
         ("foreign_load",),
         outside=lambda _: ("--hog", "cpu", "--hogs", str(HALF)),
-    ),
-    "slow_loader": Plant(
-        "a slow loader",
-        ("data_loading",),
-        wrapper=lambda dose: ("slow_loader.py", "--seconds", f"{dose.strength * dose.step_s:.5f}"),
     ),
     "file_lock": Plant(
         "contention on one file lock",
@@ -232,18 +277,40 @@ PLANTS = {
         ("denormals",),
         wrapper=_denormals,
         control=lambda dose: _denormals(dose, "--normal"),
-    ),
-    "slow_blas": Plant(
-        "a slow BLAS kernel",
-        ("slow_blas",),
-        axes={"intra_op": 1, "blas": str(SLOW_GEMM)},
-        missing=_no_slow_gemm,
+        level=True,
     ),
     "sync": Plant(
         "a checkpoint that waits for the disk",
         ("file_io",),
         wrapper=lambda dose: ("sync_file.py", "--folder", str(dose.folder)),
         control=lambda dose: ("sync_file.py", "--folder", str(dose.folder), "--buffered"),
+        level=True,
+        promised=False,
+    ),
+    "one_cpu": Plant(
+        "a mask of one CPU around the whole study",
+        ("cpuset",),
+        outside=lambda _: ("--cpu", str(CPUS[0])),
+        missing=_one_cpu,
+        promised=False,
+    ),
+    "gil": Plant(
+        "a thread that holds the interpreter's lock",
+        ("interpreter",),
+        wrapper=_step_thread,
+        level=True,
+        promised=False,
+    ),
+    "helper": Plant(
+        "a thread that needs a CPU of its own",
+        ("helper_threads",),
+        wrapper=lambda dose: _step_thread(dose, "--native"),
+        promised=False,
+    ),
+    "threads": Plant(
+        "more threads than CPUs, asleep while they wait",
+        ("too_many_threads", "cpu_oversubscription"),
+        axes={"intra_op": 4 * len(CPUS), "wait_policy": "passive"},
         promised=False,
     ),
 }
@@ -290,7 +357,11 @@ class Case:
             command = [str(PLANTS_FOLDER / wrap[0]), *wrap[1:], "--", *command]
         return {
             "study": "planted",
-            "workload": {"script": command[0], "args": command[1:]},
+            "workload": {
+                "script": command[0],
+                "args": command[1:],
+                "env": dict(plant.env(self.dose(folder))),
+            },
             "processes": sorted({1, len(CPUS), plant.most}),
             "launches": {"baseline": dict(axes)},
         }
@@ -302,7 +373,8 @@ class Case:
     def dose(self, folder: Path) -> Dose:
         """Return how much of the plant this run gets."""
         strength = STRENGTHS[self.run % len(STRENGTHS)]
-        return Dose(WORKLOADS[self.workload].step_s, strength, folder)
+        workload = WORKLOADS[self.workload]
+        return Dose(workload.step_s, strength, workload.multiplies, folder)
 
 
 def clean_of(case: Case) -> Case:

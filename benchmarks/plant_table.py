@@ -78,12 +78,13 @@ def score(workload: str, plant: str, entries: Iterable[Entry]) -> Score:
 def beyond_own(entry: Entry, entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """Return what a run names beyond what the workload has of itself, the largest first.
 
-    Of a workload's own causes only what is more than in its A/A runs (their median) counts.
+    Of the causes of a workload or of what is around a plant only what is more than without the
+    plant (the median of those runs) counts.
     """
-    clean = [one for one in entries if one["plant"] == NOTHING and one["status"] in JUDGED]
+    clean = clean_runs(entry, entries)
     named = []
     for one in entry["named"]:
-        if one["cause"] in WORKLOADS[entry["workload"]].own:
+        if one["cause"] in own_causes(entry):
             usual_s = statistics.median(
                 [
                     sum(each["seconds"] for each in run["named"] if _alike(each, one))
@@ -97,6 +98,27 @@ def beyond_own(entry: Entry, entries: Sequence[Entry]) -> list[dict[str, Any]]:
     return sorted(named, key=lambda one: -one["seconds"])
 
 
+def clean_runs(entry: Entry, entries: Sequence[Entry]) -> list[Entry]:
+    """Return the runs without the plant: of its control, or of the workload with nothing planted.
+
+    Args:
+        entry: a run under the plant.
+        entries: of its workload.
+    """
+    wanted = clean_of(case_of(entry))
+    return [
+        one
+        for one in entries
+        if (one["plant"], one["control"]) == (wanted.plant, wanted.control)
+        and one["status"] in JUDGED
+    ]
+
+
+def own_causes(entry: Entry) -> frozenset[str]:
+    """Return the causes that a run may name whatever is planted."""
+    return frozenset([*WORKLOADS[entry["workload"]].own, *PLANTS[entry["plant"]].own])
+
+
 def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return bool(one["cause"] == other["cause"] and one["part"] == other["part"])
 
@@ -104,7 +126,7 @@ def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def _score_clean(runs: Sequence[Entry]) -> Score:
     judged = [
         {**one, "named": [
-            each for each in one["named"] if each["cause"] not in WORKLOADS[one["workload"]].own
+            each for each in one["named"] if each["cause"] not in own_causes(one)
         ]}
         for one in runs if one["status"] in JUDGED
     ]  # fmt: skip
@@ -126,21 +148,22 @@ def _count(runs: Iterable[Entry], without: Sequence[str]) -> dict[str, int]:
 
 
 def clean_step_s(entry: Entry, entries: Sequence[Entry]) -> float | None:
-    """Return the step time without the plant (s): of its control, or of the workload's A/A runs.
+    """Return what a step would take without the plant (s); None where no clean run tells.
 
-    A control does as much beside as its own run, so they are compared run by run; otherwise the
-    median of all clean runs is the steadier one.
+    The machine's speed drifts from run to run. Where one process alone is as fast under the plant
+    as without it, the run itself says how fast that is, and the clean runs by how much n processes
+    are slower than one. Where it is not, the clean run of the same repetition is compared, which
+    ran a few minutes before.
     """
-    wanted = clean_of(case_of(entry))
-    clean = [
-        one["step_n_s"]
-        for one in entries
-        if one["plant"] == wanted.plant
-        and one["control"] == wanted.control
-        and (one["run"] == wanted.run or not wanted.control)
-        and one["status"] in JUDGED
-    ]
-    return statistics.median(clean) if clean else None
+    plant, clean = PLANTS[entry["plant"]], clean_runs(entry, entries)
+    if plant.level or plant.controlled:  # a control's dose is its run's
+        clean = [one for one in clean if one["run"] == entry["run"]]
+    if not clean:
+        return None
+    if plant.level:
+        return float(clean[0]["step_n_s"])
+    ratio = statistics.median(one["step_n_s"] / one["step_1_s"] for one in clean)
+    return float(entry["step_1_s"] * ratio)
 
 
 def markdown(entries: Sequence[Entry], missing: Mapping[str, str]) -> str:
@@ -172,6 +195,12 @@ def markdown(entries: Sequence[Entry], missing: Mapping[str, str]) -> str:
         f"{cause} ({reason})"
         for name in workloads
         for cause, reason in WORKLOADS[name].own.items()
+    ]
+    own += [
+        f"- {PLANTS[name].title} comes with a cause that is not planted, in its control too: "
+        f"{cause} ({reason})"
+        for name in plants
+        for cause, reason in PLANTS[name].own.items()
     ]
     return "\n".join([*lines, "", *summary(scores), "", *own, *remarks(scores)]) + "\n"
 

@@ -238,7 +238,8 @@ def test_the_gate_gets_the_numbers_that_it_should(tmp_path, options):
     assert done.stdout == f"{not options}\n"
 
 
-def test_the_slow_multiply_is_right():
+@pytest.mark.parametrize("passes", ["1", "3"])
+def test_the_slow_multiply_is_right(passes):
     if PLANTS["slow_blas"].missing():
         pytest.skip(PLANTS["slow_blas"].missing())
     code = (
@@ -253,7 +254,8 @@ def test_the_slow_multiply_is_right():
         "assert torch.allclose(added.double(), 2 * c + 3 * exact, rtol=1e-5)\n"
         "print(any('slow_gemm' in line for line in open('/proc/self/maps')))\n"
     )
-    env = {**os.environ, "LD_PRELOAD": str(plant_list.SLOW_GEMM)}
+    library = str(plant_list.SLOW_GEMM)
+    env = {**os.environ, "LD_PRELOAD": library, "SLOW_GEMM_PASSES": passes}
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
     )
@@ -339,6 +341,29 @@ def test_failed_runs_do_not_count_and_say_why():
     assert "no clean run" in alone.failures[0]
 
 
+def test_a_machine_that_became_faster_is_no_missing_plant():
+    """What leaves one process alone is told by the run itself; what does not, by its repetition."""
+    clean = [entry(NOTHING, run, step_1_s=1.0 + run, step_n_s=1.1 + 1.1 * run) for run in (0, 1)]
+    later = entry("quota", 2, step_1_s=0.5, step_n_s=1.0, named=[("cpu_quota", 0.45)])
+    found = plant_table.score("ncf", "quota", [*clean, later])
+    assert found.slowdown == pytest.approx([1.0 / 0.55])
+    assert found.accounted == pytest.approx([1.0])
+    slow = entry("slow_blas", 1, step_n_s=4.4, named=[("slow_blas", 2.2)])
+    found = plant_table.score("ncf", "slow_blas", [*clean, slow])
+    assert found.slowdown == pytest.approx([2.0])
+    unpaired = plant_table.score("ncf", "slow_blas", [*clean, {**slow, "run": 2}])
+    assert "no clean run" in unpaired.failures[0]
+
+
+def test_what_comes_with_a_plant_is_no_false_name():
+    control = entry("dask", 0, control=True, named=[("helper_threads", 0.001)])
+    assert plant_table.score("ncf", NOTHING, [control]).right == 1
+    other = entry("denormals", 0, control=True, named=[("helper_threads", 0.001)])
+    assert plant_table.score("ncf", NOTHING, [other]).right == 0
+    text = plant_table.markdown([control], {})
+    assert "Dask's trim threshold comes with a cause that is not planted" in text
+
+
 def test_a_control_is_compared_with_its_own_run_and_is_an_a_a_run_too():
     controls = [entry("denormals", run, control=True, step_n_s=0.01 * (run + 1)) for run in (0, 1)]
     runs = [entry("denormals", 1, step_n_s=0.04, named=[("denormals", 0.02)])]
@@ -363,8 +388,10 @@ def test_the_table(tmp_path):
     lines = text.splitlines()
     assert lines[0] == "| planted | NCF |"
     assert "0 of 5 named a cause" in lines[2]
-    assert "5 of 5 right; 92% accounted for; 1.96 times slower" in lines[3]
-    assert lines[4].endswith("| not run: BLIS is not installed |")
+    rows = {line.split(" | ")[0]: line for line in lines[2:]}
+    found = rows["| CPU quota of a cgroup"]
+    assert "5 of 5 right; 92% accounted for; 1.96 times slower" in found
+    assert rows["| a slow BLAS kernel"].endswith("| not run: BLIS is not installed |")
     assert "first in 5 of 5 runs (100%)" in text
     assert "(median): nowhere" in text
 

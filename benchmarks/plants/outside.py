@@ -1,6 +1,6 @@
-"""Run a command beside something that is none of its own: hogs, or inside a CPU quota.
+"""Run a command beside something that is none of its own: hogs, a CPU quota, a smaller mask.
 
-    python outside.py [--hog cpu|memory] [--hogs 1] [--quota-cpus 1.2] -- COMMAND...
+    python outside.py [--hog cpu|memory] [--hogs 1] [--quota-cpus 1.2] [--cpu 0] -- COMMAND...
 
 However this or its caller ends, hogs are killed and the cgroup is removed: hogs and the command die
 with this process, and this process ends when its caller does (PR_SET_PDEATHSIG, prctl(2)).
@@ -155,12 +155,15 @@ def main() -> int:
     parser.add_argument("--hog", choices=HOGS)
     parser.add_argument("--hogs", type=int, default=1, help="how many of them")
     parser.add_argument("--quota-cpus", type=float, help="CPU time for all, in CPUs")
+    parser.add_argument("--cpu", type=int, help="the only CPU that the command may run on")
     arguments, command = bind.split_command(sys.argv[1:])
     options = parser.parse_args(arguments)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, stop)
     bind.die_with_parent(os.getppid(), signal.SIGTERM)
     try:
+        if options.cpu is not None:
+            os.sched_setaffinity(0, {options.cpu})
         with quota(options.quota_cpus) as procs, hogs(options.hog, options.hogs):
             return run(command, procs)
     except OSError as error:

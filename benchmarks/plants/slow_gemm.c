@@ -1,5 +1,6 @@
 /* A matrix multiply without blocking or packing, as BLAS had before it knew of caches: preloaded, it
-   takes the place of the kernel inside torch. Column-major, with Fortran's calling convention
+   takes the place of the kernel inside torch. With SLOW_GEMM_PASSES=p every product is added in p
+   parts, one after another. Column-major, with Fortran's calling convention
    (https://netlib.org/lapack/explore-html/d8/dd1/group__gemm.html). */
 
 #include <stdlib.h>
@@ -12,6 +13,11 @@ void sgemm_(const char *transa, const char *transb, const int *m, const int *n, 
   const int rows = *m, columns = *n, inner = *k;
   static _Thread_local float *copy;
   static _Thread_local size_t room;
+  static int passes;
+  if (passes == 0) {
+    const char *asked = getenv("SLOW_GEMM_PASSES");
+    passes = asked && atoi(asked) > 0 ? atoi(asked) : 1;
+  }
   long stride = *lda;
   if (transposed(transa)) {
     const size_t need = (size_t)rows * inner;
@@ -33,8 +39,10 @@ void sgemm_(const char *transa, const char *transb, const int *m, const int *n, 
       for (int i = 0; i < rows; i++) out[i] *= *beta;
     for (int l = 0; l < inner; l++) {
       const float *restrict column = a + l * stride;
-      const float factor = *alpha * (transposed(transb) ? b[j + (long)l * *ldb] : b[l + (long)j * *ldb]);
-      for (int i = 0; i < rows; i++) out[i] += factor * column[i];
+      const float other = transposed(transb) ? b[j + (long)l * *ldb] : b[l + (long)j * *ldb];
+      const float factor = *alpha * other / passes;
+      for (int pass = 0; pass < passes; pass++)
+        for (int i = 0; i < rows; i++) out[i] += factor * column[i];
     }
   }
 }
