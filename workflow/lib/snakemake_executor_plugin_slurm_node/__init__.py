@@ -75,7 +75,8 @@ class Executor(SlurmExecutor):  # type: ignore[misc]  # without types
     ) -> AsyncGenerator[SubmittedJobInfo, None]:
         """Report the jobs that have ended, and yield the others."""
         left = active_jobs
-        if self._preemption_warning:  # the plugin has seen one that was preempted
+        # Without a job the plugin may not yet be set up. Its warning: it has seen a preempted one.
+        if active_jobs and self._preemption_warning:
             preempted = await preempted_for_good(self.run_uuid)
             left = [job for job in active_jobs if job.external_jobid not in preempted]
             for job in active_jobs:
