@@ -69,6 +69,12 @@ def test_a_whole_study(study, slurm):
     assert len(study.jobs()) == known
 
 
+def preempt(job):
+    """Give a job's node to another that takes precedence; return the other's id."""
+    submit = ("sbatch", "--parsable", "--partition=urgent", "--exclusive", "--output=/dev/null")
+    return command(*submit, f"--nodelist={job['NodeList']}", "--wrap=sleep 2").strip()
+
+
 def test_what_slurm_does_to_jobs_on_its_own(study, slurm):
     """Requeued, drained, preempted, failed: the same run goes on after the last window."""
     study.configure(config(measure=LONG))
@@ -88,8 +94,7 @@ def test_what_slurm_does_to_jobs_on_its_own(study, slurm):
     assert moved["NodeList"] != drained
 
     before, job = now, moved
-    submit = ("sbatch", "--parsable", "--partition=urgent", "--exclusive", "--output=/dev/null")
-    urgent = command(*submit, f"--nodelist={job['NodeList']}", "--wrap=sleep 2").strip()
+    urgent = preempt(job)
     now = study.wait_until_it_ran_again(job, before)
     assert_kept(before, now)
     assert slurm.job(urgent)["JobState"] == "COMPLETED"
@@ -116,10 +121,10 @@ def test_an_apostrophe_in_the_path_is_refused(tmp_path, slurm):
     assert study.jobs() == []
 
 
-def interrupted(study, windows, interrupt):
+def interrupted(study, windows, interrupt, *options):
     """Run the study until it has some windows more, interrupt its job, and wait for the end."""
     before = study.count()
-    snakemake = study.start()
+    snakemake = study.start(*options)
     study.wait_for_windows(before + windows)
     interrupt(snakemake, study.running())
     return snakemake.wait(PATIENCE_S), study.windows()
@@ -174,17 +179,13 @@ def test_a_study_whose_jobs_were_ended_goes_on_by_rerun(study, slurm):
 def test_a_preempted_job_that_is_not_queued_again_is_an_error(study):
     """A partition whose PreemptMode is CANCEL: Snakemake ends instead of waiting for ever."""
     study.configure(config(measure=LONG))
-    before = study.count()
     there = ("--default-resources", "runtime=60", "mem_mb=0", "slurm_partition=cancelled")
-    snakemake = study.start(*there)
-    study.wait_for_windows(before + 1)
-    job = study.running()
-    submit = ("sbatch", "--partition=urgent", "--exclusive", "--output=/dev/null")
-    command(*submit, f"--nodelist={job['NodeList']}", "--wrap=sleep 2")
-    assert snakemake.wait(PATIENCE_S) == 1, study.said()
+    code, windows = interrupted(study, 1, lambda _, job: preempt(job), *there)
+    assert code == 1, study.said()
+    (job,) = study.jobs()
     assert f"SLURM job {job['JobId']} was preempted, and SLURM does not start" in study.said()
     assert "Windows that were taken are kept" in study.said()
-    assert study.count() > before
+    assert any(windows.values())
     study.assert_nothing_runs()
 
 

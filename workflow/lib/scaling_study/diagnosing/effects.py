@@ -157,13 +157,14 @@ def ratio_of_means(
     if count < 2:  # noqa: PLR2004 - a spread needs two
         return Estimate(ratio, None, None)
     pooled = (prior.degrees * prior.variance + (count - 1) * variance) / degrees
+    slope = _slope(pairs)
     spread = _Spread(
         ratio=ratio,
         error=float(np.sqrt(pooled / count)) / abs(under),
         allowance=allowance / abs(under),
         doubt=float(pairs.under.std(ddof=1) / np.sqrt(count)) / abs(under),
-        slope=_slope(pairs),
-        free=_free(pairs, variance),
+        slope=slope,
+        free=_free(pairs, slope, variance),
     )
     low, high = spread.ends(float(stats.t.ppf((1 + CONFIDENCE) / 2, degrees)))
     alpha = (1 - CONFIDENCE) / max(1, tests)
@@ -209,9 +210,9 @@ def _slope(pairs: Pairs) -> float:
     return float(np.cov(pairs.over, pairs.under)[0, 1]) / variance if variance else 0.0
 
 
-def _free(pairs: Pairs, variance: float) -> float:
+def _free(pairs: Pairs, slope: float, variance: float) -> float:
     """The part of the variance about the ratio's line that is left about the best line."""
-    best = pairs.over - _slope(pairs) * pairs.under
+    best = pairs.over - slope * pairs.under
     return min(1.0, float(best.var(ddof=1)) / variance) if variance else 0.0
 
 
