@@ -54,10 +54,11 @@ def score(workload: str, plant: str, entries: Iterable[Entry]) -> Score:
     counted: list[Entry] = []
     accounted, slowdown, failures = [], [], []
     for entry in runs:
-        clean_s = clean_step_s(entry, own)
         if entry["status"] not in JUDGED:
             failures.append(f"run {entry['run']}: {entry['status']}, {entry['reason']}")
-        elif clean_s is None:
+            continue
+        clean_s = clean_step_s(entry, own)
+        if clean_s is None:
             failures.append(f"run {entry['run']}: there is no clean run to compare it with")
         elif entry["step_n_s"] < LEAST_SLOWDOWN * clean_s:
             ratio = entry["step_n_s"] / clean_s

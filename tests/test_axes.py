@@ -22,7 +22,8 @@ LIBRARIES = {
     "intel-path": "/builds/libintel_path.so",
 }
 FLAGS = ["avx2", "fma", "avx512f", "avx512dq", "avx512bw", "avx512vl"]
-MACHINE = {"libraries": LIBRARIES, "isa": FLAGS, "thp": "madvise"}
+TOPOLOGY = {"cpus": [{"cpu": cpu, "core": cpu // 2} for cpu in range(8)]}
+MACHINE = {"libraries": LIBRARIES, "isa": FLAGS, "thp": "madvise", "topology": TOPOLOGY}
 BARE = {"libraries": dict.fromkeys(LIBRARIES), "isa": ["sse2"], "thp": "never"}
 
 
@@ -78,7 +79,7 @@ RESERVED = {
 
 def test_every_variable_of_an_axis_is_set_by_it_or_reserved():
     for name, axis in axes_table.AXES.items():
-        values = [*axis.words, 3] if name == "intra_op" else axis.words
+        values = [*axis.words, 5] if name == "intra_op" else axis.words
         done = {
             variable
             for value in values

@@ -172,3 +172,10 @@ def test_the_launch_script_gives_each_member_its_cpu_and_its_node(name, tmp_path
         assert "OMP_NUM_THREADS=1" in words
         used.append(cpu)
     assert sorted(used) == list(range(count))
+
+
+@pytest.mark.parametrize(("intra_op", "more"), [(1, False), (192, False), (193, True), (384, True)])
+def test_more_threads_than_cores_are_had_without_mkls_limit(intra_op, more, monkeypatch):
+    _, found, _ = resolved("epyc-9654-2s-nps1", monkeypatch, intra_op=intra_op)
+    assert ("MKL_DYNAMIC" in found.launch.env) is more
+    assert ("MKL_DYNAMIC" in found.requested_env) is more

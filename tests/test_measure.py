@@ -86,6 +86,16 @@ def test_attestation_stands_beside_the_request(normal):
     assert checks["intra_op"]["effective"] == "1"
 
 
+def test_more_threads_than_cores_take_effect(tmp_path):
+    most = os.cpu_count() + 1
+    launch = {"intra_op": most, "wait_policy": "passive"}
+    script = WORKLOADS / "plain_loop.py"
+    records = run(config(script, processes=[1], launch=launch, windows=1), tmp_path)
+    assert [end["status"] for end in records["end"]] == ["complete"]
+    checks = {check["axis"]: check for check in records["attestation"][0]["checks"]}
+    assert checks["intra_op"]["effective"] == str(most)
+
+
 def test_isolated_cohorts_have_one_count_each(tmp_path):
     records = run(config(WORKLOADS / "plain_loop.py", isolated=True, windows=1), tmp_path)
     assert [end["status"] for end in records["end"]] == ["complete", "complete"]

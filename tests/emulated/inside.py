@@ -189,6 +189,11 @@ def ladder(_name):
     return measured("ladder", [1, 16, 24], how)
 
 
+def threads(_name):
+    """A thread for each of 16 CPUs, on 8 cores."""
+    return measured("threads", [1], {"launcher": "fork", "intra_op": 16, "wait_policy": "passive"})
+
+
 def limited(name):
     """The same inside a cgroup that may use a part of the machine only."""
     (CGROUP / "cgroup.subtree_control").write_text("+cpuset +cpu +memory +pids")
@@ -214,7 +219,7 @@ def in_cgroup(name):
     return found
 
 
-PARTS = (probed, placements, ladder, limited, fresh, in_cgroup)
+PARTS = (probed, placements, ladder, threads, limited, fresh, in_cgroup)
 
 
 def run_alone(name, part):

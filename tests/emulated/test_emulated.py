@@ -195,6 +195,14 @@ def test_each_window_has_its_members_and_nobody_else_trained(ladder):
     assert [end["status"] for end in ladder["end"]] == ["complete"]
 
 
+def test_siblings_have_threads_too_where_that_is_asked(found):
+    """Of itself MKL, and torch with it, takes a thread for each of the 8 cores at most."""
+    (attested,) = found("two", "threads")["attestation"]
+    checks = {check["axis"]: check for check in attested["checks"]}
+    assert checks["intra_op"]["effective"] == "16"
+    assert checks["intra_op"]["ok"]
+
+
 # ---- inside a cgroup: CPUs 4-7 and 12-13, nodes 1 and 3, 2.5 CPUs' time, 1 GiB
 
 

@@ -152,6 +152,7 @@ AXES: Mapping[str, Axis] = {
         (
             "OMP_NUM_THREADS",
             "MKL_NUM_THREADS",
+            "MKL_DYNAMIC",
             "OPENBLAS_NUM_THREADS",
             "GOTO_NUM_THREADS",
             "BLIS_NUM_THREADS",

@@ -106,11 +106,16 @@ def _is_named(value: Value, library: str) -> bool:
 # ---- threads
 
 
-def _intra_op(value: Value, _machine: Machine) -> Effects:
-    if value == "default":
+def _intra_op(value: Value, machine: Machine) -> Effects:
+    if not isinstance(value, int):
         return Effects()
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
-    return Effects(dict.fromkeys(names, str(value)))
+    # torch takes no more threads than mkl_get_max_threads() says (init_num_threads in
+    # aten/src/ATen/ParallelOpenMP.cpp), and MKL says at most the machine's physical cores. Where
+    # they are enough it keeps its freedom to take fewer for a small multiply.
+    cores = {cpu["core"] for cpu in machine["topology"]["cpus"]}
+    more = {"MKL_DYNAMIC": "FALSE"} if value > len(cores) else {}
+    return Effects(dict.fromkeys(names, str(value)) | more)
 
 
 def _count_holds(key: str) -> Callable[[Value, Attestation], bool]:
