@@ -183,6 +183,10 @@ def _step_thread(dose: Dose, *more: str) -> Options:
     return ("step_thread.py", "--seconds", f"{seconds:.5f}", *more)
 
 
+def _loader_workers(dose: Dose, *more: str) -> Options:
+    return ("loader_workers.py", "--busy", f"{dose.strength * dose.step_s:.5f}", *more)
+
+
 @functools.cache
 def _no_quota() -> str | None:
     command = [sys.executable, str(PLANTS_FOLDER / "outside.py"), "--quota-cpus", "1", "--", "true"]
@@ -305,6 +309,30 @@ PLANTS = {
         "a thread that needs a CPU of its own",
         ("helper_threads",),
         wrapper=lambda dose: _step_thread(dose, "--native"),
+        promised=False,
+    ),
+    "busy_loader": Plant(
+        "a loader that works",
+        ("data_loading",),
+        wrapper=lambda dose: (
+            *("slow_loader.py", "--busy"),
+            *("--seconds", f"{dose.strength * dose.step_s:.5f}"),
+        ),
+        level=True,
+        promised=False,
+    ),
+    "workers": Plant(
+        "more loader workers than CPUs",
+        ("helper_threads", "cpu_oversubscription"),
+        wrapper=lambda dose: _loader_workers(dose, "--workers", str(2 * len(CPUS))),
+        control=lambda dose: _loader_workers(dose, "--workers", "0"),
+        promised=False,
+    ),
+    "collector": Plant(
+        "a garbage collection in every step",
+        ("interpreter",),
+        wrapper=lambda _: ("collector.py",),
+        level=True,
         promised=False,
     ),
     "threads": Plant(

@@ -149,7 +149,7 @@ def write_run(
         rng: Of all noise.
         noise: Standard deviation of a window's log time.
         outliers: Chance that a block has one window that takes 30% longer or shorter.
-        start: Standard deviation of a cohort's log time, the same in all its windows.
+        start: Standard deviation of a member's log time, the same in all its windows.
         replicate: Which fresh start.
         blocks: Blocks of windows.
         effort: As the records have it.
@@ -157,14 +157,14 @@ def write_run(
     records = [_head(world, replicate, effort)]
     names = ["reference", *world.reliefs]
     records += [_attestation(world, name) for name in names]
-    luck = {name: rng.normal(0, start) if start else 0.0 for name in names}
+    luck = {name: np.exp(rng.normal(0, start, world.n)) for name in names}
     for block in range(blocks):
         odd = rng.integers(2 * len(names)) if rng.random() < outliers else -1
         cells = [(name, n) for name in names for n in (1, world.n)]
         fit = world.cpus // world.threads
         cells += [("reference", fit)] if 1 < fit < world.n else []
         for at, (name, n) in enumerate(cells):
-            factor = np.exp(rng.normal(0, noise) + luck[name])
+            factor = np.exp(rng.normal(0, noise)) * luck[name]
             if at == odd:
                 factor *= rng.choice([1.3, 1 / 1.3])
             step = world.step(name, n)
@@ -174,7 +174,7 @@ def write_run(
             )
     for block in range(blocks, blocks + 3):
         for kernel, dose in [("none", 0.0)] + [(k, d / 3) for k in KERNELS for d in (1, 2, 3)]:
-            factor = np.exp(rng.normal(0, noise)) * world.beside(kernel, dose)
+            factor = np.exp(rng.normal(0, noise)) * world.beside(kernel, dose) * luck["reference"]
             alone = world.step("reference", 1)
             window = _window(
                 world, alone, "bystander", name=kernel, n=1, block=block, factor=factor
@@ -291,14 +291,14 @@ def _attestation(world: World, name: str) -> dict[str, Any]:
 
 
 def _window(world, step, experiment, *, name, n, block, factor):
-    """One window: every time of the step is multiplied by the factor."""
+    """One window: every time of a member's step is multiplied by the member's factor."""
     step = copy.copy(step)
     counted = 40
-    total_s = step.total * factor
-    window_s = counted * total_s
+    window_s = counted * step.total * factor[:n].max()
     members = []
     for slot in range(n):
-        own = counted * factor
+        own = counted * factor[slot]
+        total_s = step.total * factor[slot]
         members.append(
             {
                 "slot": slot,
@@ -349,9 +349,9 @@ def _window(world, step, experiment, *, name, n, block, factor):
             "sleeping_cpu_s": 0.0,
             "steal_s": step.steal_cpus * window_s,
             # The counter is of the CPUs that were held back, whoever waited on them.
-            "throttled_s": step.quota_s * counted * factor * n,
+            "throttled_s": step.quota_s * counted * factor[:n].sum(),
             "psi_cpu_some_s": 0.0,
-            "psi_memory_some_s": step.memory_stall * counted * factor,
+            "psi_memory_some_s": step.memory_stall * counted * factor[:n].mean(),
             "psi_io_some_s": 0.0,
             "frequency_mhz": step.frequency_mhz,
             "members_cpus": step.trainers_cpus or world.cpus,

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 CODE = """
-import json, torch
+import gc, json, torch
 from scaling_study.member import changes
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
@@ -21,14 +21,23 @@ class Counting(TensorDataset):
         drawn.append(index)
         return super().__getitem__(index)
 
+class Counted:
+    ended = 0
+    def __del__(self):
+        Counted.ended += 1
+
 before = changes.effective()
 changes.apply(NAME)
 loader = DataLoader(Counting(torch.arange(100.0)), batch_size=5)
 epochs = [[float(batch[0][0]) for batch in loader] for _ in range(2)]
 endless = DataLoader(Endless(), batch_size=5)
 first = [float(batch[0]) for batch, _ in zip(endless, range(20))]
+knot = Counted()
+knot.itself = knot
+del knot
+gc.collect()
 print(json.dumps({"before": before, "after": changes.effective(), "epochs": epochs,
-                  "drawn": len(drawn), "first": first}))
+                  "drawn": len(drawn), "first": first, "ended": Counted.ended}))
 """
 
 
@@ -47,6 +56,11 @@ def test_a_change_takes_effect_alone(name):
     found = changed(name)
     assert not any(found["before"].values())
     assert [key for key, holds in found["after"].items() if holds] == [name]
+
+
+def test_without_the_collector_nothing_is_collected_asked_for_or_not():
+    assert changed("flush_denormals")["ended"] == 1
+    assert changed("no_collector")["ended"] == 0
 
 
 def test_cached_batches_keep_the_epochs_and_ask_the_dataset_no_more():

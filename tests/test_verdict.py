@@ -82,6 +82,15 @@ def test_of_a_thousand_studies_without_a_cause_hardly_any_names_one(tmp_path, na
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("name", NOTHING)
+def test_a_slow_start_is_no_cause(tmp_path, name):
+    """Where starts differ by a tenth, a relief that started better is no remedy."""
+    rng = np.random.default_rng(23)
+    named = [causes(judge(tmp_path, NOTHING[name], rng, start=0.1)) for _ in range(60)]
+    assert sum(map(bool, named)) <= 2
+
+
+@pytest.mark.long
 def test_planted_causes_come_first_in_nine_of_ten(tmp_path, capsys):
     rng = np.random.default_rng(19)
     for planted in PLANTED:

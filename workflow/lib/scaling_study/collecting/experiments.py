@@ -23,6 +23,8 @@ NO_SUCH_COHORT = "not_proven"
 """Flag of a window whose cohort did not show that it got what it asks for."""
 
 MEANS = ("threads", "processes", RUNNABLE.name, CLOCK.name)
+CPU_WAITS = ("trainer_runqueue_s_per_step", "trainer_throttled_s_per_step")
+MEMBERS = ["name", "n", "block", "slot", "unhindered_s"]
 FIELDS = (*WindowMachine.__annotations__, *WindowMember.__annotations__)
 """Of a member and its window; what an older file lacks is null."""
 
@@ -36,6 +38,8 @@ class WhyRun:
         attestations: By cohort: ``reference``, names of reliefs, ``kernels``.
         failed: Reason by relief that did not start, prove itself or last.
         windows: Rows of tables/experiments.
+        members: A row per member and window of the reference and the reliefs with several members:
+            `name`, `n`, `block`, `slot` and `unhindered_s`, the step less its waiting for a CPU.
         samples: What training threads were found doing.
         foreign: The largest foreign consumers of CPU time.
         end: Its last record; None where the job was cut off.
@@ -45,6 +49,7 @@ class WhyRun:
     attestations: dict[str, why_schema.Attestation]
     failed: dict[str, str]
     windows: pd.DataFrame
+    members: pd.DataFrame
     samples: tuple[why_schema.Samples, ...]
     foreign: tuple[why_schema.ForeignProcess, ...]
     end: why_schema.End | None
@@ -71,11 +76,14 @@ def read_run(path: Path) -> WhyRun:
     unproven = frozenset(
         name for name, one in attestations.items() if not all(c["ok"] for c in one["checks"])
     )
+    windows = by_kind.get("window", [])
+    counted = _member_rows(windows)
     return WhyRun(
         head=heads[0],
         attestations=attestations,
         failed={one["relief"]: one["reason"] for one in by_kind.get("relief_failed", [])},
-        windows=_frame(heads[0], by_kind.get("window", []), unproven),
+        windows=_frame(heads[0], windows, counted, unproven),
+        members=_unhindered(windows, counted),
         samples=tuple(by_kind.get("samples", [])),
         foreign=tuple(one for each in by_kind.get("foreign", []) for one in each["processes"]),
         end=by_kind["end"][-1] if "end" in by_kind else None,
@@ -104,7 +112,10 @@ def _refuse_contradictions(path: Path, line: int, window: why_schema.Window) -> 
 
 
 def _frame(
-    head: why_schema.Head, windows: Sequence[why_schema.Window], unproven: frozenset[str]
+    head: why_schema.Head,
+    windows: Sequence[why_schema.Window],
+    counted: pd.DataFrame,
+    unproven: frozenset[str],
 ) -> pd.DataFrame:
     """Rows of the table, one per window."""
     if not windows:
@@ -114,7 +125,7 @@ def _frame(
         **{key: head[key] for key in ("launch", "label", "arm", "target", "replicate")},
     }
     rows = pd.DataFrame([names | _row(window, unproven) for window in windows])
-    members = _members(windows)
+    members = _members(counted)
     rows = rows.join(members).join(_machine(windows, members))
     rows["usable"] &= rows["step_s"].gt(0) & np.isfinite(rows["step_s"])
     return EXPERIMENTS.frame(rows)
@@ -142,8 +153,10 @@ def _invalid(flags: Sequence[str]) -> list[str]:
     return [flag for flag in flags if flag in INVALID or flag == NO_SUCH_COHORT]
 
 
-def _members(windows: Sequence[why_schema.Window]) -> pd.DataFrame:
-    """What members counted, a row per window: sums over members over sums of their steps."""
+def _member_rows(windows: Sequence[why_schema.Window]) -> pd.DataFrame:
+    """What members counted, a row per member and window; `window` is its place."""
+    if not windows:
+        return pd.DataFrame()
     flat = [(at, window, one) for at, window in enumerate(windows) for one in window["members"]]
     rows = pd.DataFrame(
         [
@@ -154,7 +167,31 @@ def _members(windows: Sequence[why_schema.Window]) -> pd.DataFrame:
     # Null counts are objects to pandas.
     rows = rows.astype(np.float64).assign(replicate=0, cohort=0, take=0)
     step_us = np.concatenate([np.array(member["step_us"], np.int64) for *_, member in flat])
-    rows = window_rows([FileRows(rows, step_us, ())])
+    return window_rows([FileRows(rows, step_us, ())])
+
+
+def _unhindered(windows: Sequence[why_schema.Window], rows: pd.DataFrame) -> pd.DataFrame:
+    """What `WhyRun.members` holds; of windows that count only."""
+    if rows.empty:
+        return pd.DataFrame(columns=MEMBERS)
+    at = rows["window"].astype(np.int64).to_numpy()
+    names = pd.DataFrame(
+        [
+            {"name": one["name"], "n": one["n"], "block": one["block"],
+             "counts": one["valid"] and one["n"] > 1}
+            for one in windows
+        ]
+    )  # fmt: skip
+    waits = rows[[*CPU_WAITS]].fillna(0.0).sum(axis=1).to_numpy()
+    found = names.iloc[at].reset_index(drop=True)
+    found["slot"] = rows["slot"].to_numpy(dtype=np.int64)
+    found["unhindered_s"] = 1 / rows["steps_per_s"].to_numpy() - waits
+    counts = found["counts"] & np.isfinite(found["unhindered_s"])
+    return pd.DataFrame(found.loc[counts, MEMBERS]).reset_index(drop=True)
+
+
+def _members(rows: pd.DataFrame) -> pd.DataFrame:
+    """What members counted, a row per window: sums over members over sums of their steps."""
     by_window = rows["window"].astype(np.int64)
     steps_per_s = rows["steps_per_s"].groupby(by_window).sum()
     found = {"step_s": rows.groupby(by_window).size() / steps_per_s}

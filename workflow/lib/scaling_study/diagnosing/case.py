@@ -22,6 +22,7 @@ from scaling_study.common.topology import parse_cpu_list
 from scaling_study.diagnosing import effects, runqueue
 from scaling_study.diagnosing.effects import Estimate, Pairs, Prior, Units
 from scaling_study.diagnosing.sampled import Sampled, sampled
+from scaling_study.diagnosing.starts import start_sd
 
 Scope = Literal["growth", "level"]
 REFERENCE = "reference"
@@ -56,6 +57,7 @@ class Case:
         beside: By (kernel, dose) the same of windows beside bystanders.
         replicates: Of each block.
         units: What intervals are over.
+        start_sd: Standard deviation between starts of one launch, as part of its step at n.
         attested: First report of each cohort's first member.
         placeable: How many of the reference's members can have a CPU of their own, by their masks.
         failed: Reason by relief without a result.
@@ -72,6 +74,7 @@ class Case:
     beside: Cells
     replicates: Integers
     units: Units
+    start_sd: float
     attested: Mapping[str, Mapping[str, Any]]
     placeable: int
     failed: Mapping[str, str]
@@ -213,7 +216,9 @@ def make_case(runs: Sequence[WhyRun], fingerprint: Mapping[str, Any] | None) -> 
         pd.MultiIndex.from_frame(rows[["replicate", "block"]])
     )
     beside = rows["experiment"] == "bystander"
-    starts = rows.loc[rows["name"] == REFERENCE, "replicate"].nunique()
+    reference = rows[rows["name"] == REFERENCE]
+    starts = reference["replicate"].nunique()
+    step_s = reference.loc[reference["n"] == head["n"], "step_s"].mean()
     case = Case(
         head=head,
         machine=machine,
@@ -221,6 +226,7 @@ def make_case(runs: Sequence[WhyRun], fingerprint: Mapping[str, Any] | None) -> 
         beside=_divide(rows[beside], "dose", places[beside], len(blocks)),
         replicates=blocks["replicate"].to_numpy(dtype=np.int64),
         units="replicates" if starts >= effects.ENOUGH_REPLICATES else "blocks",
+        start_sd=start_sd(runs, step_s),
         attested=_attested(runs),
         placeable=_placeable(runs[0]),
         failed={name: reason for run in runs for name, reason in run.failed.items()},

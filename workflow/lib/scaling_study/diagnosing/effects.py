@@ -27,11 +27,6 @@ CONFIDENCE = 0.95
 ENOUGH_REPLICATES = 3
 """From this many starts on, the starts are the units."""
 
-START_SD = 0.02
-"""Two starts of one launch differ by some percent for no other reason than where their memory lies
-(Mytkowicz et al. 2009, Producing Wrong Data Without Doing Anything Obviously Wrong). Blocks of one
-start cannot show that, so this much is added to the spread of a comparison of two cohorts."""
-
 FEWEST_VARIANCES = 4
 """Fewer variances than this say nothing about their own scatter."""
 MOST_PRIOR = 20.0

@@ -7,8 +7,9 @@ import numpy as np
 
 from scaling_study.common.stats import Floats
 from scaling_study.diagnosing.case import REFERENCE, Case, Scope
-from scaling_study.diagnosing.effects import START_SD, Estimate, Prior, fit_prior, mean
+from scaling_study.diagnosing.effects import Estimate, Prior, fit_prior, mean
 from scaling_study.diagnosing.evidence import Asked, Measured, Untested, Weight, percent, whole
+from scaling_study.diagnosing.starts import START_SD
 
 EXTERNAL = (
     *("trainer_throttled_s_per_step", "wait_pileup_s_per_step", "wait_foreign_s_per_step"),
@@ -68,11 +69,15 @@ def _compared(case: Case, scope: Scope, name: str, over: Floats) -> Estimate | N
     """A share that a comparison with a relief gives, with its interval."""
     tests = [one for one in case.names if one != REFERENCE and case.measured(one, scope)]
     count = case.n if scope == "growth" else 1
-    size = mean(case.step(count, name) / case.step(1))
+    # By how much another start of either would differ; that has no sign of its own.
+    start = max(
+        START_SD * mean(case.step(count, name) / case.step(1)),
+        case.start_sd * mean(case.step(count) / case.step(1)),
+    )
     return case.estimate(
         over,
         case.under(scope),
-        allowance=START_SD * float(np.sqrt(2)) * size,
+        allowance=float(np.sqrt(2)) * start,
         prior=_prior(case, scope),
         tests=len(tests),
     )

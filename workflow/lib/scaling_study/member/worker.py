@@ -13,13 +13,13 @@ library only, because it runs in every build that a study compares.
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import runpy
 import sys
 import threading
 import time
+from gc import collect  # the module's own may be replaced: changes.py
 from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -310,7 +310,7 @@ def run(member: Member, script: str, args: list[str]) -> None:
                 " 'step: mark' in the config, with scaling_study.mark()"
             )
         # The script's globals refer to each other: its model and data would stay beside the next.
-        gc.collect()
+        collect()
         member.script_ended()
 
 

@@ -1,0 +1,82 @@
+"""How much starts of one launch differ, told from the members of its cohorts."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from scaling_study.collecting import experiments
+from scaling_study.diagnosing.starts import START_DEGREES, START_SD, start_sd
+from synthetic_why import World, write_run
+
+STEP_S = 0.01
+
+
+@dataclasses.dataclass
+class Run:
+    """What `start_sd` reads of a run."""
+
+    members: pd.DataFrame
+
+
+def run(rng, *, between, noise=0.0, blocks=10, members=16, cohorts=5, drift=0.0):
+    """Members that differ by `between` from each other, in blocks that scatter by `noise`."""
+    rows = []
+    for cohort in range(cohorts):
+        own = rng.normal(0, between, members)
+        for block in range(blocks):
+            common = rng.normal(0, drift)
+            for slot in range(members):
+                s = STEP_S * (1 + own[slot] + common + rng.normal(0, noise))
+                rows.append((f"c{cohort}", members, block, slot, s))
+    return Run(pd.DataFrame(rows, columns=experiments.MEMBERS))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.04, 0.1])
+@pytest.mark.parametrize("between", [0.05, 0.2])
+def test_what_members_differ_by_is_found_whatever_their_windows_scatter(between, noise):
+    rng = np.random.default_rng(3)
+    runs = [run(rng, between=between, noise=noise, drift=0.1) for _ in range(6)]
+    found = [start_sd([one], STEP_S) for one in runs]
+    assert np.mean(found) == pytest.approx(between, rel=0.2)
+
+
+def test_noise_alone_is_no_difference_of_starts():
+    rng = np.random.default_rng(5)
+    assert start_sd([run(rng, between=0.0, noise=0.1)], STEP_S) < 1.5 * START_SD
+
+
+def test_one_pair_of_members_says_little():
+    rng = np.random.default_rng(7)
+    one = run(rng, between=0.0, members=2, cohorts=1)
+    far = one.members["slot"] == 1
+    one.members.loc[far, "unhindered_s"] *= 1.2
+    expected = (START_DEGREES * START_SD**2 + 0.2**2 / 2) / (START_DEGREES + 1)
+    assert start_sd([one], STEP_S) == pytest.approx(np.sqrt(expected))
+
+
+def test_the_least_is_taken_where_nothing_is_known():
+    rng = np.random.default_rng(9)
+    for nothing in (
+        Run(pd.DataFrame(columns=experiments.MEMBERS)),
+        run(rng, between=0.2, blocks=1),
+        run(rng, between=0.2, members=1),
+        run(rng, between=0.0),
+    ):
+        assert start_sd([nothing], STEP_S) == START_SD
+
+
+def test_a_run_holds_its_members_step_less_their_waiting_for_a_cpu(tmp_path):
+    path = write_run(
+        tmp_path / "0.jsonl", World(n=4), np.random.default_rng(1), noise=0.0, start=0.1
+    )
+    members = experiments.read_run(path).members
+    assert list(members.columns) == experiments.MEMBERS
+    assert set(members["n"]) == {2, 4}
+    assert set(members["name"]) == {"reference", *World().reliefs}
+    assert members.groupby(["name", "n", "slot"])["unhindered_s"].std().max() < 1e-6
+    # With four members on two CPUs half of a step is waiting.
+    reference = members[members["name"] == "reference"].groupby(["n", "slot"])["unhindered_s"]
+    means = reference.mean()
+    assert means[4][:2].to_numpy() == pytest.approx(means[2].to_numpy(), rel=1e-3)
