@@ -205,6 +205,7 @@ def target(**changes):
         "same_as": None,
         "units": "blocks",
         "unit_count": 5,
+        "start_sd": 0.034,
         "step_1_s": estimate(9.7e-3, 1e-4),
         "step_n_s": estimate(193.5e-3, 4e-3),
         "growth_ratio": estimate(19.9, 0.6),
@@ -282,7 +283,17 @@ def nothing():
 def ended(status="failed"):
     """Return a target without results."""
     missing = dict.fromkeys(
-        ["n", "units", "unit_count", "step_1_s", "step_n_s", "growth_ratio", "summary", "signature"]
+        [
+            "n",
+            "units",
+            "unit_count",
+            "start_sd",
+            "step_1_s",
+            "step_n_s",
+            "growth_ratio",
+            "summary",
+            "signature",
+        ]
     )
     empty = {
         key: []
@@ -298,7 +309,8 @@ def ended(status="failed"):
 def large():
     """Return a target of a machine with 192 CPUs: several causes, and a share above 1."""
     return target(
-        n=64, unit_count=3, units="replicates", effort="full", growth_ratio=estimate(3.63, 0.2),
+        n=64, unit_count=3, start_sd=None, units="replicates", effort="full",
+        growth_ratio=estimate(3.63, 0.2),
         step_1_s=estimate(28.8e-3, 1e-3), step_n_s=estimate(104.5e-3, 2e-3),
         growth=side(
             [

@@ -49,6 +49,7 @@ def test_a_target_has_all_that_the_report_needs(tmp_path):
     assert target["status"] == "explained"
     assert target["units"] == "blocks"
     assert target["unit_count"] == 6
+    assert 0.02 <= target["start_sd"] < 0.05
     assert target["signature"] == {"kind": "flat"}
     assert 9 < target["growth_ratio"]["value"] < 11
     growth = target["growth"]
@@ -146,6 +147,7 @@ def test_three_starts_are_the_units(tmp_path):
     ]
     target = verdict.diagnose(paths, None, None)
     assert (target["units"], target["unit_count"]) == ("replicates", 3)
+    assert target["start_sd"] is None
     assert target["growth"]["named"][0]["cause"] == "cpu_oversubscription"
     assert target["fingerprint"] == []
 

@@ -164,5 +164,7 @@ def test_one_launch_is_answered_once():
 
 
 def test_what_the_intervals_are_over_is_said():
-    assert "5 blocks of windows of one start" in notes(explain_target(made.target()))
+    said = notes(explain_target(made.target()))
+    assert "5 blocks of windows of one start; they allow for starts that differ by 3.4%" in said
+    assert "starts that differ" not in notes(explain_target(made.large()))
     assert "Intervals" not in notes(explain_target(made.target(unit_count=None)))

@@ -9,7 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.common.quantities import MINUS, MISSING, format_count, format_ratio, known
+from scaling_study.common.quantities import (
+    MINUS,
+    MISSING,
+    format_count,
+    format_percent,
+    format_ratio,
+    known,
+)
 from scaling_study.rendering.headline import Note
 
 if TYPE_CHECKING:
@@ -279,6 +286,8 @@ def _units(target: Mapping[str, Any]) -> str:
     if target["units"] == "replicates":
         return f"Intervals: 95%, over {format_count(count, 'fresh start', 'fresh starts')}."
     text = f"Intervals: 95%, over {format_count(count, 'block')} of windows of one start"
+    if known(target["start_sd"]):
+        text += f"; they allow for starts that differ by {format_percent(target['start_sd'])}"
     return f"{text}; “why: full” starts three times." if target["effort"] == "quick" else f"{text}."
 
 
