@@ -326,6 +326,7 @@ PLANTS = {
         ("helper_threads", "cpu_oversubscription"),
         wrapper=lambda dose: _loader_workers(dose, "--workers", str(2 * len(CPUS))),
         control=lambda dose: _loader_workers(dose, "--workers", "0"),
+        own={"data_loading": "every batch takes CPU time, so that workers have something to do"},
         promised=False,
     ),
     "collector": Plant(

@@ -188,7 +188,7 @@ CLOSURE = (
             "backward",
         ),
         ((*CLOSURE, "_call_impl (torch/nn/modules/module.py:1)"), "forward"),
-        (("__next__ (scaling_study/member/worker.py:100)", "f (data.py:1)"), "load"),
+        (("loads (scaling_study/member/worker.py:100)", "f (data.py:1)"), "load"),
         (("torch::autograd::Engine::thread_main (libtorch_cpu.so)", "m (x.so)"), "backward"),
         (("print (x.py:1)",), ""),
     ],

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 from itertools import pairwise
@@ -219,6 +220,12 @@ def test_a_script_that_ends_is_started_again_and_that_step_is_fresh(trained):
     assert {later - earlier for earlier, later in pairwise(fresh)} == {15}
     restarts = trained.members.words(slot)[channel.RESTARTS] - before
     assert restarts - len(fresh) in {-1, 0, 1}  # at either edge it may have been between two runs
+
+
+def test_starting_a_loaders_processes_is_loading(trained):
+    loads = [step.load_ns for _, step in trained.train(SCRIPTS.index("loader_workers.py"), 130)]
+    # An epoch has 64 batches.
+    assert sorted(loads)[-2] > 5 * statistics.median(loads)
 
 
 def test_a_loaders_processes_belong_to_their_member(trained):

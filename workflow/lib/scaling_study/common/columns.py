@@ -69,7 +69,7 @@ WHERE = (
     Column("arm", "text", "", "Why the launch is in the plan."),
 )
 PER_STEP = (
-    Column("load_s_per_step", "number", "s", "Time in the loader's `__next__`."),
+    Column("load_s_per_step", "number", "s", "Time in the loader, its workers' start and end too."),
     Column("forward_s_per_step", "number", "s", "Rest of the step: forward pass and Python."),
     Column("backward_s_per_step", "number", "s", "Time in `backward`."),
     Column("optimizer_s_per_step", "number", "s", "Time in the optimizer."),

@@ -20,7 +20,7 @@ def _loads(asked: Asked) -> tuple[bool | None, str]:
     share = case.mean("load_s_per_step", n) / case.mean("step_s", n)
     return (
         share >= LOADS,
-        f"The loader's `__next__` takes {format_percent(round(share, 2))} of a step.",
+        f"The loader takes {format_percent(round(share, 2))} of a step.",
     )
 
 

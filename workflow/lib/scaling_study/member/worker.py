@@ -154,17 +154,18 @@ class Member:
             self.park()
 
     def wrap_loader(self, inner: Callable[..., Any]) -> Callable[..., Any]:
-        """Time ``inner``, a loader's ``__next__``, as load."""
+        """Time ``inner``, a method of a loader or of its iterator, as load."""
+        now = _now  # an iterator may end after this module
 
-        def __next__(iterator: Any) -> Any:  # noqa: N807 (the wrapped method's name)
+        def loads(loader: Any) -> Any:
             # A loader inside a loader is in the outer one's time already; so below.
-            began, before_ns = _now(), self._load_ns
+            began, before_ns = now(), self._load_ns
             try:
-                return inner(iterator)
+                return inner(loader)
             finally:
-                self._load_ns = before_ns + _now() - began
+                self._load_ns = before_ns + now() - began
 
-        return __next__
+        return loads
 
     def wrap_backward(self, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Time ``inner``, torch.autograd.backward, as backward."""
@@ -242,8 +243,13 @@ def attach(member: Member, *, by_mark: bool) -> None:
     from torch.optim import optimizer  # noqa: PLC0415
     from torch.utils.data import dataloader  # noqa: PLC0415
 
-    iterator = dataloader._BaseDataLoaderIter  # noqa: SLF001 (every DataLoader's __next__ is here)
-    iterator.__next__ = member.wrap_loader(iterator.__next__)
+    # Where each epoch starts worker processes and ends them, that takes longer than what they save.
+    for owner, name in (
+        (dataloader.DataLoader, "__iter__"),
+        (dataloader._BaseDataLoaderIter, "__next__"),  # noqa: SLF001 (of every DataLoader)
+        (dataloader._MultiProcessingDataLoaderIter, "_shutdown_workers"),  # noqa: SLF001
+    ):
+        setattr(owner, name, member.wrap_loader(getattr(owner, name)))
     torch.autograd.backward = member.wrap_backward(torch.autograd.backward)
     if not by_mark:
         optimizer.register_optimizer_step_pre_hook(member.before_optimizer)

@@ -106,7 +106,7 @@ WAITS = (
 """Innermost frames of a thread that waits. The first rule that matches names what for."""
 
 PHASES = (
-    Rule("load", r"__next__", _HARNESS, "the harness times a loader's __next__ as load"),
+    Rule("load", r"loads", _HARNESS, "the harness times a loader's iterator as load"),
     Rule("load", _ANY, r"(?:.*/)?torch/utils/data/.+\.py", "torch's data loader"),
     Rule("backward", r"backward", _HARNESS, "the harness times torch.autograd.backward"),
     Rule("backward", r"torch::autograd::(?:python::Python)?Engine::.*", _ANY, "autograd's engine"),
