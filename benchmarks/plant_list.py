@@ -323,10 +323,11 @@ PLANTS = {
     ),
     "workers": Plant(
         "more loader workers than CPUs",
-        ("helper_threads", "cpu_oversubscription"),
+        ("data_loading", "helper_threads", "cpu_oversubscription"),
         wrapper=lambda dose: _loader_workers(dose, "--workers", str(2 * len(CPUS))),
         control=lambda dose: _loader_workers(dose, "--workers", "0"),
         own={"data_loading": "every batch takes CPU time, so that workers have something to do"},
+        level=True,
         promised=False,
     ),
     "collector": Plant(
@@ -340,6 +341,7 @@ PLANTS = {
         "more threads than CPUs, asleep while they wait",
         ("too_many_threads", "cpu_oversubscription"),
         axes={"intra_op": 4 * len(CPUS), "wait_policy": "passive"},
+        level=True,
         promised=False,
     ),
 }
