@@ -183,8 +183,13 @@ def _step_thread(dose: Dose, *more: str) -> Options:
     return ("step_thread.py", "--seconds", f"{seconds:.5f}", *more)
 
 
-def _loader_workers(dose: Dose, *more: str) -> Options:
-    return ("loader_workers.py", "--busy", f"{dose.strength * dose.step_s:.5f}", *more)
+def _slow_loader(dose: Dose, *more: str) -> Options:
+    return ("slow_loader.py", "--seconds", f"{dose.strength * dose.step_s:.5f}", *more)
+
+
+def _loader_workers(dose: Dose, count: int) -> Options:
+    busy, *options = _slow_loader(dose, "--busy")
+    return ("loader_workers.py", "--workers", str(count), "--", str(PLANTS_FOLDER / busy), *options)
 
 
 @functools.cache
@@ -217,7 +222,7 @@ PLANTS = {
     "slow_loader": Plant(
         "a slow loader",
         ("data_loading",),
-        wrapper=lambda dose: ("slow_loader.py", "--seconds", f"{dose.strength * dose.step_s:.5f}"),
+        wrapper=_slow_loader,
         level=True,
     ),
     "slow_blas": Plant(
@@ -314,18 +319,15 @@ PLANTS = {
     "busy_loader": Plant(
         "a loader that works",
         ("data_loading",),
-        wrapper=lambda dose: (
-            *("slow_loader.py", "--busy"),
-            *("--seconds", f"{dose.strength * dose.step_s:.5f}"),
-        ),
+        wrapper=lambda dose: _slow_loader(dose, "--busy"),
         level=True,
         promised=False,
     ),
     "workers": Plant(
         "more loader workers than CPUs",
         ("data_loading", "helper_threads", "cpu_oversubscription"),
-        wrapper=lambda dose: _loader_workers(dose, "--workers", str(2 * len(CPUS))),
-        control=lambda dose: _loader_workers(dose, "--workers", "0"),
+        wrapper=lambda dose: _loader_workers(dose, 2 * len(CPUS)),
+        control=lambda dose: _loader_workers(dose, 0),
         own={"data_loading": "every batch takes CPU time, so that workers have something to do"},
         level=True,
         promised=False,

@@ -204,7 +204,8 @@ def test_the_loader_is_slow_and_no_slower_when_the_script_starts_again(tmp_path,
 def test_every_loader_gets_workers(tmp_path):
     script = tmp_path / "loads.py"
     script.write_text(f"{LOADS}print(loader.num_workers, len(list(loader)))\n")
-    command = wrapped("loader_workers.py", "--workers", "3", "--busy", "0.01", script=script)
+    busy = ["--", str(BENCHMARKS / "plants/slow_loader.py"), "--busy", "--seconds", "0.01"]
+    command = wrapped("loader_workers.py", "--workers", "3", *busy, script=script)
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "3 4\n"
 
