@@ -45,7 +45,7 @@ def study(script=SCRIPT, **launches):
             "longest_s": 3.0,
             "settle_s": 0.1,
             "warmup_steps": 5,
-            "retakes": 3,
+            "retakes": 20,  # whatever else runs meanwhile
         },
         "why": "off",
     }
