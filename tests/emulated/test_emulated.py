@@ -199,7 +199,7 @@ def test_siblings_have_threads_too_where_that_is_asked(found):
     """Of itself MKL, and torch with it, takes a thread for each of the 8 cores at most."""
     (attested,) = found("two", "threads")["attestation"]
     checks = {check["axis"]: check for check in attested["checks"]}
-    assert checks["intra_op"]["effective"] == "16"
+    assert checks["intra_op"]["effective"] == "9"
     assert checks["intra_op"]["ok"]
 
 
