@@ -143,6 +143,7 @@ class Plant:
         missing: why it cannot be planted here, or None.
         own: causes that come with what is around the plant, in its control too; as of a workload.
         level: whether it slows one process alone already.
+        effort: of the experiments; ``full`` where a quick diagnosis does not try what helps.
         promised: whether the self-test runs it unasked; others are for whoever writes rules.
     """
 
@@ -159,6 +160,7 @@ class Plant:
     missing: Callable[[], str | None] = _possible
     own: Mapping[str, str] = field(default_factory=dict)
     level: bool = False
+    effort: str = "quick"
     promised: bool = True
 
     @property
@@ -337,6 +339,7 @@ PLANTS = {
         ("interpreter",),
         wrapper=lambda _: ("collector.py",),
         level=True,
+        effort="full",
         promised=False,
     ),
     "threads": Plant(
@@ -397,6 +400,7 @@ class Case:
             },
             "processes": sorted({1, len(CPUS), plant.most}),
             "launches": {"baseline": dict(axes)},
+            "why": plant.effort,
         }
 
     def outside(self, folder: Path) -> Options:

@@ -211,7 +211,7 @@ RELIEFS: tuple[Relief, ...] = (
     Relief("huge_pages", "huge pages asked for by malloc", _is("huge_pages", "always"),
            {"huge_pages": "always"}, quick=False),
     Relief("no_collector", "Python's garbage collector off", lambda _: None,
-           change="no_collector", alone=True),
+           change="no_collector", quick=False, alone=True),
 )  # fmt: skip
 
 
