@@ -12,12 +12,11 @@ import real_workload
 
 def plant() -> None:
     """Before each optimizer's step, collect."""
-    from torch.optim import optimizer  # noqa: PLC0415 (torch is the member's to import)
 
     def collect(*_: Any) -> None:
         gc.collect()
 
-    optimizer.register_optimizer_step_pre_hook(collect)
+    real_workload.before_each_step(collect)
 
 
 parser = argparse.ArgumentParser(description=__doc__)

@@ -19,8 +19,6 @@ BLOCK = bytes(65536)
 
 def plant(path: Path, seconds: float) -> None:
     """Before each optimizer's step, work for some seconds of CPU time under a file's lock."""
-    from torch.optim import optimizer  # noqa: PLC0415 (torch is the member's to import)
-
     path.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
@@ -33,7 +31,7 @@ def plant(path: Path, seconds: float) -> None:
         os.pwrite(file, digest.digest(), 0)
         fcntl.flock(file, fcntl.LOCK_UN)
 
-    optimizer.register_optimizer_step_pre_hook(log_step)
+    real_workload.before_each_step(log_step)
 
 
 parser = argparse.ArgumentParser(description=__doc__)

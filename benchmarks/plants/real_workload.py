@@ -32,6 +32,13 @@ def once(name: str, plant: Callable[[], None]) -> None:
         plant()
 
 
+def before_each_step(call: Callable[..., None]) -> None:
+    """Have torch call something before each optimizer's step."""
+    from torch.optim import optimizer  # noqa: PLC0415 (torch is the member's to import)
+
+    optimizer.register_optimizer_step_pre_hook(call)
+
+
 def run(command: list[str]) -> None:
     """Run the real script as ``python SCRIPT ARGS`` would."""
     sys.argv = command

@@ -18,8 +18,6 @@ BLOCK = bytes(1 << 16)  # hashlib gives the lock away for more than 2 KiB
 
 def plant(seconds: float, *, native: bool) -> None:
     """Start the thread, and give it work at each optimizer's step."""
-    from torch.optim import optimizer  # noqa: PLC0415 (torch is the member's to import)
-
     steps: queue.Queue[None] = queue.Queue(maxsize=1)
 
     def work() -> None:
@@ -35,7 +33,7 @@ def plant(seconds: float, *, native: bool) -> None:
         steps.put(None)
 
     threading.Thread(target=work, daemon=True).start()
-    optimizer.register_optimizer_step_pre_hook(hand_over)
+    real_workload.before_each_step(hand_over)
 
 
 parser = argparse.ArgumentParser(description=__doc__)

@@ -243,7 +243,7 @@ def attach(member: Member, *, by_mark: bool) -> None:
     from torch.optim import optimizer  # noqa: PLC0415
     from torch.utils.data import dataloader  # noqa: PLC0415
 
-    # Where each epoch starts worker processes and ends them, that takes longer than what they save.
+    # An epoch may start worker processes and end them, which can take longer than all its batches.
     for owner, name in (
         (dataloader.DataLoader, "__iter__"),
         (dataloader._BaseDataLoaderIter, "__next__"),  # noqa: SLF001 (of every DataLoader)
