@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -10,6 +11,8 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plant_list import PLANTS, PLANTS_FOLDER, ROOT, Case
@@ -20,10 +23,10 @@ from scaling_study.diagnosing import verdict
 from scaling_study.experimenting import fingerprint
 from scaling_study.measuring import measure
 from scaling_study.planning.plan import make_plan
+from scaling_study.probing import probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 LONGEST_S = 3600.0
 """A job takes one to four minutes; one that takes this has gone wrong, and the others go on."""
@@ -81,27 +84,47 @@ def experiment(case: Case, results: Path) -> Entry:
     folder = results / case.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    began = time.monotonic()
+    began, at = time.monotonic(), datetime.now(UTC)
     failure = run(command(case, folder))
-    wall_s = time.monotonic() - began
+    about = {
+        "started": at.isoformat(timespec="seconds"),
+        "wall_s": time.monotonic() - began,
+        "machine": machine(),
+    }
     if failure:
         log = folder / "log"
         last = log.read_text(encoding="utf-8").splitlines()[-1:] if log.exists() else []
-        return {**asdict(case), "status": "failed", "reason": "; ".join([failure, *last]),
-                "wall_s": wall_s}  # fmt: skip
-    return {**diagnose(case, results), "wall_s": wall_s}
+        return {**asdict(case), "status": "failed", "reason": "; ".join([failure, *last]), **about}
+    return {**diagnose(case, results), **about}
+
+
+@functools.cache
+def machine() -> str:
+    """Say on what runs are done here."""
+    here = probe.read_machine().to_dict()
+    return (
+        f"CPUs {here['allowed_cpus']} ({here['cpu_model']}), torch {here['versions']['torch']}, "
+        f"Linux {here['kernel']}, cgroup v{here['cgroup_version']}"
+    )
 
 
 def diagnose(case: Case, results: Path) -> Entry:
     """Ask the verdict about the records of a case."""
     own = results / "fingerprint.json"
-    machine = storage.read_json(own) if own.exists() else None
+    known = storage.read_json(own) if own.exists() else None
     try:
-        found = verdict.diagnose([results / case.name / "0.jsonl"], machine, None)
+        found = verdict.diagnose([results / case.name / "0.jsonl"], known, None)
     except Exception as error:  # noqa: BLE001 (hours of records wait behind it: `--again` asks anew)
         return {**asdict(case), "status": "failed", "reason": f"the verdict: {error!r}"}
     storage.write_json(results / case.name / "verdict.json", found)
-    return {**asdict(case), **summarise(found)}
+    return {**asdict(case), **summarise(found), "rules": rules()}
+
+
+@functools.cache
+def rules() -> str:
+    """Return the digest of the code that gives verdicts."""
+    files = sorted(Path(verdict.__file__).parent.glob("*.py"))
+    return measure.digest([file.read_text(encoding="utf-8") for file in files])
 
 
 def summarise(found: Mapping[str, Any]) -> Entry:
@@ -172,6 +195,12 @@ class Ledger:
     def __iter__(self) -> Iterator[Entry]:
         """Go through the entries, the newest of each case."""
         return iter(self._entries.values())
+
+    def write(self) -> None:
+        """Write the file anew, with the newest entry of each case only."""
+        lines = [json.dumps(entry) + "\n" for entry in self]
+        storage.write_whole(self._path, lambda path: path.write_text("".join(lines), "utf-8"))
+        self._cut = False
 
     def add(self, entry: Entry) -> None:
         """Keep an entry; it replaces an earlier one of the same case."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from plant_list import NOTHING, PLANTS, WORKLOADS, clean_of
-from plant_runs import case_of
+from plant_runs import case_of, rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +18,8 @@ LEAST_SLOWDOWN = 1.10
 ACCOUNTED_SHARE = 0.9
 FEWEST_RUNS = 5
 """What is promised of each case."""
+LONGEST_APART = timedelta(minutes=30)
+"""Between a run and the clean one that it is compared with: the machine drifts."""
 
 JUDGED = frozenset({"explained", "nothing_to_explain", "inconclusive"})
 """Statuses of a verdict that says something; all others are runs without a result."""
@@ -158,13 +161,18 @@ def clean_step_s(entry: Entry, entries: Sequence[Entry]) -> float | None:
     """
     plant, clean = PLANTS[entry["plant"]], clean_runs(entry, entries)
     if plant.level or plant.controlled:  # a control's dose is its run's
-        clean = [one for one in clean if one["run"] == entry["run"]]
+        clean = [one for one in clean if one["run"] == entry["run"] and _together(one, entry)]
     if not clean:
         return None
     if plant.level:
         return float(clean[0]["step_n_s"])
     ratio = statistics.median(one["step_n_s"] / one["step_1_s"] for one in clean)
     return float(entry["step_1_s"] * ratio)
+
+
+def _together(one: Entry, other: Entry) -> bool:
+    began, later = (datetime.fromisoformat(each["started"]) for each in (one, other))
+    return abs(later - began) < LONGEST_APART
 
 
 def markdown(entries: Sequence[Entry], missing: Mapping[str, str]) -> str:
@@ -203,7 +211,23 @@ def markdown(entries: Sequence[Entry], missing: Mapping[str, str]) -> str:
         for name in plants
         for cause, reason in PLANTS[name].own.items()
     ]
-    return "\n".join([*lines, "", *summary(scores), "", *own, *remarks(scores)]) + "\n"
+    parts = [lines, summary(scores), [*own, *remarks(scores)], where(entries)]
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def where(entries: Sequence[Entry]) -> list[str]:
+    """Say where and when runs were done, and which verdicts are not of the rules of today."""
+    days: dict[str, set[str]] = {}
+    for entry in entries:
+        days.setdefault(entry["machine"], set()).add(entry["started"][:10])
+    lines = [
+        f"- Measured on {machine}; {' to '.join(sorted({min(on), max(on)}))}."
+        for machine, on in sorted(days.items())
+    ]
+    old = sum(entry.get("rules", rules()) != rules() for entry in entries)
+    if old:
+        lines.append(f"- The verdicts of {old} runs are of earlier rules.")
+    return lines
 
 
 def cell(plant: str, one: Score) -> str:

@@ -2,10 +2,11 @@
 
 Every plant slows a real workload down in one known way: a CPU quota, processes piled on one CPU, a
 hog outside, a slow loader, denormal numbers … Each run does the experiments of a study under the
-plant, and asks the verdict. Runs whose result is there are not done again, so the command can be
-stopped at any time. Nothing else should run meanwhile: a job takes one to four minutes. Usage:
+plant, and asks the verdict. Runs whose result is in the ledger are not done again, so the command
+can be stopped at any time. Nothing else should run meanwhile: a job takes one to four minutes.
 
     python benchmarks/planted.py [--only quota mask] [--workload ncf] [--runs 5]
+    python benchmarks/planted.py --ledger docs/planted.jsonl        # go on with the table's runs
     python benchmarks/planted.py --again --table docs/planted.md    # new rules, the same records
     python benchmarks/planted.py --bare                             # only: do the plants bite here?
 """
@@ -15,7 +16,6 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ it; the median of the runs. What it adds is told against the workload without th
 the plant needs code of its own, with that code but without its cause: against its step some minutes
 before, or, where the plant leaves one process alone as fast as it is, against that process in the
 same run, times what the workload grows of itself. The dose differs from run to run. The first row
-counts runs without a plant in which any cause was named.
+counts runs without a plant in which any cause was named. `planted.jsonl` has each run.
 
 """
 
@@ -65,6 +65,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--workload", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--results", type=Path, default=ROOT / "results/.planted")
+    parser.add_argument("--ledger", type=Path, help="of all runs (default: in RESULTS)")
     parser.add_argument("--again", action="store_true", help="run nothing; ask the verdict anew")
     parser.add_argument("--bare", action="store_true", help="run the scripts alone, and time them")
     parser.add_argument("--table", type=Path, help="write the table to this file too")
@@ -86,25 +87,13 @@ def bare(plants: list[str], workloads: list[str]) -> None:
             )
 
 
-def where() -> str:
-    """Say on which machine this runs."""
-    from scaling_study.probing import probe  # noqa: PLC0415 (not needed to run bare)
-
-    machine = probe.read_machine().to_dict()
-    return (
-        f"Measured on CPUs {machine['allowed_cpus']} ({machine['cpu_model']}), torch "
-        f"{machine['versions']['torch']}, Linux {machine['kernel']}, cgroup "
-        f"v{machine['cgroup_version']}; {datetime.now(UTC):%Y-%m-%d}."
-    )
-
-
 def main() -> None:
     """Run what is missing, and print the table."""
     options = arguments()
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, stop)
     sys.path.insert(0, str(Path(__file__).parent))
-    from plant_runs import Ledger, diagnose, experiment, measure_fingerprint, not_possible  # noqa: PLC0415 (the verdict is not needed to run bare)
+    from plant_runs import Ledger, case_of, diagnose, experiment, measure_fingerprint, not_possible  # noqa: PLC0415 (the verdict is not needed to run bare)
     from plant_table import markdown  # noqa: PLC0415
 
     missing = not_possible(options.only)
@@ -112,10 +101,10 @@ def main() -> None:
     if options.bare:
         bare(plants, options.workload)
         return
-    ledger = Ledger(options.results / "runs.jsonl")
+    ledger = Ledger(options.ledger or options.results / "runs.jsonl")
     if options.again:
         for entry in list(ledger):
-            case = Case(entry["workload"], entry["plant"], entry["run"], entry["control"])
+            case = case_of(entry)
             if (options.results / case.name / "0.jsonl").exists():
                 ledger.add({**entry, **diagnose(case, options.results)})
     else:
@@ -126,10 +115,11 @@ def main() -> None:
                 ledger.add(entry)
                 names = ", ".join(one["cause"] for one in entry.get("named", ())) or "nothing named"
                 print(f"{case.name}: {entry['status']}, {names}", file=sys.stderr, flush=True)
+    ledger.write()
     table = markdown(list(ledger), missing)
     print(table)
     if options.table:
-        options.table.write_text(f"{INTRODUCTION}{table}\n{where()}\n", encoding="utf-8")
+        options.table.write_text(INTRODUCTION + table, encoding="utf-8")
 
 
 if __name__ == "__main__":

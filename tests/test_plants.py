@@ -316,7 +316,7 @@ def entry(plant, run=0, *, step_n_s=0.02, named=(), workload="ncf", control=Fals
         "status": "explained", "reason": None, "n": 2, "step_1_s": 0.01, "step_n_s": step_n_s,
         "named": [{"part": "growth", "cause": cause, "share": 1.0, "seconds": seconds}
                   for cause, seconds in named],
-        **more,
+        "started": "2026-01-01T00:00:00+00:00", "machine": "CPUs 0-1", **more,
     }  # fmt: skip
 
 
@@ -381,8 +381,9 @@ def test_a_machine_that_became_faster_is_no_missing_plant():
     slow = entry("slow_blas", 1, step_n_s=4.4, named=[("slow_blas", 2.2)])
     found = plant_table.score("ncf", "slow_blas", [*clean, slow])
     assert found.slowdown == pytest.approx([2.0])
-    unpaired = plant_table.score("ncf", "slow_blas", [*clean, {**slow, "run": 2}])
-    assert "no clean run" in unpaired.failures[0]
+    for change in ({"run": 2}, {"started": "2026-01-01T01:00:00+00:00"}):
+        unpaired = plant_table.score("ncf", "slow_blas", [*clean, {**slow, **change}])
+        assert "no clean run" in unpaired.failures[0]
 
 
 def test_what_comes_with_a_plant_is_no_false_name():
@@ -424,6 +425,14 @@ def test_the_table(tmp_path):
     assert rows["| a slow BLAS kernel"].endswith("| not run: BLIS is not installed |")
     assert "first in 5 of 5 runs (100%)" in text
     assert "(median): nowhere" in text
+    assert text.endswith("\n\n- Measured on CPUs 0-1; 2026-01-01.\n")
+
+
+def test_the_table_says_which_verdicts_are_old():
+    later = {"started": "2026-02-03T00:00:00+00:00", "rules": "others"}
+    text = plant_table.markdown([*CLEAN, entry(NOTHING, 5, **later)], {})
+    assert "- Measured on CPUs 0-1; 2026-01-01 to 2026-02-03.\n" in text
+    assert text.endswith("- The verdicts of 1 runs are of earlier rules.\n")
 
 
 def test_a_ledger_goes_on_where_it_was_cut(tmp_path):
@@ -439,6 +448,9 @@ def test_a_ledger_goes_on_where_it_was_cut(tmp_path):
     assert [one["step_n_s"] for one in again] == [0.03]
     again.add(entry("quota", 1))
     assert Case("ncf", "quota", 1) in plant_runs.Ledger(path)
+    again.write()
+    assert len(path.read_text().splitlines()) == 2
+    assert list(plant_runs.Ledger(path)) == list(again)
 
 
 def test_seconds_of_named_causes():

@@ -2,8 +2,7 @@
 
 import pytest
 
-from machines import topology
-from scaling_study.common.topology import format_cpu_list
+from machines import machine
 from scaling_study.configuring.axes_table import DEFAULTS, read_value
 from scaling_study.experimenting.reliefs import RELIEFS, Reference, choose
 from scaling_study.member.changes import CHANGES
@@ -18,15 +17,6 @@ MEMBER = {
 }
 
 ATTESTATION = {"intra_op": 1, "changes": dict.fromkeys(CHANGES, False)}
-
-
-def machine(name):
-    found = topology(name)
-    return {
-        "topology": found.to_dict(),
-        "allowed_cpus": format_cpu_list(found.cpu_ids),
-        "allowed_nodes": format_cpu_list(node.node for node in found.nodes),
-    }
 
 
 def reference(*, axes=None, attestation=None, on="vm-no-l3", member=None):

@@ -14,19 +14,18 @@ import logging
 import random
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.experimenting import bystanders, kernel_cohort, reliefs, sampling
+from scaling_study.experimenting import arms, bystanders, kernel_cohort, reliefs, sampling
 from scaling_study.experimenting.experiment_windows import Taker, key
 from scaling_study.measuring import cohort, counters, resolve, windows
 from scaling_study.measuring.journal import Journal
 from scaling_study.measuring.measure import (
     MEMBER_RESTARTS,
-    WARM_UP_LONGEST_S,
     harness_digest,
     measured_digest,
 )
@@ -76,14 +75,6 @@ SAME = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """A cohort that did not start, or is not what it should be."""
-
-    reason: str
-    events: list[Json]
-
-
 def _entry(relief: reliefs.Relief) -> Json:
     """Return a relief as the first record holds it."""
     return {
@@ -122,6 +113,7 @@ class Experiments:
             effort.steps, effort.shortest_s, effort.longest_s, effort.settle_s
         )
         self._taker = Taker(self._journal, self._timing)
+        self._starter = arms.Starter(job.plan["measure"], self._machine)
         text = f"{job.plan['seed']} {target} {job.replicate}"
         self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
         self._shuffle = random.Random(self._seed)  # noqa: S311 (an experiment's order)
@@ -238,12 +230,12 @@ class Experiments:
         if records and records[-1]["kind"] == "end":
             return DONE_BEFORE, None
         self._begun = bool(records)
-        started = self._start("reference", resolved, {}, folder, stack)
-        if isinstance(started, _Failure):
+        reference = arms.Arm("reference", self._job.launch["axes"], {}, resolved)
+        ((one, attestation),) = self._starter.start([reference], folder, stack)
+        if isinstance(attestation, str):
             self._begin(head)
-            self._write_events("reference", started.events)
-            return "failed", started.reason
-        one, attestation = started
+            self._write_events("reference", one.events)
+            return "failed", attestation
         # Members that outnumber the CPUs: as many as fit show what the others' turns cost.
         fit = (
             len(probe.usable_topology(self._machine).cpus) // attestation["members"][0]["intra_op"]
@@ -280,35 +272,6 @@ class Experiments:
         chosen, left = self._choose(one, attestation)
         tried, impossible = self._launches(chosen)
         return tried, [*left, *impossible]
-
-    def _start(
-        self,
-        name: str,
-        resolved: resolve.Resolved,
-        changed: Mapping[str, Any],
-        folder: Path,
-        stack: ExitStack,
-    ) -> tuple[cohort.Cohort, Json] | _Failure:
-        """Start and prove a cohort; return it with its attestation."""
-        measure = self._job.plan["measure"]
-        axes = {**self._job.launch["axes"], **changed}
-        part = stack.enter_context(private.part(folder, name))
-        running = replace(resolved.launch, folder=part)
-        log.info("starting %s", name)
-        one = stack.enter_context(
-            cohort.Cohort(running, axes["launcher"], resolved.members, resolve.host(self._machine))
-        )
-        one.start([member.slot for member in resolved.members], measure["start_timeout_s"])
-        reports = one.attest(with_kernel=not changed or "blas" in changed or "isa" in changed)
-        if len(reports) < len(resolved.members):
-            reason = one.events[-1]["reason"] if one.events else "a member did not start"
-            return _Failure(str(reason), one.events)
-        checks = resolve.checks(axes, resolved.slots, reports)
-        wrong = resolve.wrong(checks) or _unchanged(running.change, reports)
-        if wrong:
-            return _Failure(wrong, one.events)
-        one.warm_up(measure["warmup_steps"], WARM_UP_LONGEST_S)
-        return one, {"kind": "attestation", "cohort": name, "checks": checks, "members": reports}
 
     def _choose(
         self, one: cohort.Cohort, attestation: Mapping[str, Any]
@@ -352,17 +315,17 @@ class Experiments:
         """Take all blocks of the reference and a group of reliefs."""
         with ExitStack() as stack:
             cohorts = {"reference": one}
-            for relief, resolved in wave:
-                n = max(relief.counts(self._n, self._job.plan["why"]["effort"]))
-                few = replace(resolved, members=resolved.members[:n])
-                started = self._start(relief.name, few, relief.axes, folder, stack)
-                if isinstance(started, _Failure):
-                    self._write_events(relief.name, started.events)
-                    self._fail(relief.name, started.reason)
-                else:
-                    cohorts[relief.name], attestation = started
-                    self._journal.write(attestation)
-                    self._rest(cohorts[relief.name])
+            for group in self._starter.groups([self._arm(*each) for each in wave]):
+                for arm, (beside, shown) in zip(
+                    group, self._starter.start(group, folder, stack), strict=True
+                ):
+                    if isinstance(shown, str):
+                        self._write_events(arm.name, beside.events)
+                        self._fail(arm.name, shown)
+                    else:
+                        cohorts[arm.name] = beside
+                        self._journal.write(shown)
+                        self._rest(beside)
             self._rest(one)
             for at in range(self._effort.blocks):
                 log.info("block %d of %d, %d launches", at + 1, self._effort.blocks, len(cohorts))
@@ -372,6 +335,11 @@ class Experiments:
                     self._take(cohorts, name, n)
                 self._taker.block += 1
             one.thaw()
+
+    def _arm(self, relief: reliefs.Relief, resolved: resolve.Resolved) -> arms.Arm:
+        n = max(relief.counts(self._n, self._job.plan["why"]["effort"]))
+        few = replace(resolved, members=resolved.members[:n])
+        return arms.Arm(relief.name, self._job.launch["axes"], relief.axes, few)
 
     def _rest(self, one: cohort.Cohort) -> None:
         # Dask's workers do not rest, nor does its scheduler (see Cohort).
@@ -447,9 +415,3 @@ class Experiments:
             log.info("%s, member %s: %s", name, event["slot"], event["reason"])
             self._journal.write({"kind": "event", "cohort": name, **event})
         events.clear()
-
-
-def _unchanged(change: Sequence[str], reports: Sequence[Mapping[str, Any]]) -> str:
-    """Say which of the changes inside members did not take effect; empty if all did."""
-    failed = [name for name in change if not all(report["changes"][name] for report in reports)]
-    return f"{', '.join(failed)} did not take effect" if failed else ""

@@ -133,11 +133,12 @@ class Cohort:
         return [slot for slot, ends in self._ended.items() if slot not in alive and ends <= most]
 
     def start(self, slots: Sequence[int], timeout_s: float) -> None:
-        """Start members and wait until each has finished its first step.
+        """Start members and wait for them, as ``launch`` and ``wait_started`` do."""
+        self.launch(slots)
+        self.wait_started(slots, timeout_s)
 
-        Members that end, do not get there in time or for which memory runs out are no longer
-        alive afterwards; events tell why.
-        """
+    def launch(self, slots: Sequence[int]) -> None:
+        """Start the processes of members; events tell which did not start."""
         for slot in slots:
             try:
                 pid = self._launcher.start(self._specs[slot])
@@ -146,6 +147,13 @@ class Cohort:
             except (LaunchError, ProcessLookupError) as error:
                 self._ended[slot] += 1
                 self._event(slot, "not_started", str(error))
+
+    def wait_started(self, slots: Sequence[int], timeout_s: float) -> None:
+        """Wait until each of some members has finished its first step.
+
+        Members that end, do not get there in time or for which memory runs out are no longer
+        alive afterwards; events tell why.
+        """
         deadline_ns = time.perf_counter_ns() + round(timeout_s * 1e9)
         waiting = set(slots) & set(self.alive)
         while waiting - self.members.resting and time.perf_counter_ns() < deadline_ns:
