@@ -169,10 +169,25 @@ class Plant:
         return self.control is not _none or self.control_axes is not None
 
 
-def _lock(dose: Dose, *more: str) -> Options:
+def _quota(dose: Dose) -> Options:
+    return ("--quota-cpus", f"{0.6 * len(CPUS) / dose.strength:.3f}")
+
+
+def _lock(dose: Dose, *more: str, kind: str = "flock") -> Options:
     # Two processes wait for a lock only where a step holds it for more than half its time.
-    seconds = 3 * dose.strength * dose.step_s
-    return ("file_lock.py", "--folder", str(dose.folder), "--seconds", f"{seconds:.5f}", *more)
+    seconds = f"{3 * dose.strength * dose.step_s:.5f}"
+    return ("lock.py", "--kind", kind, "--folder", str(dose.folder), "--seconds", seconds, *more)
+
+
+def _lock_plant(title: str, kind: str, *, promised: bool) -> Plant:
+    return Plant(
+        title,
+        ("lock_contention",),
+        wrapper=lambda dose: _lock(dose, kind=kind),
+        control=lambda dose: _lock(dose, "--private", kind=kind),
+        missing=_one_cpu,
+        promised=promised,
+    )
 
 
 def _denormals(dose: Dose, *more: str) -> Options:
@@ -195,7 +210,13 @@ def _loader_workers(dose: Dose, count: int) -> Options:
 
 
 @functools.cache
-def _no_quota() -> str | None:
+def no_quota(version: int | None = None) -> str | None:
+    """Say why no quota can be set here, by cgroups of this version if one is given."""
+    from scaling_study.probing import limits  # noqa: PLC0415 (not needed to run bare)
+
+    hierarchy = limits.read_hierarchy("cpu")
+    if version is not None and hierarchy is not None and hierarchy.version != version:
+        return f"cgroup v{hierarchy.version} governs CPU time here"
     command = [sys.executable, str(PLANTS_FOLDER / "outside.py"), "--quota-cpus", "1", "--", "true"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stderr.strip() if done.returncode else None
@@ -242,10 +263,16 @@ PLANTS = {
         level=True,
     ),
     "quota": Plant(
-        "CPU quota of a cgroup",
+        "CPU quota of a cgroup (v1)",
         ("cpu_quota",),
-        outside=lambda dose: ("--quota-cpus", f"{0.6 * len(CPUS) / dose.strength:.3f}"),
-        missing=_no_quota,
+        outside=_quota,
+        missing=lambda: no_quota(1),
+    ),
+    "quota_v2": Plant(
+        "CPU quota of a cgroup (v2)",
+        ("cpu_quota",),
+        outside=_quota,
+        missing=lambda: no_quota(2),
     ),
     "bound": Plant(
         "piled on one CPU by OMP_PROC_BIND=true",
@@ -276,13 +303,7 @@ PLANTS = {
         ("foreign_load",),
         outside=lambda _: ("--hog", "cpu", "--hogs", str(HALF)),
     ),
-    "file_lock": Plant(
-        "contention on one file lock",
-        ("lock_contention",),
-        wrapper=_lock,
-        control=lambda dose: _lock(dose, "--private"),
-        missing=_one_cpu,
-    ),
+    "file_lock": _lock_plant("contention on one file lock", "flock", promised=True),
     "denormals": Plant(
         "denormal numbers",
         ("denormals",),
@@ -290,6 +311,8 @@ PLANTS = {
         control=lambda dose: _denormals(dose, "--normal"),
         level=True,
     ),
+    "polled_lock": _lock_plant("a file lock that is tried again and again", "poll", promised=False),
+    "semaphore": _lock_plant("a semaphore that processes share", "semaphore", promised=False),
     "sync": Plant(
         "a checkpoint that waits for the disk",
         ("file_io",),

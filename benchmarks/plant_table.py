@@ -183,9 +183,9 @@ def markdown(entries: Sequence[Entry], missing: Mapping[str, str]) -> str:
         missing: plants that cannot be planted here, with the reason.
     """
     workloads = [name for name in WORKLOADS if any(one["workload"] == name for one in entries)]
-    plants = [
-        name for name in PLANTS if any(one["plant"] == name for one in entries) or name in missing
-    ]
+    run = {one["plant"] for one in entries}
+    missing = {name: reason for name, reason in missing.items() if name not in run}
+    plants = [name for name in PLANTS if name in run or name in missing]
     scores = {
         (plant, workload): score(workload, plant, entries)
         for plant in plants

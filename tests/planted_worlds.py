@@ -181,6 +181,26 @@ class Lock(World):
 
 
 @dataclasses.dataclass(slots=True)
+class Semaphore(Lock):
+    """The same lock in memory that processes share."""
+
+    where: tuple[str, str] = ("futex", "/dev/shm/sem.mp-x1 (deleted)")  # noqa: S108 (a name only)
+
+    def samples(self, n):
+        syscall, on = self.where
+        waits = [{"syscall": syscall, "on": on, "count": 28}]
+        return World.samples(self, n) if n == 1 else {**Lock.samples(self, n), "waits": waits,
+                                                      "locks": []}  # fmt: skip
+
+
+@dataclasses.dataclass(slots=True)
+class PolledLock(Semaphore):
+    """A file lock that is tried again after a pause."""
+
+    where: tuple[str, str] = ("clock_nanosleep", "/data/cache.lock")
+
+
+@dataclasses.dataclass(slots=True)
 class LockedLoader(Lock):
     """The same inside the loader, so that cached batches bring the time back too."""
 
@@ -326,6 +346,8 @@ PLANTED = (
         Hog,
         Steal,
         Lock,
+        PolledLock,
+        Semaphore,
     ),
     *(LockedLoader, SlowLoader, Denormals, OldBlas, Faults, Bandwidth, Cache, Smt, Swap),
     Migrations,

@@ -20,8 +20,11 @@ LOCKS = """\
 
 
 def test_a_waiter_is_told_from_a_holder():
-    assert sampling.parse_locks(LOCKS) == [(1202, "08:01:131090"), (1203, "08:01:131090")]
-    assert sampling.parse_locks("") == []
+    assert sampling.parse_locks(LOCKS) == (
+        [(1202, "08:01:131090"), (1203, "08:01:131090")],
+        [(1201, "08:01:131090"), (815, "00:18:622")],
+    )
+    assert sampling.parse_locks("") == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -29,10 +32,10 @@ def test_a_waiter_is_told_from_a_holder():
     [
         ("running\n", "x86_64", None),
         ("-1 0x7ffd5a 0x7f1c", "x86_64", None),
-        ("73 0x4 0x2 0x0 0x0 0x0 0x0 0x7f 0x7f", "x86_64", ("flock", 4)),
-        ("32 0x4 0x2 0x0 0x0 0x0 0x0 0x7f 0x7f", "aarch64", ("flock", 4)),
-        ("9999 0x1 0x2 0x0 0x0 0x0 0x0 0x7f 0x7f", "x86_64", ("system call 9999", 1)),
-        ("73 0x4 0x2 0x0 0x0 0x0 0x0 0x7f 0x7f", "riscv64", ("system call 73", 4)),
+        ("73 0x4 0x2 0x0 0x0 0x0 0x0 0x7f 0x7f", "x86_64", ("flock", 4, 2)),
+        ("32 0x4 0x2 0x0 0x0 0x0 0x0 0x7f 0x7f", "aarch64", ("flock", 4, 2)),
+        ("9999 0x1 0x2 0x0 0x0 0x0 0x0 0x7f 0x7f", "x86_64", ("system call 9999", 1, 2)),
+        ("73 0x4 0x2 0x0 0x0 0x0 0x0 0x7f 0x7f", "riscv64", ("system call 73", 4, 2)),
     ],
 )
 def test_a_system_call_has_a_name(text, machine, expected):
@@ -85,6 +88,82 @@ def test_who_waits_for_a_file_lock_is_seen_with_the_file(tmp_path, started):
     assert member["states"] == {"S": 10}
     assert member["waits"] == [{"syscall": "flock", "on": str(path), "count": 10}]
     assert found["locks"] == [{"path": str(path), "waiters_mean": 1.0, "samples": 10}]
+
+
+POLLING = """
+import fcntl, sys, time
+file = open(sys.argv[1], "w")
+print("ready", flush=True)
+while True:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        break
+    except BlockingIOError:
+        time.sleep(0.02)
+"""
+
+
+def pauses(path, processes, looks=10):
+    """What a process that tries again and again waits for, by our own account of it."""
+    sampler = sampling.Sampler()
+    for _ in range(looks):
+        sampler.look({slot: (pid, pid) for slot, pid in enumerate(processes)})
+        time.sleep(0.013)
+    return sampler, sampler.record(len(processes), 0.013)
+
+
+def test_a_pause_is_for_a_lock_that_members_take_in_turn(tmp_path, started):
+    path = tmp_path / "a lock"
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        process = started(POLLING, str(path))
+        sampler, found = pauses(path, [process.pid, os.getpid()])
+        on = {wait["on"] for wait in found["members"][0]["waits"]}
+        assert on == {""}  # it was ours all the time: perhaps its pauses are for something else
+        sampler.holders[str(path)].add(process.pid)
+        waits = sampler.record(2, 0.013)["members"][0]["waits"]
+        assert sum(wait["count"] for wait in waits if wait["on"] == str(path)) >= 8
+        alone = pauses(path, [process.pid])[1]["members"][0]["waits"]
+        assert {wait["on"] for wait in alone} == {""}
+
+
+BETWEEN = """
+import multiprocessing, threading, sys
+kind = multiprocessing.Lock if sys.argv[1] == "processes" else threading.Lock
+lock = kind()
+lock.acquire()
+print("ready", flush=True)
+lock.acquire()
+"""
+
+
+def test_a_futex_between_processes_is_told_from_one_between_threads(started):
+    (member,) = sample(started(BETWEEN, "processes"))["members"]
+    ((syscall, on),) = {(wait["syscall"], wait["on"]) for wait in member["waits"]}
+    assert syscall == "futex"
+    assert "/sem." in on
+    (member,) = sample(started(BETWEEN, "threads"))["members"]
+    assert {(wait["syscall"], wait["on"]) for wait in member["waits"]} == {("futex", "")}
+
+
+MAPS = """\
+7f0000000000-7f0000001000 rw-s 00000000 00:01 33 /srv/with a name (deleted)
+7f0000001000-7f0000002000 rw-s 00000000 00:01 34
+7f0000002000-7f0000003000 rw-p 00000000 00:00 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        (0x7F0000000FFF, "/srv/with a name (deleted)"),
+        (0x7F0000001000, "shared memory"),
+        (0x7F0000002000, ""),
+        (0x7F0000003000, ""),
+    ],
+)
+def test_the_mapping_of_an_address(address, name):
+    assert sampling.shared_mapping(address, MAPS) == name
 
 
 def test_who_waits_for_a_pipe_sleeps_in_a_read_and_a_spinner_runs(started):

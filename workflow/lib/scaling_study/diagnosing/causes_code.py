@@ -8,6 +8,7 @@ from scaling_study.diagnosing.cause import Cause, Remedy, Route
 from scaling_study.diagnosing.evidence import Asked
 from scaling_study.diagnosing.measures import Account, Instead
 from scaling_study.diagnosing.relief_share import ByRelief
+from scaling_study.diagnosing.sampled import kind_of
 
 BLAS = ("bundled_blas", "openblas", "blis", "mkl", "intel_path", "isa_default")
 LOADS = 0.05
@@ -28,12 +29,13 @@ def _locked(asked: Asked) -> tuple[bool | None, str]:
     case, scope = asked.case, asked.scope
     one = case.sampled[case.n if scope == "growth" else 1]
     if not one.samples:
-        return None, "File locks were not looked at."
+        return None, "Locks were not looked at."
     most = max(one.locks.items(), key=lambda item: item[1], default=None)
-    if most is None:
-        calls = [on for (syscall, on) in one.calls if syscall in {"flock", "fcntl"}]
-        return bool(calls), f"Waits for a file lock on {', '.join(calls) or 'nothing'}."
-    return True, f"On average {format_number(most[1])} threads wait for the lock on {most[0]}."
+    if most is not None:
+        return True, f"On average {format_number(most[1])} threads wait for the lock on {most[0]}."
+    places = {on: syscall for (syscall, on) in one.calls if kind_of(syscall, on) == "lock"}
+    found = ", ".join(f"{on or 'a file'} ({syscall})" for on, syscall in places.items())
+    return bool(places), f"Waits for a lock on {found or 'nothing'}."
 
 
 def _alone(asked: Asked) -> tuple[bool | None, str]:
@@ -64,7 +66,7 @@ FASTER_MULTIPLY = AnyOf(
         Attested("isa", "Vector instructions", None),
     )
 )
-LOCKED = Account(("blocked_lock_s_per_step",), "waiting for a file lock")
+LOCKED = Account(("blocked_lock_s_per_step",), "waiting for a lock")
 DEVICE = Account(("blocked_device_s_per_step",), "waiting for files or devices")
 FUTEX = Account(("blocked_futex_s_per_step",), "waiting for another thread (futex)")
 LOADING = Instead(Account(("load_s_per_step",), "time in the loader"), ("cached_batches",))
@@ -72,13 +74,13 @@ LOADING = Instead(Account(("load_s_per_step",), "time in the loader"), ("cached_
 WAITS = (
     Cause(
         "lock_contention",
-        "Processes that wait for one file lock",
-        "the processes take turns at a file that only one of them may use at a time",
-        "Blocked time grows; training threads are found in flock or fcntl, and /proc/locks shows "
-        "them waiting for one file.",
-        "flock(2), fcntl(2); /proc/locks in proc(5)",
+        "Processes that wait for the same lock",
+        "the processes take turns at something that only one of them may use at a time",
+        "Blocked time grows; training threads are found in flock or fcntl, in a futex in memory "
+        "that processes share, or in a pause while another member holds a file's lock.",
+        "flock(2), fcntl(2), futex(2); /proc/locks and /proc/PID/syscall in proc(5)",
         Remedy(
-            "Give each process a file of its own, or hold the lock for a shorter time.",
+            "Give each process a file or lock of its own, or hold the lock for a shorter time.",
             command="cat /proc/locks",
             code="open a file per process: f'{path}.{os.getpid()}'",
         ),

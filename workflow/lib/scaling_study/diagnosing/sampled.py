@@ -69,6 +69,12 @@ def sampled(records: Sequence[Samples], n: int) -> Sampled:
 
 
 def kind_of(syscall: str, on: str) -> str:
-    """What a thread waits for in a system call."""
+    """What a thread waits for in a system call.
+
+    A futex in shared memory is a lock between processes, and so is what a thread that pauses waits
+    for where that is known.
+    """
     kind = KIND_OF.get(syscall, "other")
+    if kind in {"futex", "sleep"} and on:
+        return "lock"
     return "peer" if kind == "device" and on in PEERS else kind

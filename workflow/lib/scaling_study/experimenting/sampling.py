@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.measuring.counters import descendants
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 PROC = Path("/proc")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -54,8 +54,18 @@ ON_FILE = frozenset(
 )  # fmt: skip
 
 
-def parse_syscall(text: str, machine: str) -> tuple[str, int] | None:
-    """Return a system call's name and first argument from the text of /proc/PID/syscall.
+# Those in which a thread passes the time until it tries again.
+PAUSES = frozenset({"nanosleep", "clock_nanosleep"})
+
+FUTEX_PRIVATE = 128
+"""In a futex's operation: all who use it are threads of one process (futex(2))."""
+
+IN_MEMORY = "shared memory"
+"""What a futex between processes is on where its mapping has no name."""
+
+
+def parse_syscall(text: str, machine: str) -> tuple[str, int, int] | None:
+    """Return a system call's name and first two arguments from the text of /proc/PID/syscall.
 
     None for a thread that runs, or that waits outside of one.
     """
@@ -63,21 +73,34 @@ def parse_syscall(text: str, machine: str) -> tuple[str, int] | None:
     if number in {"running", "-1"}:
         return None
     name = SYSCALLS.get(machine, {}).get(int(number), f"system call {number}")
-    return name, int(arguments[0], 16)
+    return name, int(arguments[0], 16), int(arguments[1], 16)
 
 
-def parse_locks(text: str) -> list[tuple[int, str]]:
-    """Return process and inode of everyone who waits for a file lock (/proc/locks).
+def parse_locks(text: str) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+    """Return process and inode of all who wait for a file lock, and of all who hold one.
 
-    Waiters are the lines with an arrow; the inode is ``major:minor:number`` in hexadecimal and
-    decimal, as the kernel writes it.
+    Waiters are the lines of /proc/locks with an arrow; the inode is ``major:minor:number`` in
+    hexadecimal and decimal, as the kernel writes it.
     """
-    waiting = []
+    waiting, holding = [], []
     for line in text.splitlines():
         fields = line.split()
-        if fields[1:2] == ["->"]:
+        if fields[1] == "->":
             waiting.append((int(fields[5]), fields[6]))
-    return waiting
+        else:
+            holding.append((int(fields[4]), fields[5]))
+    return waiting, holding
+
+
+def shared_mapping(address: int, maps: str) -> str:
+    """Return the name of the shared mapping that an address lies in (/proc/PID/maps), if any."""
+    for line in maps.splitlines():
+        extent, permissions, _, _, _, *name = line.split(maxsplit=5)
+        first, end = (int(part, 16) for part in extent.split("-"))
+        if first <= address < end:
+            shared = permissions.endswith("s")
+            return (name[0] if name else IN_MEMORY) if shared else ""
+    return ""
 
 
 def _inode(path: Path) -> str | None:
@@ -96,6 +119,16 @@ def _name_of_file(pid: int, descriptor: int, proc: Path) -> str:
         return ""
     kind, colon, _ = target.partition(":")
     return kind if colon and not target.startswith("/") else target
+
+
+def _between_processes(pid: int, address: int, operation: int, proc: Path) -> str:
+    """Return the shared memory that a futex lies in; empty for one of a single process."""
+    if operation & FUTEX_PRIVATE:
+        return ""
+    try:
+        return shared_mapping(address, (proc / str(pid) / "maps").read_text())
+    except OSError:
+        return ""
 
 
 def _file_of(pid: int, inode: str, proc: Path) -> str:
@@ -117,6 +150,7 @@ class Sampler:
     states: dict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     waits: dict[int, Counter[tuple[str, str]]] = field(default_factory=lambda: defaultdict(Counter))
     locks: Counter[str] = field(default_factory=Counter)
+    holders: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def look(self, threads: Mapping[int, tuple[int, int]]) -> None:
         """Count once what each thread does now.
@@ -125,6 +159,16 @@ class Sampler:
             threads: process and training thread by slot.
         """
         self.looks += 1
+        pids = {pid for pid, _ in threads.values()}
+        waiting, holding = parse_locks((self.proc / "locks").read_text())
+        for pid, inode in waiting:
+            if pid in pids:
+                self.locks[_file_of(pid, inode, self.proc) or inode] += 1
+        held = [
+            (pid, _file_of(pid, inode, self.proc) or inode) for pid, inode in holding if pid in pids
+        ]
+        for pid, path in held:
+            self.holders[path].add(pid)
         for slot, (pid, tid) in threads.items():
             folder = self.proc / str(pid) / "task" / str(tid)
             try:
@@ -134,13 +178,27 @@ class Sampler:
                 continue
             self.states[slot][state] += 1
             if state in ASLEEP and call is not None:
-                name, argument = call
-                on = _name_of_file(pid, argument, self.proc) if name in ON_FILE else ""
-                self.waits[slot][name, on] += 1
-        pids = {pid for pid, _ in threads.values()}
-        for pid, inode in parse_locks((self.proc / "locks").read_text()):
-            if pid in pids:
-                self.locks[_file_of(pid, inode, self.proc) or inode] += 1
+                self.waits[slot][call[0], self._on(pid, *call, held)] += 1
+
+    def _on(
+        self, pid: int, name: str, first: int, second: int, held: Sequence[tuple[int, str]]
+    ) -> str:
+        """Return what a thread waits for in a system call, as far as that can be told."""
+        if name in ON_FILE:
+            return _name_of_file(pid, first, self.proc)
+        if name == "futex":
+            return _between_processes(pid, first, second, self.proc)
+        if name in PAUSES:  # perhaps until a lock is free that somebody else holds now
+            return next((path for holder, path in held if holder != pid), "")
+        return ""
+
+    def _waits(self, slot: int) -> Counter[tuple[str, str]]:
+        """Return the waits of a slot; a pause is for a lock that members take in turn."""
+        waits: Counter[tuple[str, str]] = Counter()
+        for (name, on), count in self.waits[slot].items():
+            in_turn = name not in PAUSES or len(self.holders[on]) > 1
+            waits[name, on if in_turn else ""] += count
+        return waits
 
     def record(self, n: int, interval_s: float) -> dict[str, Any]:
         """Return what was counted, as a record."""
@@ -155,7 +213,7 @@ class Sampler:
                     "states": dict(states),
                     "waits": [
                         {"syscall": name, "on": on, "count": count}
-                        for (name, on), count in self.waits[slot].most_common()
+                        for (name, on), count in self._waits(slot).most_common()
                     ],
                 }
                 for slot, states in self.states.items()

@@ -1,0 +1,81 @@
+"""Plant a CPU quota of cgroup v2 in an emulated machine: for hosts whose cgroups are v1.
+
+    python benchmarks/emulated_quota.py [--workload plain] [--run 0] [--ledger docs/planted.jsonl]
+
+QEMU boots a machine of two CPUs (tests/emulated), the experiments of one run of planted.py are done
+in it, and what the verdict says joins planted.py's ledger. Some twenty minutes on two CPUs. All is
+some thirty times slower in there, so its times mean nothing; the cause that is named, and its
+share, do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from plant_list import ROOT, WORKLOADS, Case
+
+sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests/emulated")]
+
+from plant_runs import Ledger, experiment  # noqa: E402
+
+from emulator import RESULTS, Machine, Node, run  # noqa: E402 (as above)
+
+MACHINE = Machine(
+    name="small",
+    sockets=1,
+    dies=1,
+    cores=2,
+    threads=1,
+    nodes=(Node("0-1", 10240),),
+    distances=((10,),),
+)
+LIMIT_S = 3600
+FOLDER = Path("/tmp/planted")  # noqa: S108 (of a machine that is gone with it)
+
+
+def inside(case: Case) -> None:
+    """Do the run in the emulated machine, and leave its entry and its records."""
+    # A group's children get a quota only where the group hands the controller on.
+    Path("/sys/fs/cgroup/cgroup.subtree_control").write_text("+cpu")
+    entry = experiment(case, FOLDER)
+    shutil.copytree(FOLDER / case.name, RESULTS / case.name)
+    (RESULTS / "entry.json").write_text(json.dumps(entry))
+
+
+def main() -> None:
+    """Boot the machine, or be in it already."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--workload", choices=WORKLOADS, default="plain")
+    parser.add_argument("--run", type=int, default=0)
+    parser.add_argument("--results", type=Path, default=ROOT / "results/.planted")
+    parser.add_argument("--ledger", type=Path, help="of all runs (default: in RESULTS)")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    case = Case(options.workload, "quota_v2", options.run)
+    if options.inside:
+        inside(case)
+        return
+    again = [sys.executable, __file__, "--inside", "--workload", options.workload]
+    command = ["env", "PYTHONDONTWRITEBYTECODE=1", *again, "--run", str(options.run)]
+    with tempfile.TemporaryDirectory(prefix="quota-") as name:
+        left = Path(name)
+        if status := run(MACHINE, command, left, LIMIT_S):
+            sys.exit(f"{(left / 'output').read_text()}\nended with status {status}")
+        entry = json.loads((left / "entry.json").read_text())
+        folder = options.results / case.name
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(left / case.name, folder)
+    entry["machine"] += ", emulated"
+    Ledger(options.ledger or options.results / "runs.jsonl").add(entry)
+    print(json.dumps(entry, indent=1))
+
+
+if __name__ == "__main__":
+    main()
