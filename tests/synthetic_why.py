@@ -170,7 +170,9 @@ def write_run(
             step = world.step(name, n)
             experiment = "reference" if name == "reference" else "relief"
             records.append(
-                _window(world, step, experiment, name=name, n=n, block=block, factor=factor)
+                _window(
+                    world, step, experiment, name=name, n=n, block=block, factor=factor, first=block
+                )
             )
     for block in range(blocks, blocks + 3):
         for kernel, dose in [("none", 0.0)] + [(k, d / 3) for k in KERNELS for d in (1, 2, 3)]:
@@ -290,13 +292,14 @@ def _attestation(world: World, name: str) -> dict[str, Any]:
     }
 
 
-def _window(world, step, experiment, *, name, n, block, factor):
+def _window(world, step, experiment, *, name, n, block, factor, first=0):
     """One window: every time of a member's step is multiplied by the member's factor."""
     step = copy.copy(step)
     counted = 40
-    window_s = counted * step.total * factor[:n].max()
+    slots = sorted((first + at) % world.n for at in range(n))  # members take turns
+    window_s = counted * step.total * factor[slots].max()
     members = []
-    for slot in range(n):
+    for slot in slots:
         own = counted * factor[slot]
         total_s = step.total * factor[slot]
         members.append(

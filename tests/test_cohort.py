@@ -91,6 +91,21 @@ def test_sleeping_members_sleep(make):
     assert [member["slot"] for member in record["members"]] == [0]
 
 
+def test_members_take_turns(make):
+    one = make("plain_loop.py", members=3)
+    one.start([0, 1, 2], 60)
+    one.warm_up(5, 10)
+
+    def trained(n, first):
+        record = one.take(windows.Window(0, 0, n), SETTINGS, first)
+        return [member["slot"] for member in record["members"] if member["steps"] >= 5]
+
+    assert [trained(1, first) for first in (0, 1, 5)] == [[0], [1], [2]]
+    assert trained(2, 2) == [0, 2]
+    one._end(1, "hung", "for this test")
+    assert [trained(1, first) for first in (1, 2)] == [[2], [0]]
+
+
 @pytest.mark.parametrize("script", ["segfaults.py", "exits_early.py"])
 def test_a_member_that_ends_is_told_from_one_that_ends_well(make, script):
     one = make(script, ["--at", 3])

@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 from scaling_study.collecting import experiments
+from scaling_study.diagnosing.case import make_case
+from scaling_study.diagnosing.relief_share import relief_share
 from scaling_study.diagnosing.starts import START_DEGREES, START_SD, start_sd
 from synthetic_why import World, write_run
 
@@ -73,10 +75,24 @@ def test_a_run_holds_its_members_step_less_their_waiting_for_a_cpu(tmp_path):
     )
     members = experiments.read_run(path).members
     assert list(members.columns) == experiments.MEMBERS
-    assert set(members["n"]) == {2, 4}
+    assert set(members["n"]) == {1, 2, 4}
+    members = members[members["n"] > 1]
     assert set(members["name"]) == {"reference", *World().reliefs}
     assert members.groupby(["name", "n", "slot"])["unhindered_s"].std().max() < 1e-6
     # With four members on two CPUs half of a step is waiting.
     reference = members[members["name"] == "reference"].groupby(["n", "slot"])["unhindered_s"]
     means = reference.mean()
-    assert means[4][:2].to_numpy() == pytest.approx(means[2].to_numpy(), rel=1e-3)
+    assert means[4].to_numpy() == pytest.approx(means[2].to_numpy(), rel=1e-3)
+
+
+def test_members_that_took_turns_alone_make_a_comparison_surer(tmp_path):
+    """The same steps, and the same member in all of them: one lucky start counts for less."""
+    rng = np.random.default_rng(2)
+    path = write_run(tmp_path / "0.jsonl", World(n=4), rng, noise=0.01)
+    case = make_case([experiments.read_run(path)], None)
+    assert case.alone["reference"] == case.alone["pinned"] == 4
+    widths = []
+    for alone in ({}, case.alone, case.alone | {"pinned": 1}):
+        found = relief_share(dataclasses.replace(case, alone=alone), "level", "pinned")
+        widths.append(found.high - found.low)
+    assert widths[0] > widths[2] > widths[1]

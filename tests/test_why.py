@@ -91,6 +91,13 @@ def test_reference_and_reliefs_share_every_block(records):
     expected = {(block, name, n) for block in range(blocks) for name in names for n in counts[name]}
     assert len(taken) == len(expected)
     assert set(taken) == expected
+    turns = {name: {} for name in names}
+    for one in first_takes:
+        if one["n"] == 1:
+            turns[one["name"]][one["block"]] = one["members"][0]["slot"]
+    for name, slots in turns.items():
+        members = 1 if name in alone else 2
+        assert slots == {block: block % members for block in range(blocks)}
     orders = {tuple(one[1:] for one in taken if one[0] == block) for block in range(blocks)}
     assert len(orders) > 1  # shuffled anew in every block
 

@@ -38,8 +38,8 @@ class WhyRun:
         attestations: By cohort: ``reference``, names of reliefs, ``kernels``.
         failed: Reason by relief that did not start, prove itself or last.
         windows: Rows of tables/experiments.
-        members: A row per member and window of the reference and the reliefs with several members:
-            `name`, `n`, `block`, `slot` and `unhindered_s`, the step less its waiting for a CPU.
+        members: A row per member and window that counts: `name`, `n`, `block`, `slot` and
+            `unhindered_s`, the step less its waiting for a CPU.
         samples: What training threads were found doing.
         foreign: The largest foreign consumers of CPU time.
         end: Its last record; None where the job was cut off.
@@ -177,8 +177,7 @@ def _unhindered(windows: Sequence[why_schema.Window], rows: pd.DataFrame) -> pd.
     at = rows["window"].astype(np.int64).to_numpy()
     names = pd.DataFrame(
         [
-            {"name": one["name"], "n": one["n"], "block": one["block"],
-             "counts": one["valid"] and one["n"] > 1}
+            {key: one[key] for key in ("name", "n", "block", "valid")}
             for one in windows
         ]
     )  # fmt: skip
@@ -186,7 +185,7 @@ def _unhindered(windows: Sequence[why_schema.Window], rows: pd.DataFrame) -> pd.
     found = names.iloc[at].reset_index(drop=True)
     found["slot"] = rows["slot"].to_numpy(dtype=np.int64)
     found["unhindered_s"] = 1 / rows["steps_per_s"].to_numpy() - waits
-    counts = found["counts"] & np.isfinite(found["unhindered_s"])
+    counts = found["valid"] & np.isfinite(found["unhindered_s"])
     return pd.DataFrame(found.loc[counts, MEMBERS]).reset_index(drop=True)
 
 

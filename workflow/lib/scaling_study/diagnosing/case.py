@@ -58,6 +58,7 @@ class Case:
         replicates: Of each block.
         units: What intervals are over.
         start_sd: Standard deviation between starts of one launch, as part of its step at n.
+        alone: By name, how many of its members took turns in the windows of one process.
         attested: First report of each cohort's first member.
         placeable: How many of the reference's members can have a CPU of their own, by their masks.
         failed: Reason by relief without a result.
@@ -75,6 +76,7 @@ class Case:
     replicates: Integers
     units: Units
     start_sd: float
+    alone: Mapping[str, int]
     attested: Mapping[str, Mapping[str, Any]]
     placeable: int
     failed: Mapping[str, str]
@@ -227,6 +229,7 @@ def make_case(runs: Sequence[WhyRun], fingerprint: Mapping[str, Any] | None) -> 
         replicates=blocks["replicate"].to_numpy(dtype=np.int64),
         units="replicates" if starts >= effects.ENOUGH_REPLICATES else "blocks",
         start_sd=start_sd(runs, step_s),
+        alone=_alone(runs),
         attested=_attested(runs),
         placeable=_placeable(runs[0]),
         failed={name: reason for run in runs for name, reason in run.failed.items()},
@@ -243,6 +246,17 @@ def make_case(runs: Sequence[WhyRun], fingerprint: Mapping[str, Any] | None) -> 
         fingerprint=fingerprint,
     )
     return case if case.measured(REFERENCE, "growth") else None
+
+
+def _alone(runs: Sequence[WhyRun]) -> dict[str, int]:
+    """Members by name that had windows to themselves; of replicates the fewest."""
+    counts: dict[str, int] = {}
+    for run in runs:
+        rows = run.members[run.members["n"] == 1]
+        for name, slots in rows.groupby("name")["slot"]:
+            seen = int(slots.nunique())
+            counts[str(name)] = min(seen, counts.get(str(name), seen))
+    return counts
 
 
 def _divide(rows: pd.DataFrame, by: str, places: Integers, blocks: int) -> Cells:

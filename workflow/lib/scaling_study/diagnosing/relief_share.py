@@ -77,10 +77,15 @@ def _compared(case: Case, scope: Scope, name: str, over: Floats) -> Estimate | N
     return case.estimate(
         over,
         case.under(scope),
-        allowance=float(np.sqrt(2)) * start,
+        allowance=float(np.sqrt(2 if scope == "growth" else _starts(case, name))) * start,
         prior=_prior(case, scope),
         tests=len(tests),
     )
+
+
+def _starts(case: Case, name: str) -> float:
+    """Variance of a comparison of single processes, by that of a start: members took turns."""
+    return 1 / case.alone.get(REFERENCE, 1) + 1 / case.alone.get(name, 1)
 
 
 def relief_share(case: Case, scope: Scope, name: str) -> Estimate | None:

@@ -59,7 +59,15 @@ class Taker:
     block: int = 0
     done: set[Key] = field(default_factory=set)
 
-    def take(self, one: Cohort, n: int, labels: Mapping[str, Any], given: Given = nothing) -> None:
+    def take(
+        self,
+        one: Cohort,
+        n: int,
+        labels: Mapping[str, Any],
+        given: Given = nothing,
+        *,
+        first: int = 0,
+    ) -> None:
         """Take a window until it is valid, or the retakes of this job are used up.
 
         Args:
@@ -67,6 +75,7 @@ class Taker:
             n: its members that train.
             labels: what the record says of the experiment.
             given: makes what lasts as long as the window, and yields what to add to the record.
+            first: the members that train are those from this one on.
 
         Raises:
             MemberEndedError: a member died or hung.
@@ -77,7 +86,7 @@ class Taker:
         while True:
             with given() as added:
                 before = read_vmstat()
-                record = one.take(windows.Window(0, self.block, n), self.timing)
+                record = one.take(windows.Window(0, self.block, n), self.timing, first)
                 after = read_vmstat()
             vmstat = {key: after[key] - before[key] for key in after}
             self.journal.write(

@@ -361,8 +361,10 @@ class Experiments:
             "experiment": "reference" if name == "reference" else "relief", "name": name,
             "dose": None, "count": None, "rate_share": None,
         }  # fmt: skip
+        # Members take turns where not all train: one start may be luckier than another.
+        turn = self._taker.block * max(1, one.size // self._effort.blocks)
         try:
-            self._taker.take(one, n, labels)
+            self._taker.take(one, n, labels, first=turn)
         except cohort.MemberEndedError:
             self._write_events(name, one.events)
             if name == "reference":

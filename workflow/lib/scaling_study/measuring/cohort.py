@@ -210,15 +210,24 @@ class Cohort:
         self.members.close_gates(slots)
         self._rest(slots)
 
-    def take(self, window: windows.Window, settings: WindowSettings) -> dict[str, Any]:
-        """Take one window from the first n living members and return its record.
+    def take(
+        self, window: windows.Window, settings: WindowSettings, first: int = 0
+    ) -> dict[str, Any]:
+        """Take one window from n living members and return its record.
+
+        Args:
+            window: which.
+            settings: its timing.
+            first: the members are those from this one on, counted around; else the first n.
 
         Raises:
             MemberEndedError: a member died or hung; the record cannot be made.
         """
+        at = first % max(1, len(self.alive))
+        slots = sorted((self.alive[at:] + self.alive[:at])[: window.n])
         try:
-            with self._quiet(self.alive[: window.n]):
-                return self._take(window, settings)
+            with self._quiet(slots):
+                return self._take(window, slots, settings)
         except (FileNotFoundError, ProcessLookupError) as error:
             # A member's /proc folder is gone: it ended outside the watched part of the window.
             ended = self.members.sleep_until(time.perf_counter_ns() + round(DYING_S * 1e9))
@@ -367,8 +376,9 @@ class Cohort:
             raise MemberEndedError(sorted(ended))
         return tuple(self._activity(slot, 0) for slot in slots)
 
-    def _take(self, window: windows.Window, settings: WindowSettings) -> dict[str, Any]:
-        slots = self.alive[: window.n]
+    def _take(
+        self, window: windows.Window, slots: Sequence[int], settings: WindowSettings
+    ) -> dict[str, Any]:
         restarts = {slot: self.members.words(slot)[channel.RESTARTS] for slot in slots}
         before = edges.read(self.members, slots, self._host.cpus, self._hardware)
         release_ns = self.members.order(slots, channel.RUN)
