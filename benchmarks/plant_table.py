@@ -232,6 +232,8 @@ def where(entries: Sequence[Entry]) -> list[str]:
 
 def cell(plant: str, one: Score) -> str:
     """Return what stands in the table for a plant and a workload."""
+    if not one.runs and not one.failures:
+        return "not run"
     if not one.runs:
         return "no effect" if any("no effect" in text for text in one.failures) else "no result"
     if plant == NOTHING:

@@ -362,6 +362,7 @@ def test_a_plant_without_effect_does_not_count():
     assert found.runs == 0
     assert "no effect (1.03 times)" in found.failures[0]
     assert plant_table.cell("quota", found) == "no effect"
+    assert plant_table.cell("mask", plant_table.score("ncf", "mask", CLEAN)) == "not run"
 
 
 def test_what_a_workload_has_of_itself_counts_only_beyond_that():
