@@ -36,7 +36,8 @@ it; the median of the runs. What it adds is told against the workload without th
 the plant needs code of its own, with that code but without its cause: against its step some minutes
 before, or, where the plant leaves one process alone as fast as it is, against that process in the
 same run, times what the workload grows of itself. The dose differs from run to run. The first row
-counts runs without a plant in which any cause was named. `planted.jsonl` has each run.
+counts runs without a plant in which any cause was named. `planted.jsonl` has each run. A quota of
+the cgroup version that a machine does not have is planted by `benchmarks/emulated_quota.py`.
 
 """
 
