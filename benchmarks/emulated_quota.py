@@ -19,12 +19,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from plant_list import ROOT, WORKLOADS, Case
+from plant_runs import Ledger, experiment
 
-sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests/emulated")]
+sys.path.insert(0, str(ROOT / "tests/emulated"))
 
-from plant_runs import Ledger, experiment  # noqa: E402
-
-from emulator import RESULTS, Machine, Node, run  # noqa: E402 (as above)
+from emulator import RESULTS, Machine, Node, run
 
 MACHINE = Machine(
     name="small",

@@ -173,7 +173,7 @@ def _quota(dose: Dose) -> Options:
     return ("--quota-cpus", f"{0.6 * len(CPUS) / dose.strength:.3f}")
 
 
-def _lock(dose: Dose, *more: str, kind: str = "flock") -> Options:
+def _lock(dose: Dose, kind: str, *more: str) -> Options:
     # Two processes wait for a lock only where a step holds it for more than half its time.
     seconds = f"{3 * dose.strength * dose.step_s:.5f}"
     return ("lock.py", "--kind", kind, "--folder", str(dose.folder), "--seconds", seconds, *more)
@@ -183,8 +183,8 @@ def _lock_plant(title: str, kind: str, *, promised: bool) -> Plant:
     return Plant(
         title,
         ("lock_contention",),
-        wrapper=lambda dose: _lock(dose, kind=kind),
-        control=lambda dose: _lock(dose, "--private", kind=kind),
+        wrapper=lambda dose: _lock(dose, kind),
+        control=lambda dose: _lock(dose, kind, "--private"),
         missing=_one_cpu,
         promised=promised,
     )

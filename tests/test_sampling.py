@@ -103,7 +103,7 @@ while True:
 """
 
 
-def pauses(path, processes, looks=10):
+def pauses(processes, looks=10):
     """What a process that tries again and again waits for, by our own account of it."""
     sampler = sampling.Sampler()
     for _ in range(looks):
@@ -117,13 +117,13 @@ def test_a_pause_is_for_a_lock_that_members_take_in_turn(tmp_path, started):
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         process = started(POLLING, str(path))
-        sampler, found = pauses(path, [process.pid, os.getpid()])
+        sampler, found = pauses([process.pid, os.getpid()])
         on = {wait["on"] for wait in found["members"][0]["waits"]}
         assert on == {""}  # it was ours all the time: perhaps its pauses are for something else
         sampler.holders[str(path)].add(process.pid)
         waits = sampler.record(2, 0.013)["members"][0]["waits"]
         assert sum(wait["count"] for wait in waits if wait["on"] == str(path)) >= 8
-        alone = pauses(path, [process.pid])[1]["members"][0]["waits"]
+        alone = pauses([process.pid])[1]["members"][0]["waits"]
         assert {wait["on"] for wait in alone} == {""}
 
 
