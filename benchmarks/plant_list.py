@@ -34,6 +34,10 @@ DENORMAL_S = 21e-6
 the dose differs."""
 
 
+PAGE_READ_S = 0.1e-3
+"""About what it takes to read a page from a fast disk; the dose differs with the disk."""
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """A training script whose tensors are large enough that every plant can bite.
@@ -143,7 +147,6 @@ class Plant:
         missing: why it cannot be planted here, or None.
         own: causes that come with what is around the plant, in its control too; as of a workload.
         level: whether it slows one process alone already.
-        effort: of the experiments; ``full`` where a quick diagnosis does not try what helps.
         promised: whether the self-test runs it unasked; others are for whoever writes rules.
     """
 
@@ -160,7 +163,6 @@ class Plant:
     missing: Callable[[], str | None] = _possible
     own: Mapping[str, str] = field(default_factory=dict)
     level: bool = False
-    effort: str = "quick"
     promised: bool = True
 
     @property
@@ -193,6 +195,11 @@ def _lock_plant(title: str, kind: str, *, promised: bool) -> Plant:
 def _denormals(dose: Dose, *more: str) -> Options:
     calls = round(1.5 * dose.strength * dose.step_s / DENORMAL_S)
     return ("denormals.py", "--calls", str(calls), *more)
+
+
+def _mapped(dose: Dose, *more: str) -> Options:
+    pages = round(dose.strength * dose.step_s / PAGE_READ_S)
+    return ("mapped_file.py", "--folder", str(dose.folder), "--pages", str(pages), *more)
 
 
 def _step_thread(dose: Dose, *more: str) -> Options:
@@ -321,6 +328,21 @@ PLANTS = {
         level=True,
         promised=False,
     ),
+    "mapped": Plant(
+        "data in a mapped file that memory does not keep",
+        ("file_io",),
+        wrapper=_mapped,
+        control=lambda dose: _mapped(dose, "--keep"),
+        level=True,
+        promised=False,
+    ),
+    "pause": Plant(
+        "a pause in every step",
+        ("pauses",),
+        wrapper=lambda dose: ("pause.py", "--seconds", f"{dose.strength * dose.step_s:.5f}"),
+        level=True,
+        promised=False,
+    ),
     "one_cpu": Plant(
         "a mask of one CPU around the whole study",
         ("cpuset",),
@@ -362,7 +384,6 @@ PLANTS = {
         ("interpreter",),
         wrapper=lambda _: ("collector.py",),
         level=True,
-        effort="full",
         promised=False,
     ),
     "threads": Plant(
@@ -423,7 +444,7 @@ class Case:
             },
             "processes": sorted({1, len(CPUS), plant.most}),
             "launches": {"baseline": dict(axes)},
-            "why": plant.effort,
+            "why": "quick",
         }
 
     def outside(self, folder: Path) -> Options:

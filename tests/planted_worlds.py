@@ -201,6 +201,46 @@ class PolledLock(Semaphore):
 
 
 @dataclasses.dataclass(slots=True)
+class Server(Semaphore):
+    """A service that answers one member after the other, as fast as it can."""
+
+    first: str = "pauses"
+    where: tuple[str, str] = ("recvfrom", "socket")
+
+
+@dataclasses.dataclass(slots=True)
+class Paused(Server):
+    """A script that sleeps in every step, alone as well."""
+
+    where: tuple[str, str] = ("clock_nanosleep", "")
+
+    def step(self, relief, n):
+        return Step(blocked=8 * MS)
+
+    def samples(self, _):
+        return Server.samples(self, 2)
+
+
+@dataclasses.dataclass(slots=True)
+class Collector(World):
+    """A garbage collection in every step."""
+
+    first: str = "interpreter"
+
+    def step(self, relief, n):
+        if relief == "no_collector":
+            return self.crowd(Step(), n)
+        return self.crowd(Step(user=16 * MS, collect=6 * MS), n)
+
+
+@dataclasses.dataclass(slots=True)
+class UntriedCollector(Collector):
+    """The same, where no relief of it has a result."""
+
+    reliefs: tuple[str, ...] = ("pinned", "openblas")
+
+
+@dataclasses.dataclass(slots=True)
 class LockedLoader(Lock):
     """The same inside the loader, so that cached batches bring the time back too."""
 
@@ -348,6 +388,10 @@ PLANTED = (
         Lock,
         PolledLock,
         Semaphore,
+        Server,
+        Paused,
+        Collector,
+        UntriedCollector,
     ),
     *(LockedLoader, SlowLoader, Denormals, OldBlas, Faults, Bandwidth, Cache, Smt, Swap),
     Migrations,

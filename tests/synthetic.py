@@ -518,6 +518,7 @@ def _member(slot: int, step_us: list[int], window_s: float) -> dict[str, Any]:
         "forward_s": 0.40 * counted_s,
         "backward_s": 0.45 * counted_s,
         "optimizer_s": 0.10 * counted_s,
+        "collect_s": 0.01 * counted_s,
         "active_s": window_s,
         "steps_active": steps_active,
         "cpu_user_s": 0.90 * window_s,

@@ -59,6 +59,7 @@ class Step:
     blocked: float = 0.0
     quota_s: float = 0.0
     load: float = 0.3 * MS
+    collect: float = 0.05 * MS
     helper_s: float = 0.0
     helper_wait_s: float = 0.0
     faults: float = 20.0
@@ -311,6 +312,7 @@ def _window(world, step, experiment, *, name, n, block, factor, first=0):
                 "forward_s": max(0.0, (step.total - step.load) * own),
                 "backward_s": 0.0,
                 "optimizer_s": 0.0,
+                "collect_s": step.collect * own,
                 "active_s": step.total * own,
                 "steps_active": counted,
                 "restarts": 0,

@@ -38,11 +38,12 @@ def test_one_mapping_sees_what_another_wrote(folder):
     channel.create(folder, 2)
     _, member = pages(folder, 2)
     _, coordinator = pages(folder, 2)
-    written = [Step(10 * at + 9, at, at + 1, at + 2, at % 2) for at in range(5)]
+    written = [Step(10 * at + 9, at, at + 1, at + 2, at + 3, at % 2) for at in range(5)]
     store(member, written)
     assert coordinator.steps() == written
     assert coordinator.steps()[3]._asdict() == {
-        "end_ns": 39, "load_ns": 3, "backward_ns": 4, "optimizer_ns": 5, "fresh": 1,
+        "end_ns": 39, "load_ns": 3, "backward_ns": 4, "optimizer_ns": 5, "collect_ns": 6,
+        "fresh": 1,
     }  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def test_blocks_do_not_touch(folder):
 def test_a_full_ring_gives_what_it_kept(folder):
     channel.create(folder, 1)
     (page,) = pages(folder, 1)
-    store(page, [Step(at + 1, 0, 0, 0, 0) for at in range(CAPACITY + 7)])
+    store(page, [Step(at + 1, 0, 0, 0, 0, 0) for at in range(CAPACITY + 7)])
     steps = page.steps()
     assert len(steps) == CAPACITY
     assert (steps[0].end_ns, steps[-1].end_ns) == (1, CAPACITY)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -224,6 +225,45 @@ def test_every_step_collects(tmp_path):
         wrapped("collector.py", script=script), capture_output=True, text=True, check=True
     )
     assert done.stdout == "2\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--keep"]])
+def test_every_step_reads_from_the_disk_unless_pages_are_kept(tmp_path, options):
+    stat = [shutil.which("stat"), "-f", "-c", "%T", str(tmp_path)]
+    kind = subprocess.run(stat, capture_output=True, text=True, check=True).stdout.strip()
+    if kind in {"tmpfs", "ramfs"}:
+        pytest.skip("files here are in memory")
+    script = tmp_path / "steps.py"
+    script.write_text(
+        "import resource, torch\n"
+        "optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])\n"
+        "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_majflt\n"
+        "optimizer.step()\n"
+        "before = faults()\n"
+        "for _ in range(4): optimizer.step()\n"
+        "print(faults() - before)\n"
+    )
+    own = ["--folder", str(tmp_path / "data"), "--pages", "50", *options]
+    command = wrapped("mapped_file.py", *own, script=script)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 20 if options else int(done.stdout) >= 150
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_every_step_pauses(tmp_path):
+    script = tmp_path / "steps.py"
+    script.write_text(
+        "import time, torch\n"
+        "optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])\n"
+        "began = time.perf_counter(), time.thread_time()\n"
+        "for _ in range(5): optimizer.step()\n"
+        "print(time.perf_counter() - began[0], time.thread_time() - began[1])\n"
+    )
+    command = wrapped("pause.py", "--seconds", "0.1", script=script)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    wall_s, cpu_s = map(float, done.stdout.split())
+    assert wall_s >= 0.5
+    assert cpu_s < wall_s - 0.4
 
 
 @pytest.mark.parametrize("kind", ["flock", "poll"])

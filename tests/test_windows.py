@@ -17,7 +17,7 @@ ladders = st.lists(st.integers(1, 400), min_size=1, max_size=12, unique=True)
 
 def activity(ends_ms, *, released_ms=0, parked_ms=None, fresh=(), slot=0, steps_active=None):
     """A member whose steps end at these times, in ms; `fresh` are the indices of such steps."""
-    steps = [Step(round(end * MS), 0, 0, 0, int(at in fresh)) for at, end in enumerate(ends_ms)]
+    steps = [Step(round(end * MS), 0, 0, 0, 0, int(at in fresh)) for at, end in enumerate(ends_ms)]
     parked_ms = parked_ms if parked_ms is not None else [released_ms, *ends_ms][-1]
     return Activity(
         slot=slot,
@@ -98,7 +98,9 @@ def activities(draw):
         load = draw(st.integers(0, gap))
         backward = draw(st.integers(0, gap - load))
         optimizer = draw(st.integers(0, gap - load - backward))
-        steps.append(Step(end * MS, load * MS, backward * MS, optimizer * MS, draw(st.booleans())))
+        collect = draw(st.integers(0, gap))
+        times = [one * MS for one in (end, load, backward, optimizer, collect)]
+        steps.append(Step(*times, draw(st.booleans())))
     parked = now + draw(st.integers(0, 30))
     return Activity(0, released * MS, parked * MS, len(steps), 0, steps)
 
@@ -133,10 +135,10 @@ def test_phases_add_up_to_the_counted_time(one, span):
 
 def test_a_members_record():
     steps = [
-        Step(10 * MS, 1 * MS, 2 * MS, 3 * MS, 0),  # began before the window opened
-        Step(20 * MS, 2 * MS, 3 * MS, 1 * MS, 0),
-        Step(34 * MS, 4 * MS, 5 * MS, 2 * MS, 0),
-        Step(50 * MS, 9 * MS, 1 * MS, 1 * MS, 0),  # ended after it was closed
+        Step(10 * MS, 1 * MS, 2 * MS, 3 * MS, 4 * MS, 0),  # began before the window opened
+        Step(20 * MS, 2 * MS, 3 * MS, 1 * MS, 0 * MS, 0),
+        Step(34 * MS, 4 * MS, 5 * MS, 2 * MS, 1 * MS, 0),
+        Step(50 * MS, 9 * MS, 1 * MS, 1 * MS, 2 * MS, 0),  # ended after it was closed
     ]
     one = Activity(3, 1 * MS, 51 * MS, 4, 2, steps)
     record = windows.member_record(one, 10 * MS, 40 * MS)
@@ -148,6 +150,7 @@ def test_a_members_record():
             "forward_s": 0.007,
             "backward_s": 0.008,
             "optimizer_s": 0.003,
+            "collect_s": 0.001,
             "active_s": 0.050,
         }
     )

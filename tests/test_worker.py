@@ -133,6 +133,23 @@ def test_an_optimizer_that_raises_makes_no_step_and_the_next_one_does(cohort, cl
     assert last_step(cohort)["optimizer"] == 3
 
 
+def test_collections_are_timed_in_whatever_phase(cohort, clock, member):
+    collects = member.collector_timer()
+
+    def collection(milliseconds):
+        collects("start", {"generation": 2})
+        clock.passes(milliseconds)
+        collects("stop", {"generation": 2})
+
+    collection(2)
+    member.wrap_backward(lambda: collection(3))()
+    optimize(member, clock, before=1)
+    assert last_step(cohort) == {"load": 0, "backward": 3, "optimizer": 1}
+    assert cohort.members.steps(0)[-1].collect_ns == 5 * MS
+    optimize(member, clock, before=1)
+    assert cohort.members.steps(0)[-1].collect_ns == 0
+
+
 @pytest.mark.parametrize("phase", ["load", "backward"])
 def test_a_call_inside_a_call_of_the_same_kind_counts_once(cohort, clock, member, phase):
     """A data set that reads another loader; a checkpoint that computes backward in backward."""

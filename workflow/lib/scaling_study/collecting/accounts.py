@@ -27,7 +27,7 @@ import pandas as pd
 
 from scaling_study.common.columns import PER_STEP
 
-PHASES = ("load_s", "forward_s", "backward_s", "optimizer_s")
+PHASES = ("load_s", "forward_s", "backward_s", "optimizer_s", "collect_s")
 """Sums over counted steps; every other quantity per step belongs to all steps of `active_s`."""
 RENAMED = {"user_s": "cpu_user_s", "system_s": "cpu_system_s"}
 """Columns per step whose field in the records has another name."""

@@ -6,8 +6,9 @@ mistake of a power of two. Keys that are not named here are left out.
 
 History of the schema:
     1: first version. Later added, and null where a file is older: `members_cpus` and
-        `trainers_cpus` of a window's machine, and the hardware counters of a member. In files from
-        before them `throttled_s` counts only a quota of the cgroup itself, not of those above it.
+        `trainers_cpus` of a window's machine, and the hardware counters and `collect_s` of a
+        member. In files from before the counters `throttled_s` counts only a quota of the cgroup
+        itself, not of those above it.
 """
 
 from collections.abc import Iterator
@@ -132,6 +133,7 @@ class WindowMember(TypedDict):
     forward_s: Seconds
     backward_s: Seconds
     optimizer_s: Seconds
+    collect_s: NotRequired[Seconds | None]
     active_s: Seconds
     steps_active: Count
     cpu_user_s: Seconds

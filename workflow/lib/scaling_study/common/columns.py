@@ -73,6 +73,12 @@ PER_STEP = (
     Column("forward_s_per_step", "number", "s", "Rest of the step: forward pass and Python."),
     Column("backward_s_per_step", "number", "s", "Time in `backward`."),
     Column("optimizer_s_per_step", "number", "s", "Time in the optimizer."),
+    Column(
+        "collect_s_per_step",
+        "number",
+        "s",
+        "Time in Python's garbage collector, in whatever phase; empty in older files.",
+    ),
     Column("user_s_per_step", "number", "CPU s", "User time, all threads and child processes."),
     Column("system_s_per_step", "number", "CPU s", "System time, all threads and children."),
     Column(

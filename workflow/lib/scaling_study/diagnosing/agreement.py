@@ -15,6 +15,9 @@ SENSITIVE = 0.05
 """Added time beside a load below this share of a step is within what windows differ by."""
 INFLATED = 0.05
 """The same for a kernel's slowdown among many."""
+FEWEST_LOOKS = 3
+"""What was seen less often may be chance. A thread that waits for a tenth of its time is found so
+six times in sixty looks."""
 FASTER = 1.2
 """A multiply that is faster by less than this is the same kernel on a noisy machine."""
 
@@ -118,13 +121,14 @@ class Waiting:
                 None, "samples", "What the training threads waited for was not looked at."
             )
         share = sum(one.shares.get(kind, 0.0) for kind in self.kinds)
+        often = round(share * one.asleep) >= FEWEST_LOOKS
         calls = [
             f"{syscall}{' on ' + on if on else ''} ({count} of {one.samples} looks)"
             for (syscall, on), count in sorted(one.calls.items(), key=lambda item: -item[1])[:2]
         ]
         locks = [f"{format_number(mean)} waiters for {path}" for path, mean in one.locks.items()]
         text = f"Training threads were found waiting in {', '.join([*calls, *locks]) or 'nothing'}."
-        return Weight(share >= self.share, "samples", text)
+        return Weight(often and share >= self.share, "samples", text)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

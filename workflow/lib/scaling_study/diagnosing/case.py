@@ -212,7 +212,8 @@ def make_case(runs: Sequence[WhyRun], fingerprint: Mapping[str, Any] | None) -> 
     rows = _without_restarts(_best(experiments.frame(runs)))
     waits = {n: sampled([s for run in runs for s in run.samples], n) for n in (1, head["n"])}
     parts = runqueue.split(rows, allowed_cpus=machine.allowed_cpus, online_cpus=machine.online_cpus)
-    rows = rows.join(parts).join(_blocked(rows, waits)).join(_stolen(rows))
+    rows = rows.join(parts).join(_stolen(rows))
+    rows = rows.join(_blocked(rows, waits))
     blocks = rows[["replicate", "block"]].drop_duplicates().sort_values(["replicate", "block"])
     places = pd.MultiIndex.from_frame(blocks).get_indexer(
         pd.MultiIndex.from_frame(rows[["replicate", "block"]])
@@ -291,20 +292,26 @@ def _without_restarts(rows: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-PHASES = ("load_", "forward_", "backward_", "optimizer_")
+PHASES = ("load_", "forward_", "backward_", "optimizer_", "collect_")
 """They are sums over counted steps, in which no script is started."""
 
 
 def _blocked(rows: pd.DataFrame, waits: Mapping[int, Sampled]) -> pd.DataFrame:
-    """Blocked time by what the thread was found waiting for at that process count."""
+    """Blocked time by what the thread was found waiting for at that process count.
+
+    A thread whose CPU the hypervisor has taken looks blocked from inside; it waits for nothing.
+    """
     kinds = {kind: {n: one.shares.get(kind, 0.0) for n, one in waits.items()} for kind in KINDS}
-    blocked = rows["trainer_blocked_s_per_step"]
-    return pd.DataFrame(
+    blocked = (rows["trainer_blocked_s_per_step"] - rows["stolen_s_per_step"]).clip(lower=0.0)
+    parts = pd.DataFrame(
         {
             f"blocked_{kind}_s_per_step": blocked * rows["n"].map(shares).fillna(0.0)
             for kind, shares in kinds.items()
         }
     )
+    # A loader waits for its workers and its source in the same system calls.
+    idle = parts["blocked_peer_s_per_step"] + parts["blocked_sleep_s_per_step"]
+    return parts.assign(idle_s_per_step=(idle - rows["load_s_per_step"]).clip(lower=0.0))
 
 
 KINDS = ("lock", "device", "peer", "futex", "sleep")

@@ -11,18 +11,20 @@ from scaling_study.diagnosing.relief_share import ByRelief
 from scaling_study.diagnosing.sampled import kind_of
 
 BLAS = ("bundled_blas", "openblas", "blis", "mkl", "intel_path", "isa_default")
-LOADS = 0.05
-"""A loader that takes less of a step than this cannot be what keeps it waiting."""
+LEAST = 0.05
+"""What takes less of a step than this cannot be what makes it slow."""
 
 
-def _loads(asked: Asked) -> tuple[bool | None, str]:
-    case = asked.case
-    n = asked.n
-    share = case.mean("load_s_per_step", n) / case.mean("step_s", n)
-    return (
-        share >= LOADS,
-        f"The loader takes {format_percent(round(share, 2))} of a step.",
-    )
+def _takes(column: str, title: str) -> Fact:
+    """That a part of a step is long enough to matter."""
+
+    def tell(asked: Asked) -> tuple[bool | None, str]:
+        share = asked.case.mean(column, asked.n) / asked.case.mean("step_s", asked.n)
+        if np.isnan(share):  # a file of an older version
+            return None, f"How long {title} takes was not counted."
+        return share >= LEAST, f"T{title[1:]} takes {format_percent(round(share, 2))} of a step."
+
+    return Fact(tell, "account")
 
 
 def _locked(asked: Asked) -> tuple[bool | None, str]:
@@ -55,7 +57,7 @@ def _other_threads(asked: Asked) -> tuple[bool | None, str]:
         for kind in ("user", "system")
     )
     share = ran / case.mean("step_s", n)
-    return bool(share >= LOADS) and not np.isnan(share), (
+    return bool(share >= LEAST) and not np.isnan(share), (
         f"Other threads of the member use {format_number(share)} CPUs."
     )
 
@@ -69,7 +71,13 @@ FASTER_MULTIPLY = AnyOf(
 LOCKED = Account(("blocked_lock_s_per_step",), "waiting for a lock")
 DEVICE = Account(("blocked_device_s_per_step",), "waiting for files or devices")
 FUTEX = Account(("blocked_futex_s_per_step",), "waiting for another thread (futex)")
+PAUSED = Account(("idle_s_per_step",), "waiting for time to pass or for another process")
+LOADS = _takes("load_s_per_step", "the loader")
 LOADING = Instead(Account(("load_s_per_step",), "time in the loader"), ("cached_batches",))
+COLLECTS = _takes("collect_s_per_step", "the garbage collector")
+COLLECTING = Instead(
+    Account(("collect_s_per_step",), "time in Python's garbage collector"), ("no_collector",)
+)
 
 WAITS = (
     Cause(
@@ -100,6 +108,21 @@ WAITS = (
         ),
         growth=(Route(DEVICE, (Waiting(("device",), 0.1),)),),
         level=(Route(DEVICE, (Waiting(("device",), 0.1),)),),
+    ),
+    Cause(
+        "pauses",
+        "A script that waits by itself",
+        "the training script pauses, or waits for an answer of another program",
+        "Blocked time outside of the loader; training threads are found in a sleep, or waiting for "
+        "a pipe, a socket or a child process.",
+        "nanosleep(2), poll(2), recv(2), wait4(2); /proc/PID/syscall in proc(5)",
+        Remedy(
+            "Look in the script for pauses, for what is tried again and again, and for services "
+            "that are asked in every step; ask them for more at once, or in the background.",
+            command="py-spy dump --pid PID  # of a member: the line that waits",
+        ),
+        growth=(Route(PAUSED, (Waiting(("sleep", "peer")),)),),
+        level=(Route(PAUSED, (Waiting(("sleep", "peer")),)),),
     ),
 )
 
@@ -150,9 +173,9 @@ WORK = (
             "less work for each sample.",
             code="DataLoader(..., num_workers=1, persistent_workers=True, prefetch_factor=4)",
         ),
-        growth=(Route(ByRelief(("cached_batches",)), (Fact(_loads, "account"),)),),
+        growth=(Route(ByRelief(("cached_batches",)), (LOADS,)),),
         level=(
-            Route(ByRelief(("cached_batches",)), (Fact(_loads, "account"),)),
+            Route(ByRelief(("cached_batches",)), (LOADS,)),
             Route(LOADING),
         ),
     ),
@@ -161,8 +184,8 @@ WORK = (
         "The interpreter: its collector and its lock",
         "the script's own language, Python, is busy tidying up or lets only one of its threads "
         "work at a time",
-        "Time comes back without the garbage collector; or the training thread waits in a futex "
-        "while other threads of the member use CPU time.",
+        "A large part of a step is in the garbage collector, and comes back without it; or the "
+        "training thread waits in a futex while other threads of the member use CPU time.",
         "gc and threading in Python's documentation (global interpreter lock)",
         Remedy(
             "Collect less often, and keep other threads of the process from running Python.",
@@ -170,11 +193,12 @@ WORK = (
         ),
         growth=(
             Route(FUTEX, (Fact(_alone), Fact(_other_threads, "account"), Waiting(("futex",)))),
-            Route(ByRelief(("no_collector",))),
+            Route(ByRelief(("no_collector",)), (COLLECTS,)),
         ),
         level=(
             Route(FUTEX, (Fact(_alone), Fact(_other_threads, "account"), Waiting(("futex",)))),
-            Route(ByRelief(("no_collector",))),
+            Route(ByRelief(("no_collector",)), (COLLECTS,)),
+            Route(COLLECTING),
         ),
     ),
 )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # No cause is named for less than a tenth of a step: what cannot bring back half of that is not
 # tried.
-LOAD_SHARE = 0.05
+PART_SHARE = 0.05
 
 # A minor fault costs 0.1 us, and with the clearing of the page and in a virtual machine 0.5 us and
 # more. Where all of them take less than this part of the step, and the kernel no more than that of
@@ -134,13 +134,18 @@ def _faults(reference: Reference) -> Reason:
     return None
 
 
-def _loading(reference: Reference) -> Reason:
-    def load(member: Mapping[str, Any]) -> float:
-        counted_s = sum(member["step_us"]) / 1e6
-        return member["load_s"] / counted_s if counted_s else 0.0
+def _short(name: str, title: str) -> Callable[[Reference], Reason]:
+    """Exclude what a part of a step takes hardly any time for."""
 
-    share = reference.most(load)
-    return f"the loader takes {share:.1%} of a step" if share < LOAD_SHARE else None
+    def excluded(reference: Reference) -> Reason:
+        def part(member: Mapping[str, Any]) -> float:
+            counted_s = sum(member["step_us"]) / 1e6
+            return member[name] / counted_s if counted_s else 0.0
+
+        share = reference.most(part)
+        return f"{title} takes {share:.1%} of a step" if share < PART_SHARE else None
+
+    return excluded
 
 
 def _flushed(reference: Reference) -> Reason:
@@ -198,8 +203,8 @@ RELIEFS: tuple[Relief, ...] = (
            {"allocator": "jemalloc"}, quick=False),
     Relief("mimalloc", "mimalloc", _any(_is("allocator", "mimalloc"), _faults),
            {"allocator": "mimalloc"}, quick=False),
-    Relief("cached_batches", "batches from memory instead of the loader", _loading,
-           change="cached_batches"),
+    Relief("cached_batches", "batches from memory instead of the loader",
+           _short("load_s", "the loader"), change="cached_batches"),
     Relief("flush_denormals", "denormal numbers flushed to zero", _flushed,
            change="flush_denormals", alone=True),
     Relief("isa_default", "all vector instructions of the CPU", _is("isa", "default"),
@@ -210,8 +215,8 @@ RELIEFS: tuple[Relief, ...] = (
     Relief("mkl", "MKL from PyPI", _is("blas", "mkl"), {"blas": "mkl"}, quick=False, alone=True),
     Relief("huge_pages", "huge pages asked for by malloc", _is("huge_pages", "always"),
            {"huge_pages": "always"}, quick=False),
-    Relief("no_collector", "Python's garbage collector off", lambda _: None,
-           change="no_collector", quick=False, alone=True),
+    Relief("no_collector", "Python's garbage collector off",
+           _short("collect_s", "the garbage collector"), change="no_collector", alone=True),
 )  # fmt: skip
 
 

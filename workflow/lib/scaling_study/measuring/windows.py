@@ -109,12 +109,13 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[st
         closed_ns: when the window was closed.
     """
     durations, steps = counted_steps(activity, opened_ns, closed_ns)
-    load, backward, optimizer = (
+    load, backward, optimizer, collect = (
         sum(times) / 1e9
         for times in (
             [step.load_ns for step in steps],
             [step.backward_ns for step in steps],
             [step.optimizer_ns for step in steps],
+            [step.collect_ns for step in steps],
         )
     )
     return {
@@ -125,6 +126,7 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[st
         "forward_s": max(0.0, sum(durations) / 1e9 - load - backward - optimizer),
         "backward_s": backward,
         "optimizer_s": optimizer,
+        "collect_s": collect,
         "active_s": (activity.parked_ns - activity.released_ns) / 1e9,
         "steps_active": activity.steps_active,
         "restarts": activity.restarts,

@@ -29,13 +29,14 @@ QUESTIONS = frozenset({ATTEST, ATTEST_KERNEL, WRITE_PROFILE, ALLOW_TRACING})
 ORDER, RELEASE_NS, STEPS, RELEASED_NS, PARKED_NS, TRAINER_TID, RESTARTS, ASKED = range(8)
 HEADER = 8
 
-# Fields of one step. LOAD, BACKWARD and OPTIMIZER are durations in ns inside that step;
-# FRESH is 1 when the script was started anew inside it, so that its length is no step time.
-END_NS, LOAD_NS, BACKWARD_NS, OPTIMIZER_NS, FRESH = range(5)
-STEP_FIELDS = 5
+# Fields of one step. LOAD, BACKWARD, OPTIMIZER and COLLECT are durations in ns inside that step,
+# the last one of Python's garbage collector, in whatever phase it ran; FRESH is 1 when the script
+# was started anew inside it, so that its length is no step time.
+END_NS, LOAD_NS, BACKWARD_NS, OPTIMIZER_NS, COLLECT_NS, FRESH = range(6)
+STEP_FIELDS = 6
 
 # Steps of one window that are kept. At the shortest window of one second, steps of 60 us fit; a
-# window that runs full still counts its steps, but is flagged. 640 KiB for each member.
+# window that runs full still counts its steps, but is flagged. 768 KiB for each member.
 CAPACITY = 16_384
 
 BLOCK = HEADER + CAPACITY * STEP_FIELDS
@@ -51,6 +52,7 @@ class Step(NamedTuple):
     load_ns: int
     backward_ns: int
     optimizer_ns: int
+    collect_ns: int
     fresh: int
 
 

@@ -3,7 +3,8 @@
 ``python -m scaling_study.member.worker FOLDER SLOT [--mark] [--change NAME]... -- SCRIPT ARGS...``
 
 The script runs in this process as ``__main__`` (runpy). torch's global optimizer hooks end a step;
-light wrappers attribute its time to the loader, backward and the optimizer. The end of a step is
+light wrappers attribute its time to the loader, backward and the optimizer, and Python tells how
+long its garbage collector took. The end of a step is
 also the gate at which a member outside the current window sleeps. What runs in every step is kept
 to a few integer stores: no system call but the clock's (vDSO), no lock, no allocation that lasts.
 
@@ -13,13 +14,13 @@ library only, because it runs in every build that a study compares.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import runpy
 import sys
 import threading
 import time
-from gc import collect  # the module's own may be replaced: changes.py
 from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from scaling_study.member import profiled
 
 _now = time.perf_counter_ns
+_collect = gc.collect  # the module's own may be replaced: changes.py
 
 
 class Member:
@@ -50,7 +52,7 @@ class Member:
         self._rest = channel.Pipe(folder / "rest", os.O_WRONLY)
         self._pid = os.getpid()
         self._steps = 0
-        self._load_ns = self._backward_ns = self._optimizer_ns = 0
+        self._load_ns = self._backward_ns = self._optimizer_ns = self._collect_ns = 0
         self._optimizer_began_ns = self._closure_ns = 0
         self._optimizer_frame: FrameType | None = None
         self._profile: profiled.Profile | None = None
@@ -67,8 +69,10 @@ class Member:
             words[at + 1] = self._load_ns
             words[at + 2] = self._backward_ns
             words[at + 3] = self._optimizer_ns
-            words[at + 4] = self.fresh
-        self._load_ns = self._backward_ns = self._optimizer_ns = self.fresh = 0
+            words[at + 4] = self._collect_ns
+            words[at + 5] = self.fresh
+        self._load_ns = self._backward_ns = self._optimizer_ns = 0
+        self._collect_ns = self.fresh = 0
         self._steps = step + 1
         words[channel.STEPS] = step + 1
         if words[channel.ORDER] != channel.RUN:
@@ -167,6 +171,19 @@ class Member:
 
         return loads
 
+    def collector_timer(self) -> Callable[[str, object], None]:
+        """Return what times Python's garbage collector (gc.callbacks), collection by collection."""
+        now, began = _now, 0  # the last collection may come after this module
+
+        def collects(phase: str, _: object) -> None:
+            nonlocal began
+            if phase == "start":
+                began = now()
+            else:
+                self._collect_ns += now() - began
+
+        return collects
+
     def wrap_backward(self, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Time ``inner``, torch.autograd.backward, as backward."""
 
@@ -251,6 +268,7 @@ def attach(member: Member, *, by_mark: bool) -> None:
     ):
         setattr(owner, name, member.wrap_loader(getattr(owner, name)))
     torch.autograd.backward = member.wrap_backward(torch.autograd.backward)
+    gc.callbacks.append(member.collector_timer())
     if not by_mark:
         optimizer.register_optimizer_step_pre_hook(member.before_optimizer)
         optimizer.register_optimizer_step_post_hook(member.after_optimizer)
@@ -316,7 +334,7 @@ def run(member: Member, script: str, args: list[str]) -> None:
                 " 'step: mark' in the config, with scaling_study.mark()"
             )
         # The script's globals refer to each other: its model and data would stay beside the next.
-        collect()
+        _collect()
         member.script_ended()
 
 

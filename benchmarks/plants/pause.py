@@ -1,0 +1,23 @@
+"""Plant: every step pauses, as scripts do that ask again and again, or keep to a rate."""
+
+import argparse
+import time
+from typing import Any
+
+import real_workload
+
+
+def plant(seconds: float) -> None:
+    """Before each optimizer's step, sleep."""
+
+    def pause(*_: Any) -> None:
+        time.sleep(seconds)
+
+    real_workload.before_each_step(pause)
+
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--seconds", type=float, required=True)
+options, command = real_workload.options_of(parser)
+real_workload.once("pause", lambda: plant(options.seconds))
+real_workload.run(command)
