@@ -34,6 +34,9 @@ DENORMAL_S = 21e-6
 the dose differs."""
 
 
+COPY_BYTES_PER_S = 8e9
+"""About what one CPU copies from memory to memory; the dose differs with the machine."""
+
 PAGE_READ_S = 0.1e-3
 """About what it takes to read a page from a fast disk; the dose differs with the disk."""
 
@@ -202,6 +205,11 @@ def _mapped(dose: Dose, *more: str) -> Options:
     return ("mapped_file.py", "--folder", str(dose.folder), "--pages", str(pages), *more)
 
 
+def _stream(dose: Dose, *more: str) -> Options:
+    size = 3 * dose.strength * dose.step_s * COPY_BYTES_PER_S
+    return ("stream.py", "--bytes", str(round(size)), *more)
+
+
 def _step_thread(dose: Dose, *more: str) -> Options:
     seconds = 0.8 * dose.strength * dose.step_s
     return ("step_thread.py", "--seconds", f"{seconds:.5f}", *more)
@@ -334,6 +342,14 @@ PLANTS = {
         wrapper=_mapped,
         control=lambda dose: _mapped(dose, "--keep"),
         level=True,
+        promised=False,
+    ),
+    "stream": Plant(
+        "steps that copy more than caches hold",
+        ("memory_bandwidth", "last_level_cache"),
+        wrapper=_stream,
+        control=lambda dose: _stream(dose, "--cached"),
+        missing=_one_cpu,
         promised=False,
     ),
     "pause": Plant(

@@ -145,8 +145,15 @@ def summarise(found: Mapping[str, Any]) -> Entry:
         "n": found.get("n"),
         "step_1_s": step_1,
         "step_n_s": step_n,
+        "stolen_cpus": _stolen(found),
         "named": sorted(named, key=lambda one: -one["seconds"]),
     }
+
+
+def _stolen(found: Mapping[str, Any]) -> float:
+    """Return the CPUs that the hypervisor took, with one process or with all."""
+    rows = [one for one in found["counts"] if one["name"] == "steal_cpus"]
+    return max((one[side] or 0.0 for one in rows for side in ("low", "high")), default=0.0)
 
 
 def _value(estimate: Mapping[str, Any] | None) -> float | None:
@@ -187,10 +194,6 @@ class Ledger:
             with contextlib.suppress(json.JSONDecodeError):  # cut while it was written
                 entry = json.loads(line)
                 self._entries[case_of(entry)] = entry
-
-    def __contains__(self, case: Case) -> bool:
-        """Whether a case was run, with any result."""
-        return case in self._entries
 
     def __iter__(self) -> Iterator[Entry]:
         """Go through the entries, the newest of each case."""

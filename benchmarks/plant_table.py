@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from plant_list import NOTHING, PLANTS, WORKLOADS, clean_of
+from plant_list import NOTHING, PLANTS, WORKLOADS, Case, clean_of
 from plant_runs import case_of, rules
 
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ FEWEST_RUNS = 5
 """What is promised of each case."""
 LONGEST_APART = timedelta(minutes=30)
 """Between a run and the clean one that it is compared with: the machine drifts."""
+
+STOLEN_CPUS = 0.1
+"""A hypervisor that takes more than this is a cause of its own: the run does not count, whatever it
+names, and is done again."""
 
 JUDGED = frozenset({"explained", "nothing_to_explain", "inconclusive"})
 """Statuses of a verdict that says something; all others are runs without a result."""
@@ -57,8 +61,8 @@ def score(workload: str, plant: str, entries: Iterable[Entry]) -> Score:
     counted: list[Entry] = []
     accounted, slowdown, failures = [], [], []
     for entry in runs:
-        if entry["status"] not in JUDGED:
-            failures.append(f"run {entry['run']}: {entry['status']}, {entry['reason']}")
+        if reason := unusable(entry):
+            failures.append(reason)
             continue
         clean_s = clean_step_s(entry, own)
         if clean_s is None:
@@ -77,6 +81,41 @@ def score(workload: str, plant: str, entries: Iterable[Entry]) -> Score:
     others = _count(counted, without=causes)
     return Score(len(counted), len(right), tuple(accounted), tuple(slowdown), others,
                  tuple(failures))  # fmt: skip
+
+
+def unusable(entry: Entry) -> str | None:
+    """Say why a run does not count, by itself; None if it does."""
+    if entry["status"] not in JUDGED:
+        return f"run {entry['run']}: {entry['status']}, {entry['reason']}"
+    if disturbed(entry):
+        taken = f"{entry['stolen_cpus']:.2f} CPUs"
+        return f"run {entry['run']}: the hypervisor took {taken} meanwhile"
+    return None
+
+
+def disturbed(entry: Entry) -> bool:
+    """Whether the machine was not a quiet one during a run that has a verdict."""
+    return entry["status"] in JUDGED and entry["stolen_cpus"] > STOLEN_CPUS
+
+
+def due(case: Case, entries: Iterable[Entry]) -> bool:
+    """Whether a case is to be run: for the first time, or again together with what needs that.
+
+    A run that was disturbed is done again, and so are the clean run that it is compared with and
+    all others that are compared with that one.
+    """
+    known = {case_of(one): one for one in entries}
+    entry = known.get(case)
+    if entry is None or disturbed(entry):
+        return True
+    if _paired(case):
+        clean = known.get(clean_of(case))
+        return clean is not None and not _together(clean, entry)
+    return any(
+        disturbed(one) or not _together(one, entry)
+        for other, one in known.items()
+        if _paired(other) and clean_of(other) == case
+    )
 
 
 def beyond_own(entry: Entry, entries: Sequence[Entry]) -> list[dict[str, Any]]:
@@ -113,8 +152,7 @@ def clean_runs(entry: Entry, entries: Sequence[Entry]) -> list[Entry]:
     return [
         one
         for one in entries
-        if (one["plant"], one["control"]) == (wanted.plant, wanted.control)
-        and one["status"] in JUDGED
+        if (one["plant"], one["control"]) == (wanted.plant, wanted.control) and not unusable(one)
     ]
 
 
@@ -132,13 +170,9 @@ def _score_clean(runs: Sequence[Entry]) -> Score:
         {**one, "named": [
             each for each in one["named"] if each["cause"] not in own_causes(one)
         ]}
-        for one in runs if one["status"] in JUDGED
+        for one in runs if not unusable(one)
     ]  # fmt: skip
-    failures = tuple(
-        f"run {one['run']}: {one['status']}, {one['reason']}"
-        for one in runs
-        if one["status"] not in JUDGED
-    )
+    failures = tuple(reason for one in runs if (reason := unusable(one)))
     silent = [one for one in judged if not one["named"]]
     return Score(len(judged), len(silent), (), (), _count(judged, without=()), failures)
 
@@ -159,15 +193,21 @@ def clean_step_s(entry: Entry, entries: Sequence[Entry]) -> float | None:
     are slower than one. Where it is not, the clean run of the same repetition is compared, which
     ran a few minutes before.
     """
-    plant, clean = PLANTS[entry["plant"]], clean_runs(entry, entries)
-    if plant.level or plant.controlled:  # a control's dose is its run's
+    clean = clean_runs(entry, entries)
+    if _paired(case_of(entry)):
         clean = [one for one in clean if one["run"] == entry["run"] and _together(one, entry)]
     if not clean:
         return None
-    if plant.level:
+    if PLANTS[entry["plant"]].level:
         return float(clean[0]["step_n_s"])
     ratio = statistics.median(one["step_n_s"] / one["step_1_s"] for one in clean)
     return float(entry["step_1_s"] * ratio)
+
+
+def _paired(case: Case) -> bool:
+    """Whether a run is compared with the clean one of the same repetition only."""
+    plant = PLANTS[case.plant]
+    return case != clean_of(case) and (plant.level or plant.controlled)  # a control has its dose
 
 
 def _together(one: Entry, other: Entry) -> bool:

@@ -376,7 +376,7 @@ def entry(plant, run=0, *, step_n_s=0.02, named=(), workload="ncf", control=Fals
         "status": "explained", "reason": None, "n": 2, "step_1_s": 0.01, "step_n_s": step_n_s,
         "named": [{"part": "growth", "cause": cause, "share": 1.0, "seconds": seconds}
                   for cause, seconds in named],
-        "started": "2026-01-01T00:00:00+00:00", "machine": "CPUs 0-1", **more,
+        "started": "2026-01-01T00:00:00+00:00", "machine": "CPUs 0-1", "stolen_cpus": 0.0, **more,
     }  # fmt: skip
 
 
@@ -465,6 +465,39 @@ def test_a_control_is_compared_with_its_own_run_and_is_an_a_a_run_too():
     assert plant_table.score("ncf", NOTHING, [*CLEAN, *controls]).runs == 7
 
 
+def test_a_run_on_a_disturbed_machine_does_not_count_whatever_it_names_and_is_due():
+    disturbed = {"stolen_cpus": 0.3, "named": [("steal", 0.002)]}
+    runs = [*CLEAN[:4], entry(NOTHING, 4, **disturbed)]
+    found = plant_table.score("ncf", NOTHING, runs)
+    assert (found.runs, found.right, found.others) == (4, 4, {})
+    assert found.failures == ("run 4: the hypervisor took 0.30 CPUs meanwhile",)
+    assert [plant_table.due(Case("ncf", NOTHING, run), runs) for run in range(6)] == [
+        *[False] * 4, True, True,
+    ]  # fmt: skip
+    runs.append(entry("quota", named=[("cpu_quota", 0.009)], stolen_cpus=0.3))
+    assert plant_table.score("ncf", "quota", runs).runs == 0
+
+
+def test_runs_that_are_compared_are_done_again_together():
+    names = (NOTHING, "slow_loader", "slow_blas", "quota")
+
+    def due(*entries):
+        return [name for name in names if plant_table.due(Case("ncf", name, 1), entries)]
+
+    clean, loader, slow, quota = (entry(name, 1) for name in names)
+    assert due(clean, loader, slow, quota) == []
+    assert due(clean, loader, slow | {"stolen_cpus": 0.3}, quota) == [NOTHING, "slow_blas"]
+    later = {"started": "2026-01-01T01:00:00+00:00"}
+    assert due(clean | later, loader, slow | later, quota) == [NOTHING, "slow_loader"]
+    assert due(clean | later, loader | later, slow | later, quota) == []
+    assert due(loader, slow, quota) == [NOTHING]
+
+
+def test_a_failed_run_is_not_due():
+    failed = {**entry("quota"), "status": "failed", "reason": "ended with status 1"}
+    assert not plant_table.due(Case("ncf", "quota", 0), [failed])
+
+
 def test_a_false_name_shows():
     runs = [*CLEAN[:4], entry(NOTHING, 4, named=[("denormals", 0.001)])]
     found = plant_table.score("ncf", NOTHING, runs)
@@ -504,11 +537,9 @@ def test_a_ledger_goes_on_where_it_was_cut(tmp_path):
     with path.open("a") as file:
         file.write(json.dumps(entry("quota", 1))[:40])
     again = plant_runs.Ledger(path)
-    assert Case("ncf", "quota", 0) in again
-    assert Case("ncf", "quota", 1) not in again
-    assert [one["step_n_s"] for one in again] == [0.03]
+    assert [(one["run"], one["step_n_s"]) for one in again] == [(0, 0.03)]
     again.add(entry("quota", 1))
-    assert Case("ncf", "quota", 1) in plant_runs.Ledger(path)
+    assert Case("ncf", "quota", 1) in map(plant_runs.case_of, plant_runs.Ledger(path))
     again.write()
     assert len(path.read_text().splitlines()) == 2
     assert list(plant_runs.Ledger(path)) == list(again)
@@ -524,8 +555,10 @@ def test_seconds_of_named_causes():
             "step_1_s": estimate(0.01), "step_n_s": estimate(0.03),
             "growth": {"named": [{"cause": "cpu_quota", "share": estimate(0.2)}]},
             "level": {"named": [{"cause": "slow_blas", "share": estimate(0.5)}]},
+            "counts": [{"name": "steal_cpus", "low": 0.2, "high": None}, {"name": "threads"}],
         }
     )  # fmt: skip
+    assert found["stolen_cpus"] == 0.2
     assert [(one["cause"], round(one["seconds"], 6)) for one in found["named"]] == [
         ("slow_blas", 0.005), ("cpu_quota", 0.004),
     ]  # fmt: skip

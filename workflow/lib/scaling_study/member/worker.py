@@ -4,9 +4,9 @@
 
 The script runs in this process as ``__main__`` (runpy). torch's global optimizer hooks end a step;
 light wrappers attribute its time to the loader, backward and the optimizer, and Python tells how
-long its garbage collector took. The end of a step is
-also the gate at which a member outside the current window sleeps. What runs in every step is kept
-to a few integer stores: no system call but the clock's (vDSO), no lock, no allocation that lasts.
+long its garbage collector took. The end of a step is also the gate at which a member outside the
+current window sleeps. What runs in every step is kept to a few integer stores: no system call but
+the clock's (vDSO), no lock, no allocation that lasts.
 
 A script that ends is started again in the same process. The module needs torch and the standard
 library only, because it runs in every build that a study compares.
