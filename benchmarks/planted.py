@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,8 +58,8 @@ def cases(plants: list[str], workloads: list[str], runs: int) -> Iterator[Case]:
     for run in range(runs):
         for workload in workloads:
             wanted = [Case(workload, plant, run) for plant in [NOTHING, *plants]]
-            for case in wanted:
-                yield from dict.fromkeys([clean_of(case), case])
+            pairs = chain.from_iterable((clean_of(case), case) for case in wanted)
+            yield from dict.fromkeys(pairs)
 
 
 def arguments() -> argparse.Namespace:

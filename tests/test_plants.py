@@ -23,6 +23,7 @@ import plant_bare  # noqa: E402
 import plant_list  # noqa: E402
 import plant_runs  # noqa: E402
 import plant_table  # noqa: E402
+import planted  # noqa: E402
 from plant_list import NOTHING, PLANTS, Case, clean_of  # noqa: E402
 
 OUTSIDE = [sys.executable, str(BENCHMARKS / "plants/outside.py")]
@@ -491,6 +492,15 @@ def test_runs_that_are_compared_are_done_again_together():
     assert due(clean | later, loader, slow | later, quota) == [NOTHING, "slow_loader"]
     assert due(clean | later, loader | later, slow | later, quota) == []
     assert due(loader, slow, quota) == [NOTHING]
+
+
+def test_clean_runs_come_first_and_no_run_comes_twice():
+    found = [case.name for case in planted.cases(["slow_blas", "denormals", "quota"], ["ncf"], 2)]
+    assert found[:5] == [
+        "ncf/nothing/0", "ncf/slow_blas/0", "ncf/denormals-control/0", "ncf/denormals/0",
+        "ncf/quota/0",
+    ]  # fmt: skip
+    assert len(found) == len(set(found)) == 10
 
 
 def test_a_failed_run_is_not_due():

@@ -209,6 +209,7 @@ def flags(members=None, *, step_us=10_000, **changed):
         "foreign_cpu_s": 0.0,
         "stolen_cpu_s": 0.0,
         "sleeping_cpu_s": 0.0,
+        "throttled_s": 0.0,
         "asked_steps": 20,
     } | changed
     records = [{"steps": len(one.steps), "step_us": [step_us] * len(one.steps)} for one in members]
@@ -234,6 +235,12 @@ OVERFULL = activity([10], steps_active=CAPACITY + 1)
             "foreign_cpu",
             {"foreign_cpu_s": 0.099, "usable_cpus": 2},
             {"foreign_cpu_s": 0.101, "usable_cpus": 2},
+        ),
+        # while a quota holds members back, /proc/stat counts up to 5% of each CPU too much
+        (
+            "foreign_cpu",
+            {"foreign_cpu_s": 1.399, "throttled_s": 0.1},
+            {"foreign_cpu_s": 1.401, "throttled_s": 0.1},
         ),
         # 2 s times 0.5% of 10 CPUs
         ("sleeping_member_ran", {"sleeping_cpu_s": 0.099}, {"sleeping_cpu_s": 0.101}),

@@ -405,6 +405,7 @@ class Cohort:
             foreign_cpu_s=machine["foreign_cpu_s"],
             stolen_cpu_s=machine["steal_s"],
             sleeping_cpu_s=machine["sleeping_cpu_s"],
+            throttled_s=machine["throttled_s"] or 0.0,
             asked_steps=settings.steps,
         )
         return {

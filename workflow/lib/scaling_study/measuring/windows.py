@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 FOREIGN_SHARE = 0.02
 FOREIGN_FLOOR_CPUS = 0.05
 
+# /proc/stat counts whole ticks, of 10 ms at most. A quota ends the turn of every CPU once in its
+# period, of 100 ms most often, and in the middle of a tick: half a tick too much on each.
+THROTTLED_ERROR = 0.05
+
 # Sleeping members together: idle helper threads that wake now and then are allowed.
 SLEEPING_SHARE = 0.005
 SLEEPING_FLOOR_CPUS = 0.02
@@ -167,6 +171,7 @@ def flags(
     foreign_cpu_s: float,
     stolen_cpu_s: float,
     sleeping_cpu_s: float,
+    throttled_s: float,
     asked_steps: int,
 ) -> tuple[str, ...]:
     """Return what is to be said against a window; it is invalid if any flag is in INVALID.
@@ -180,12 +185,14 @@ def flags(
         foreign_cpu_s: CPU time that other programs took between the readings.
         stolen_cpu_s: CPU time that other virtual machines took from this one.
         sleeping_cpu_s: CPU time that members took which should have slept.
+        throttled_s: time for which a quota held members back.
         asked_steps: the steps that the config asks of each member.
     """
     limit_s = edges_s * max(FOREIGN_FLOOR_CPUS, FOREIGN_SHARE * usable_cpus)
+    error_s = edges_s * THROTTLED_ERROR * usable_cpus if throttled_s else 0.0
     steps = min(record["steps"] for record in records)
     tests = {
-        "foreign_cpu": foreign_cpu_s > limit_s,
+        "foreign_cpu": foreign_cpu_s > limit_s + error_s,
         "stolen_cpu": stolen_cpu_s > limit_s,
         "sleeping_member_ran": sleeping_cpu_s
         > edges_s * max(SLEEPING_FLOOR_CPUS, SLEEPING_SHARE * usable_cpus),
