@@ -23,8 +23,9 @@ import plant_bare  # noqa: E402
 import plant_list  # noqa: E402
 import plant_runs  # noqa: E402
 import plant_table  # noqa: E402
-import planted  # noqa: E402
 from plant_list import NOTHING, PLANTS, Case, clean_of  # noqa: E402
+
+import planted  # noqa: E402
 
 OUTSIDE = [sys.executable, str(BENCHMARKS / "plants/outside.py")]
 SHORT = WORKLOADS / "short_script.py"
