@@ -108,11 +108,11 @@ def due(case: Case, entries: Iterable[Entry]) -> bool:
     entry = known.get(case)
     if entry is None or disturbed(entry):
         return True
+    own = [one for one in known.values() if one["workload"] == case.workload]
     if _paired(case):
-        clean = known.get(clean_of(case))
-        return clean is not None and not _together(clean, entry)
+        return clean_of(case) in known and not mates(entry, own)
     return any(
-        disturbed(one) or not _together(one, entry)
+        disturbed(one) or not mates(one, own)
         for other, one in known.items()
         if _paired(other) and clean_of(other) == case
     )
@@ -190,12 +190,10 @@ def clean_step_s(entry: Entry, entries: Sequence[Entry]) -> float | None:
 
     The machine's speed drifts from run to run. Where one process alone is as fast under the plant
     as without it, the run itself says how fast that is, and the clean runs by how much n processes
-    are slower than one. Where it is not, the clean run of the same repetition is compared, which
-    ran a few minutes before.
+    are slower than one. Where it is not, the clean run that is nearest in time is compared.
     """
-    clean = clean_runs(entry, entries)
-    if _paired(case_of(entry)):
-        clean = [one for one in clean if one["run"] == entry["run"] and _together(one, entry)]
+    paired = _paired(case_of(entry))
+    clean = mates(entry, entries) if paired else clean_runs(entry, entries)
     if not clean:
         return None
     if PLANTS[entry["plant"]].level:
@@ -204,15 +202,26 @@ def clean_step_s(entry: Entry, entries: Sequence[Entry]) -> float | None:
     return float(entry["step_1_s"] * ratio)
 
 
+def mates(entry: Entry, entries: Sequence[Entry]) -> list[Entry]:
+    """Return the clean runs of the same half hour, the nearest first; a control has a dose."""
+    near = [
+        one
+        for one in clean_runs(entry, entries)
+        if _apart(one, entry) < LONGEST_APART
+        and (one["run"] == entry["run"] or not PLANTS[entry["plant"]].controlled)
+    ]
+    return sorted(near, key=lambda one: (_apart(one, entry), one["run"] != entry["run"]))
+
+
 def _paired(case: Case) -> bool:
-    """Whether a run is compared with the clean one of the same repetition only."""
+    """Whether a run is compared with a clean one of the same half hour only."""
     plant = PLANTS[case.plant]
-    return case != clean_of(case) and (plant.level or plant.controlled)  # a control has its dose
+    return case != clean_of(case) and (plant.level or plant.controlled)
 
 
-def _together(one: Entry, other: Entry) -> bool:
+def _apart(one: Entry, other: Entry) -> timedelta:
     began, later = (datetime.fromisoformat(each["started"]) for each in (one, other))
-    return abs(later - began) < LONGEST_APART
+    return abs(later - began)
 
 
 def markdown(entries: Sequence[Entry], missing: Mapping[str, str]) -> str:

@@ -210,12 +210,14 @@ class Server(Semaphore):
 
 @dataclasses.dataclass(slots=True)
 class Paused(Server):
-    """A script that sleeps in every step, alone as well."""
+    """A script that sleeps in every step, alone as well, beside a loader that computes."""
 
     where: tuple[str, str] = ("clock_nanosleep", "")
 
     def step(self, relief, n):
-        return Step(blocked=8 * MS)
+        if relief == "cached_batches":
+            return Step(user=7 * MS, blocked=8 * MS, load=0.05 * MS)
+        return Step(blocked=8 * MS, load=3 * MS)
 
     def samples(self, _):
         return Server.samples(self, 2)

@@ -291,8 +291,8 @@ def test_description_says_what_will_be_done():
         "  4 launches: 1 default, 1 baseline, 1 repeat, 1 one_change; 2 excluded",
         "  processes: 1, 2, 4",
         "  36 cohorts (3 replicates of each launch), 108 windows; profiles of 6 points",
-        "  why (full): experiments on 2 launches, 34.7 to 61.3 minutes of",
-        "  44.8 to 88.5 minutes",
+        "  why (full): experiments on 2 launches, 34.9 to 61.5 minutes of",
+        "  45.0 to 88.7 minutes",
     ]
     many = dataclasses.replace(made, launches=made.launches * 25)
     assert "hours" in describe(many, (1, 2), estimate(many, (1, 2), start_s=8.0))

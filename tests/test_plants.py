@@ -444,9 +444,12 @@ def test_a_machine_that_became_faster_is_no_missing_plant():
     slow = entry("slow_blas", 1, step_n_s=4.4, named=[("slow_blas", 2.2)])
     found = plant_table.score("ncf", "slow_blas", [*clean, slow])
     assert found.slowdown == pytest.approx([2.0])
-    for change in ({"run": 2}, {"started": "2026-01-01T01:00:00+00:00"}):
-        unpaired = plant_table.score("ncf", "slow_blas", [*clean, {**slow, **change}])
-        assert "no clean run" in unpaired.failures[0]
+    later = {**slow, "started": "2026-01-01T01:00:00+00:00"}
+    unpaired = plant_table.score("ncf", "slow_blas", [*clean, later])
+    assert "no clean run" in unpaired.failures[0]
+    near = entry(NOTHING, 3, step_n_s=1.1, started="2026-01-01T00:50:00+00:00")
+    found = plant_table.score("ncf", "slow_blas", [*clean, near, later])
+    assert found.slowdown == pytest.approx([4.0])
 
 
 def test_what_comes_with_a_plant_is_no_false_name():
@@ -464,6 +467,8 @@ def test_a_control_is_compared_with_its_own_run_and_is_an_a_a_run_too():
     found = plant_table.score("ncf", "denormals", [*CLEAN, *controls, *runs])
     assert found.slowdown == pytest.approx([2.0])
     assert found.accounted == pytest.approx([1.0])
+    other = plant_table.score("ncf", "denormals", [*controls, {**runs[0], "run": 2}])
+    assert "no clean run" in other.failures[0]
     assert plant_table.score("ncf", NOTHING, [*CLEAN, *controls]).runs == 7
 
 

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from scaling_study.diagnosing.sampled import sampled
 from scaling_study.experimenting import sampling
 
 # As a Linux 6.1 on x86-64 wrote it.
@@ -197,3 +198,12 @@ def test_a_foreign_program_is_named_and_our_own_are_not():
     found = sampling.foreign({1: ("in)it", 3.0)}, foreign | {os.getpid(): ("me", 99.0)}, 10.0)
     assert found["processes"][-1] == {"name": "in)it", "pid": 1, "cpu_s": 2.0, "share": 0.2}
     assert os.getpid() not in [row["pid"] for row in found["processes"]]
+
+
+def test_sleep_outside_of_a_system_call_is_a_page_that_a_device_brings():
+    waits = [{"syscall": "futex", "on": "", "count": 4}]
+    member = {"slot": 0, "samples": 20, "states": {"R": 10, "D": 6, "S": 4}, "waits": waits}
+    record = {"kind": "samples", "n": 1, "interval_s": 0.02, "members": [member], "locks": []}
+    found = sampled([record], 1)
+    assert found.calls == {("futex", ""): 4, ("page fault", ""): 6}
+    assert found.shares == {"futex": 0.4, "device": 0.6}

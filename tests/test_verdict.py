@@ -4,7 +4,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from planted_worlds import ALL, PLANTED
+from planted_worlds import ALL, PLANTED, Paused
 from scaling_study.diagnosing import verdict
 from synthetic_why import MS, Step, World, fingerprint, write_run
 
@@ -57,6 +57,12 @@ def test_a_planted_cause_is_named_first(tmp_path, world):
     rng = np.random.default_rng(11)
     found = Counter(first(judge(tmp_path, world, rng)) for _ in range(4))
     assert found == {world.first: 4}
+
+
+def test_what_a_loader_computes_is_not_taken_off_the_pauses(tmp_path):
+    (named, _) = judge(tmp_path, Paused(), np.random.default_rng(29))["level"]["named"]
+    assert named["cause"] == "pauses"
+    assert named["share"]["value"] == pytest.approx(8 / 18.2, rel=0.1)
 
 
 @pytest.mark.parametrize("name", NOTHING)

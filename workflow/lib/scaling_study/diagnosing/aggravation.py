@@ -136,16 +136,19 @@ def _inflations(case: Case) -> dict[str, Inflation]:
         return {}
     slow = table.xs(max(counts), level="n")
     kernels = list(dict.fromkeys(slow.index.get_level_values("kernel")))
-    control = slow.xs(CONTROL, level="kernel") if CONTROL in kernels else None
-    found = {}
-    for kernel in kernels:
-        own = slow.xs(kernel, level="kernel")
-        value = _mean(own)
-        if value is not None:
-            other = control is not None and kernel != CONTROL
-            beyond = _mean(own - control) if other else None
-            found[kernel] = Inflation(kernel, int(max(counts)), value, beyond)
-    return found
+    own = {kernel: slow.xs(kernel, level="kernel") for kernel in kernels}
+    control = own.get(CONTROL)
+    beyond = _means(
+        {
+            kernel: values - control
+            for kernel, values in own.items()
+            if control is not None and kernel != CONTROL
+        }
+    )
+    return {
+        kernel: Inflation(kernel, int(max(counts)), value, beyond.get(kernel))
+        for kernel, value in _means(own).items()
+    }
 
 
 def _slowdowns(rows: Sequence[dict[str, Any]], placement: str) -> pd.Series:
@@ -164,7 +167,10 @@ def _slowdowns(rows: Sequence[dict[str, Any]], placement: str) -> pd.Series:
     return (alone / rates).dropna()
 
 
-def _mean(values: pd.Series) -> Estimate | None:
-    over = values.to_numpy(dtype=np.float64)
-    over = over[~np.isnan(over)]
-    return effects.ratio_of_means(Pairs(over, np.ones_like(over)))
+def _means(values: Mapping[str, pd.Series]) -> dict[str, Estimate]:
+    """Mean by kernel over blocks; each has a few only, so all tell how windows scatter."""
+    known = {kernel: one.dropna().to_numpy(dtype=np.float64) for kernel, one in values.items()}
+    pairs = {kernel: Pairs(one, np.ones_like(one)) for kernel, one in known.items()}
+    prior = effects.fit_prior([*pairs.values()])
+    found = {kernel: effects.ratio_of_means(one, prior=prior) for kernel, one in pairs.items()}
+    return {kernel: one for kernel, one in found.items() if one is not None}

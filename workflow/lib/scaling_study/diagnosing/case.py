@@ -310,11 +310,14 @@ def _blocked(rows: pd.DataFrame, waits: Mapping[int, Sampled]) -> pd.DataFrame:
         }
     )
     # A loader waits for its workers and its source in the same system calls.
+    load = rows["load_s_per_step"].where(rows["name"] != CACHED, 0.0)
     idle = parts["blocked_peer_s_per_step"] + parts["blocked_sleep_s_per_step"]
-    return parts.assign(idle_s_per_step=(idle - rows["load_s_per_step"]).clip(lower=0.0))
+    return parts.assign(idle_s_per_step=(idle - load).clip(lower=0.0))
 
 
 KINDS = ("lock", "device", "peer", "futex", "sleep")
+CACHED = "cached_batches"
+"""The relief whose members wait for no loader."""
 
 
 def _stolen(rows: pd.DataFrame) -> pd.DataFrame:

@@ -4,6 +4,7 @@ import numpy as np
 
 from scaling_study.common.quantities import format_number, format_percent
 from scaling_study.diagnosing.agreement import AnyOf, Attested, Fact, Waiting
+from scaling_study.diagnosing.case import CACHED
 from scaling_study.diagnosing.cause import Cause, Remedy, Route
 from scaling_study.diagnosing.evidence import Asked
 from scaling_study.diagnosing.measures import Account, Instead
@@ -71,7 +72,9 @@ FASTER_MULTIPLY = AnyOf(
 LOCKED = Account(("blocked_lock_s_per_step",), "waiting for a lock")
 DEVICE = Account(("blocked_device_s_per_step",), "waiting for files or devices")
 FUTEX = Account(("blocked_futex_s_per_step",), "waiting for another thread (futex)")
-PAUSED = Account(("idle_s_per_step",), "waiting for time to pass or for another process")
+PAUSED = Account(
+    ("idle_s_per_step",), "waiting for time to pass or for another process", cohort=CACHED
+)
 LOADS = _takes("load_s_per_step", "the loader")
 LOADING = Instead(Account(("load_s_per_step",), "time in the loader"), ("cached_batches",))
 COLLECTS = _takes("collect_s_per_step", "the garbage collector")

@@ -34,17 +34,22 @@ class Account:
         text: What the time is, after "… of the added time".
         relieved: Whether it is taken from the cohort with the named relief of threads, where there
             is one: what members do to each other is less when their threads do less.
+        cohort: From which cohort it is taken, where that was measured; else from the reference.
     """
 
     columns: tuple[str, ...]
     text: str
     relieved: bool = False
+    cohort: str = REFERENCE
 
     def measure(self, asked: Asked) -> Measured | Untested:
         """The part of the time in these accounts."""
         case, scope = asked.case, asked.scope
-        name = relieved_cohort(asked) if self.relieved else REFERENCE
+        name = relieved_cohort(asked) if self.relieved else self.cohort
+        name = name if case.measured(name, scope) else REFERENCE
         over = np.sum([case.account(one, scope, name) for one in self.columns], axis=0)
+        if not self.relieved:  # of the reference's T(1), wherever the time is counted
+            over = over * case.step(1, name) / case.step(1)
         estimate = case.estimate(over, case.under(scope))
         if estimate is None:
             return Untested("no block has all that is compared")

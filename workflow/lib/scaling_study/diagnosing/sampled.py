@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from scaling_study.collecting.why_schema import Samples
 
+FAULT = "page fault"
 KIND_OF: Mapping[str, str] = {
+    FAULT: "device",
     **dict.fromkeys(("flock", "fcntl"), "lock"),
     **dict.fromkeys(("read", "write", "pread64", "pwrite64", "openat"), "device"),
     **dict.fromkeys(("fsync", "fdatasync"), "device"),
@@ -53,11 +55,12 @@ def sampled(records: Sequence[Samples], n: int) -> Sampled:
             for wait in member["waits"]:
                 calls[wait["syscall"], wait["on"]] += wait["count"]
     asleep = states["S"] + states["D"]
+    # A thread in uninterruptible sleep outside of a system call waits for a page from a device.
+    calls[FAULT, ""] += min(states["D"], max(0, asleep - calls.total()))
+    calls = +calls
     kinds: Counter[str] = Counter()
     for (syscall, on), count in calls.items():
         kinds[kind_of(syscall, on)] += count
-    # A thread in uninterruptible sleep outside of a system call waits for a device (a page fault).
-    kinds["device"] += min(states["D"], max(0, asleep - sum(calls.values())))
     total = max(asleep, kinds.total(), 1)
     return Sampled(
         samples=states.total(),

@@ -30,7 +30,7 @@ SHARED: tuple[Domain, ...] = ("l3", "node", "socket")
 
 # Short windows, often: a drift of the machine meets all kernels and counts alike.
 WINDOW = cohort.WindowSettings(steps=20, shortest_s=0.15, longest_s=1.0, settle_s=0.02)
-BLOCKS = 3
+BLOCKS = 5
 RETAKES = 2
 
 # A ladder of more counts would take longer and show no more.

@@ -91,7 +91,7 @@ EDGE_S = 0.15
 # The kernels alone, looking at members, and the fingerprint where the machine's is not known yet.
 KERNELS_S = 5.0
 LOOKING_S = 3.0
-FINGERPRINT_S = 16.0
+FINGERPRINT_S = 27.0
 
 
 def seconds(name: str, targets: int, start_s: float) -> tuple[float, float]:
