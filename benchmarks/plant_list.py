@@ -33,7 +33,6 @@ DENORMAL_S = 21e-6
 """What denormals add to a call of denormals.py on the CPU that its doses were chosen on; elsewhere
 the dose differs."""
 
-
 COPY_BYTES_PER_S = 8e9
 """About what one CPU copies from memory to memory; the dose differs with the machine."""
 

@@ -2,18 +2,13 @@
 
 import argparse
 import time
-from typing import Any
 
 import real_workload
 
 
 def plant(seconds: float) -> None:
     """Before each optimizer's step, sleep."""
-
-    def pause(*_: Any) -> None:
-        time.sleep(seconds)
-
-    real_workload.before_each_step(pause)
+    real_workload.before_each_step(lambda *_: time.sleep(seconds))
 
 
 parser = argparse.ArgumentParser(description=__doc__)

@@ -76,7 +76,7 @@ PAUSED = Account(
     ("idle_s_per_step",), "waiting for time to pass or for another process", cohort=CACHED
 )
 LOADS = _takes("load_s_per_step", "the loader")
-LOADING = Instead(Account(("load_s_per_step",), "time in the loader"), ("cached_batches",))
+LOADING = Instead(Account(("load_s_per_step",), "time in the loader"), (CACHED,))
 COLLECTS = _takes("collect_s_per_step", "the garbage collector")
 COLLECTING = Instead(
     Account(("collect_s_per_step",), "time in Python's garbage collector"), ("no_collector",)
@@ -176,9 +176,9 @@ WORK = (
             "less work for each sample.",
             code="DataLoader(..., num_workers=1, persistent_workers=True, prefetch_factor=4)",
         ),
-        growth=(Route(ByRelief(("cached_batches",)), (LOADS,)),),
+        growth=(Route(ByRelief((CACHED,)), (LOADS,)),),
         level=(
-            Route(ByRelief(("cached_batches",)), (LOADS,)),
+            Route(ByRelief((CACHED,)), (LOADS,)),
             Route(LOADING),
         ),
     ),
