@@ -358,6 +358,13 @@ PLANTS = {
         level=True,
         promised=False,
     ),
+    "stopped": Plant(
+        "a program that stops the processes again and again",
+        ("stopped",),
+        outside=lambda dose: ("--stop", f"{0.5 * dose.strength:.3f}"),
+        level=True,
+        promised=False,
+    ),
     "one_cpu": Plant(
         "a mask of one CPU around the whole study",
         ("cpuset",),

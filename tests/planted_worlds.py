@@ -224,6 +224,19 @@ class Paused(Server):
 
 
 @dataclasses.dataclass(slots=True)
+class Stopped(World):
+    """Another program that stops the members for half of the time."""
+
+    first: str = "stopped"
+
+    def step(self, relief, n):
+        return self.crowd(Step(blocked=10 * MS), n)
+
+    def samples(self, _):
+        return {"states": {"R": 30, "T": 30}, "waits": [], "locks": []}
+
+
+@dataclasses.dataclass(slots=True)
 class Collector(World):
     """A garbage collection in every step."""
 
@@ -392,6 +405,7 @@ PLANTED = (
         Semaphore,
         Server,
         Paused,
+        Stopped,
         Collector,
         UntriedCollector,
     ),

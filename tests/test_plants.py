@@ -103,15 +103,25 @@ def test_the_status_of_the_command_is_kept(tmp_path):
     assert run_outside(tmp_path, "--", sys.executable, "-c", "raise SystemExit(3)").returncode == 3
 
 
+BUSY = (
+    "import time\n"
+    "began, used = time.perf_counter(), time.process_time()\n"
+    "while time.perf_counter() < began + 3: pass\n"
+    "print((time.process_time() - used) / (time.perf_counter() - began))"
+)
+
+
+def test_members_are_stopped_again_and_again(tmp_path):
+    member = [sys.executable, "-c", BUSY, "scaling_study.member.worker"]
+    done = run_outside(tmp_path, "--stop", "0.8", "--", *member)
+    assert done.returncode == 0, done.stderr
+    assert 0.05 < float(done.stdout) < 0.75
+    assert processes(tmp_path) == []
+
+
 @no_quota
 def test_a_quota_holds_and_is_removed(tmp_path):
-    code = (
-        "import time\n"
-        "began = time.perf_counter()\n"
-        "while time.perf_counter() < began + 1.5: pass\n"
-        "print(time.process_time() / (time.perf_counter() - began))"
-    )
-    done = run_outside(tmp_path, "--quota-cpus", "0.2", "--", sys.executable, "-c", code)
+    done = run_outside(tmp_path, "--quota-cpus", "0.2", "--", sys.executable, "-c", BUSY)
     assert done.returncode == 0, done.stderr
     assert 0.05 < float(done.stdout) < 0.3
     assert groups() == []

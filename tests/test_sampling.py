@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -198,6 +199,20 @@ def test_a_foreign_program_is_named_and_our_own_are_not():
     found = sampling.foreign({1: ("in)it", 3.0)}, foreign | {os.getpid(): ("me", 99.0)}, 10.0)
     assert found["processes"][-1] == {"name": "in)it", "pid": 1, "cpu_s": 2.0, "share": 0.2}
     assert os.getpid() not in [row["pid"] for row in found["processes"]]
+
+
+def test_who_is_stopped_waits_for_nothing(started):
+    process = started("print('ready', flush=True); input()")
+    time.sleep(0.1)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(0.1)
+    record = sample(process)
+    assert record["members"][0]["states"] == {"T": 10}
+    record["members"][0]["states"]["D"] = 10
+    found = sampled([record], 1)
+    assert found.calls == {("page fault", ""): 10, ("stopped by a signal", ""): 10}
+    assert found.shares == {"device": 0.5, "stopped": 0.5}
+    assert found.asleep == 20
 
 
 def test_sleep_outside_of_a_system_call_is_a_page_that_a_device_brings():

@@ -1,6 +1,7 @@
-"""Run a command beside something that is none of its own: hogs, a CPU quota, a smaller mask.
+"""Run a command beside something that is none of its own: hogs, a quota, a smaller mask, stops.
 
-    python outside.py [--hog cpu|memory] [--hogs 1] [--quota-cpus 1.2] [--cpu 0] -- COMMAND...
+    python outside.py [--hog cpu|memory] [--hogs 1] [--quota-cpus 1.2] [--cpu 0] [--stop 0.5]
+        -- COMMAND...
 
 However this or its caller ends, hogs are killed and the cgroup is removed: hogs and the command die
 with this process, and this process ends when its caller does (PR_SET_PDEATHSIG, prctl(2)).
@@ -14,10 +15,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scaling_study.measuring.counters import descendants
 from scaling_study.member import bind
 from scaling_study.probing import limits
 
@@ -30,6 +33,10 @@ PREFIX = "planted-quota-"
 PERIOD_US = 100_000  # the kernel's default
 STREAMED_BYTES = 512 << 20  # far more than any last-level cache that this runs on
 STOP_S = 30.0  # what a command gets to end its members, when asked to stop
+MEMBER = "scaling_study.member.worker"
+"""In the command line of every training process."""
+STOPS_PERIOD_S = 0.1
+STOPS_LOOK_S = 1.0  # for new members
 HOGS = {
     "cpu": "while True: pass",
     # memcpy reads and writes main memory as fast as one CPU can.
@@ -60,6 +67,47 @@ def hogs(kind: str | None, count: int) -> Iterator[None]:
         for hog in running:
             hog.kill()
             hog.wait()
+
+
+def members() -> list[int]:
+    """Return the training processes below this one."""
+    found = []
+    for pid in descendants(os.getpid())[1:]:
+        with contextlib.suppress(OSError):  # it has just ended
+            if MEMBER in Path(f"/proc/{pid}/cmdline").read_text():
+                found.append(pid)
+    return found
+
+
+@contextlib.contextmanager
+def stops(share: float | None) -> Iterator[None]:
+    """Stop all training processes for this share of every tenth of a second, as cpulimit does."""
+    if share is None:
+        yield
+        return
+    over = threading.Event()
+
+    def send(pids: list[int], signum: int) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signum)
+
+    def stop_and_go_on() -> None:
+        while not over.is_set():
+            pids = members()
+            for _ in range(round(STOPS_LOOK_S / STOPS_PERIOD_S)):
+                send(pids, signal.SIGSTOP)
+                over.wait(share * STOPS_PERIOD_S)
+                send(pids, signal.SIGCONT)
+                over.wait((1 - share) * STOPS_PERIOD_S)
+
+    thread = threading.Thread(target=stop_and_go_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def quota_folder() -> Path:
@@ -156,6 +204,7 @@ def main() -> int:
     parser.add_argument("--hogs", type=int, default=1, help="how many of them")
     parser.add_argument("--quota-cpus", type=float, help="CPU time for all, in CPUs")
     parser.add_argument("--cpu", type=int, help="the only CPU that the command may run on")
+    parser.add_argument("--stop", type=float, help="share of the time that members are stopped for")
     arguments, command = bind.split_command(sys.argv[1:])
     options = parser.parse_args(arguments)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -164,7 +213,11 @@ def main() -> int:
     try:
         if options.cpu is not None:
             os.sched_setaffinity(0, {options.cpu})
-        with quota(options.quota_cpus) as procs, hogs(options.hog, options.hogs):
+        with (
+            quota(options.quota_cpus) as procs,
+            hogs(options.hog, options.hogs),
+            stops(options.stop),
+        ):
             return run(command, procs)
     except OSError as error:
         sys.exit(str(error))

@@ -127,7 +127,8 @@ class Waiting:
             for (syscall, on), count in sorted(one.calls.items(), key=lambda item: -item[1])[:2]
         ]
         locks = [f"{format_number(mean)} waiters for {path}" for path, mean in one.locks.items()]
-        text = f"Training threads were found waiting in {', '.join([*calls, *locks]) or 'nothing'}."
+        found = ", ".join([*calls, *locks]) or "never"
+        text = f"Training threads were found not running: {found}."
         return Weight(often and share >= self.share, "samples", text)
 
 

@@ -315,7 +315,7 @@ def _blocked(rows: pd.DataFrame, waits: Mapping[int, Sampled]) -> pd.DataFrame:
     return parts.assign(idle_s_per_step=(idle - load).clip(lower=0.0))
 
 
-KINDS = ("lock", "device", "peer", "futex", "sleep")
+KINDS = ("lock", "device", "peer", "futex", "sleep", "stopped")
 CACHED = "cached_batches"
 """The relief whose members wait for no loader."""
 

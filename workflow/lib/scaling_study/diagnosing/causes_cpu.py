@@ -1,7 +1,7 @@
 """Causes that have to do with who has which CPU, and how fast it is."""
 
 from scaling_study.common.quantities import format_count, format_number, format_seconds, known
-from scaling_study.diagnosing.agreement import BringsBack, Fact, FirstKnown
+from scaling_study.diagnosing.agreement import BringsBack, Fact, FirstKnown, Waiting
 from scaling_study.diagnosing.case import REFERENCE
 from scaling_study.diagnosing.cause import Cause, Remedy, Route
 from scaling_study.diagnosing.evidence import Asked
@@ -128,6 +128,7 @@ def _helpers(asked: Asked) -> tuple[bool | None, str]:
 
 
 THROTTLED = Account(("trainer_throttled_s_per_step",), "time held back by a quota")
+STOPPED = Account(("blocked_stopped_s_per_step",), "standing still, stopped by a signal")
 PILED = Account(("wait_pileup_s_per_step",), "waiting for a CPU while others were idle")
 UNCROWDED = FirstKnown((Fact(_crowded), BringsBack(UNPILED)))
 BY_FOREIGN = Account(("wait_foreign_s_per_step",), "waiting for a CPU that another program had")
@@ -148,6 +149,21 @@ FIRST = (
         ),
         growth=(Route(THROTTLED, hints=(Fact(_quota),)),),
         level=(Route(THROTTLED, hints=(Fact(_quota),)),),
+    ),
+    Cause(
+        "stopped",
+        "Processes that are stopped from outside",
+        "some program stops the processes again and again, and lets them go on after a while",
+        "Training threads are found stopped: neither ready to run nor waiting for anything. No "
+        "quota is set, and no counter of the kernel shows it.",
+        "SIGSTOP in signal(7); ptrace(2); states T and t in /proc/PID/stat, proc(5); cpulimit(1)",
+        Remedy(
+            "Find what stops them, and have it leave them alone: cpulimit, a batch system that "
+            "suspends jobs, a debugger or a tracer.",
+            command="grep -H TracerPid /proc/[0-9]*/status; pgrep --list-full cpulimit",
+        ),
+        growth=(Route(STOPPED, (Waiting(("stopped",), 0.1),)),),
+        level=(Route(STOPPED, (Waiting(("stopped",), 0.1),)),),
     ),
     Cause(
         "affinity_pileup",

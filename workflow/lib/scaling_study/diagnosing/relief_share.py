@@ -13,7 +13,8 @@ from scaling_study.diagnosing.starts import START_SD
 
 EXTERNAL = (
     *("trainer_throttled_s_per_step", "wait_pileup_s_per_step", "wait_foreign_s_per_step"),
-    *("stolen_s_per_step", "blocked_lock_s_per_step", "blocked_device_s_per_step"),
+    *("stolen_s_per_step", "blocked_stopped_s_per_step"),
+    *("blocked_lock_s_per_step", "blocked_device_s_per_step"),
 )
 """Times in which a member could not go on for a reason outside of it. They are counted exactly, so
 a relief gets credit only for what it brings back besides them."""

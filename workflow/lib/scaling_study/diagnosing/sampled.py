@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from scaling_study.collecting.why_schema import Samples
 
 FAULT = "page fault"
+STOPPED = "stopped by a signal"
 KIND_OF: Mapping[str, str] = {
     FAULT: "device",
+    STOPPED: "stopped",
     **dict.fromkeys(("flock", "fcntl"), "lock"),
     **dict.fromkeys(("read", "write", "pread64", "pwrite64", "openat"), "device"),
     **dict.fromkeys(("fsync", "fdatasync"), "device"),
@@ -28,7 +30,7 @@ class Sampled:
 
     Attributes:
         samples: How many looks at a thread.
-        asleep: Looks at a sleeping thread (states S and D).
+        asleep: Looks at a sleeping or stopped thread (states S, D, T and t).
         shares: By kind of wait, the part of the sleeping looks.
         calls: Looks by system call and what it was on.
         locks: Mean number of waiters by path of a file lock.
@@ -57,7 +59,9 @@ def sampled(records: Sequence[Samples], n: int) -> Sampled:
     asleep = states["S"] + states["D"]
     # A thread in uninterruptible sleep outside of a system call waits for a page from a device.
     calls[FAULT, ""] += min(states["D"], max(0, asleep - calls.total()))
-    calls = +calls
+    stopped = states["T"] + states["t"]  # by a signal, by who traces it
+    calls[STOPPED, ""] += stopped
+    calls, asleep = +calls, asleep + stopped
     kinds: Counter[str] = Counter()
     for (syscall, on), count in calls.items():
         kinds[kind_of(syscall, on)] += count
