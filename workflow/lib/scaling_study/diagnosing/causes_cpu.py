@@ -155,7 +155,7 @@ FIRST = (
         "Processes that are stopped from outside",
         "some program stops the processes again and again, and lets them go on after a while",
         "Training threads are found stopped: neither ready to run nor waiting for anything. No "
-        "quota is set, and no counter of the kernel shows it.",
+        "counter of the kernel shows it.",
         "SIGSTOP in signal(7); ptrace(2); states T and t in /proc/PID/stat, proc(5); cpulimit(1)",
         Remedy(
             "Find what stops them, and have it leave them alone: cpulimit, a batch system that "
