@@ -34,7 +34,7 @@ PERIOD_US = 100_000  # the kernel's default
 STREAMED_BYTES = 512 << 20  # far more than any last-level cache that this runs on
 STOP_S = 30.0  # what a command gets to end its members, when asked to stop
 MEMBER = "scaling_study.member.worker"
-"""In the command line of every training process."""
+"""A word in the command line of every training process."""
 STOPS_PERIOD_S = 0.1
 STOPS_LOOK_S = 1.0  # for new members
 HOGS = {
@@ -74,7 +74,7 @@ def members() -> list[int]:
     found = []
     for pid in descendants(os.getpid())[1:]:
         with contextlib.suppress(OSError):  # it has just ended
-            if MEMBER in Path(f"/proc/{pid}/cmdline").read_text():
+            if MEMBER in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
                 found.append(pid)
     return found
 
