@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -98,24 +98,27 @@ def disturbed(entry: Entry) -> bool:
     return entry["status"] in JUDGED and entry["stolen_cpus"] > STOLEN_CPUS
 
 
-def due(case: Case, entries: Iterable[Entry]) -> bool:
-    """Whether a case is to be run: for the first time, or again together with what needs that.
+def to_run(case: Case, entries: Iterable[Entry], now: datetime) -> tuple[Case, ...]:
+    """Return what is to be run for a case, in order; nothing if it has a run that counts.
 
-    A run that was disturbed is done again, and so are the clean run that it is compared with and
-    all others that are compared with that one.
+    A run that was disturbed, or that has no clean one of its half hour, is done again, after a new
+    clean run where the last is too long ago. A clean run stays, since others are compared with it.
     """
     known = {case_of(one): one for one in entries}
-    entry = known.get(case)
-    if entry is None or disturbed(entry):
-        return True
     own = [one for one in known.values() if one["workload"] == case.workload]
-    if _paired(case):
-        return clean_of(case) in known and not mates(entry, own)
-    return any(
-        disturbed(one) or not mates(one, own)
-        for other, one in known.items()
-        if _paired(other) and clean_of(other) == case
-    )
+    entry = known.get(case)
+    if entry and not disturbed(entry) and (mates(entry, own) or not _paired(case)):
+        return ()
+    clean = clean_of(case)
+    if not _paired(case):
+        return (case,)
+    if not clean.control:
+        ago = (now - _started(one) for one in own if one["plant"] == NOTHING and not unusable(one))
+        if min(ago, default=LONGEST_APART) < LONGEST_APART / 2:
+            return (case,)
+        while clean in known and not disturbed(known[clean]):
+            clean = replace(clean, run=clean.run + 1)
+    return clean, case
 
 
 def beyond_own(entry: Entry, entries: Sequence[Entry]) -> list[dict[str, Any]]:
@@ -220,8 +223,11 @@ def _paired(case: Case) -> bool:
 
 
 def _apart(one: Entry, other: Entry) -> timedelta:
-    began, later = (datetime.fromisoformat(each["started"]) for each in (one, other))
-    return abs(later - began)
+    return abs(_started(one) - _started(other))
+
+
+def _started(entry: Entry) -> datetime:
+    return datetime.fromisoformat(entry["started"])
 
 
 def markdown(entries: Sequence[Entry], missing: Mapping[str, str]) -> str:

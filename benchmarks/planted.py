@@ -17,15 +17,17 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from itertools import chain
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plant_list import NOTHING, PLANTS, ROOT, WORKLOADS, Case, clean_of
+from plant_list import NOTHING, PLANTS, ROOT, WORKLOADS, Case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
+
+    from plant_runs import Ledger
 
 ATTEMPTS = 3
 """At a run that was disturbed; what disturbs lasts some minutes."""
@@ -54,12 +56,11 @@ def stop(signum: int, _frame: FrameType | None) -> None:
 
 
 def cases(plants: list[str], workloads: list[str], runs: int) -> Iterator[Case]:
-    """Go through all runs: what they are compared with first, and the first run of all first."""
+    """Go through all runs: those without a plant first, and the first run of all first."""
     for run in range(runs):
         for workload in workloads:
-            wanted = [Case(workload, plant, run) for plant in [NOTHING, *plants]]
-            pairs = chain.from_iterable((clean_of(case), case) for case in wanted)
-            yield from dict.fromkeys(pairs)
+            for plant in [NOTHING, *plants]:
+                yield Case(workload, plant, run)
 
 
 def arguments() -> argparse.Namespace:
@@ -94,14 +95,28 @@ def bare(plants: list[str], workloads: list[str]) -> None:
             )
 
 
+def run_quietly(case: Case, ledger: Ledger, results: Path) -> None:
+    """Run a case into the ledger, and again where the hypervisor disturbed it."""
+    from plant_runs import experiment  # noqa: PLC0415 (see main)
+    from plant_table import disturbed  # noqa: PLC0415
+
+    for _ in range(ATTEMPTS):
+        entry = experiment(case, results)
+        ledger.add(entry)
+        names = ", ".join(one["cause"] for one in entry.get("named", ())) or "nothing named"
+        print(f"{case.name}: {entry['status']}, {names}", file=sys.stderr, flush=True)
+        if not disturbed(entry):
+            return
+
+
 def main() -> None:
     """Run what is missing, and print the table."""
     options = arguments()
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, stop)
     sys.path.insert(0, str(Path(__file__).parent))
-    from plant_runs import Ledger, case_of, diagnose, experiment, measure_fingerprint, not_possible  # noqa: PLC0415 (the verdict is not needed to run bare)
-    from plant_table import disturbed, due, markdown  # noqa: PLC0415
+    from plant_runs import Ledger, case_of, diagnose, measure_fingerprint, not_possible  # noqa: PLC0415 (the verdict is not needed to run bare)
+    from plant_table import markdown, to_run  # noqa: PLC0415
 
     missing = not_possible(options.only)
     plants = [name for name in options.only if name not in missing]
@@ -116,15 +131,9 @@ def main() -> None:
                 ledger.add({**entry, **diagnose(case, options.results)})
     else:
         measure_fingerprint(options.results)
-        for case in cases(plants, options.workload, options.runs):
-            attempts = ATTEMPTS if due(case, ledger) else 0
-            for _ in range(attempts):
-                entry = experiment(case, options.results)
-                ledger.add(entry)
-                names = ", ".join(one["cause"] for one in entry.get("named", ())) or "nothing named"
-                print(f"{case.name}: {entry['status']}, {names}", file=sys.stderr, flush=True)
-                if not disturbed(entry):
-                    break
+        for wanted in cases(plants, options.workload, options.runs):
+            for case in to_run(wanted, ledger, datetime.now(UTC)):
+                run_quietly(case, ledger, options.results)
     ledger.write()
     table = markdown(list(ledger), missing)
     print(table)

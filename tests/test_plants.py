@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -382,13 +383,16 @@ def test_a_bare_step_is_the_mean_while_all_train():
 # ---- judging
 
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
 def entry(plant, run=0, *, step_n_s=0.02, named=(), workload="ncf", control=False, **more):
     return {
         "workload": workload, "plant": plant, "run": run, "control": control,
         "status": "explained", "reason": None, "n": 2, "step_1_s": 0.01, "step_n_s": step_n_s,
         "named": [{"part": "growth", "cause": cause, "share": 1.0, "seconds": seconds}
                   for cause, seconds in named],
-        "started": "2026-01-01T00:00:00+00:00", "machine": "CPUs 0-1", "stolen_cpus": 0.0, **more,
+        "started": NOW.isoformat(), "machine": "CPUs 0-1", "stolen_cpus": 0.0, **more,
     }  # fmt: skip
 
 
@@ -488,40 +492,55 @@ def test_a_run_on_a_disturbed_machine_does_not_count_whatever_it_names_and_is_du
     found = plant_table.score("ncf", NOTHING, runs)
     assert (found.runs, found.right, found.others) == (4, 4, {})
     assert found.failures == ("run 4: the hypervisor took 0.30 CPUs meanwhile",)
-    assert [plant_table.due(Case("ncf", NOTHING, run), runs) for run in range(6)] == [
-        *[False] * 4, True, True,
+    assert [plant_table.to_run(Case("ncf", NOTHING, run), runs, NOW) for run in range(6)] == [
+        *[()] * 4, (Case("ncf", NOTHING, 4),), (Case("ncf", NOTHING, 5),),
     ]  # fmt: skip
     runs.append(entry("quota", named=[("cpu_quota", 0.009)], stolen_cpus=0.3))
     assert plant_table.score("ncf", "quota", runs).runs == 0
 
 
-def test_runs_that_are_compared_are_done_again_together():
-    names = (NOTHING, "slow_loader", "slow_blas", "quota")
+def test_a_run_without_a_clean_one_is_done_again_and_no_clean_run_is_lost():
+    def to_run(name, *entries, now=NOW):
+        found = plant_table.to_run(Case("ncf", name, 1), entries, now)
+        return [(case.plant, case.run) for case in found]
 
-    def due(*entries):
-        return [name for name in names if plant_table.due(Case("ncf", name, 1), entries)]
-
-    clean, loader, slow, quota = (entry(name, 1) for name in names)
-    assert due(clean, loader, slow, quota) == []
-    assert due(clean, loader, slow | {"stolen_cpus": 0.3}, quota) == [NOTHING, "slow_blas"]
-    later = {"started": "2026-01-01T01:00:00+00:00"}
-    assert due(clean | later, loader, slow | later, quota) == [NOTHING, "slow_loader"]
-    assert due(clean | later, loader | later, slow | later, quota) == []
-    assert due(loader, slow, quota) == [NOTHING]
-
-
-def test_clean_runs_come_first_and_no_run_comes_twice():
-    found = [case.name for case in planted.cases(["slow_blas", "denormals", "quota"], ["ncf"], 2)]
-    assert found[:5] == [
-        "ncf/nothing/0", "ncf/slow_blas/0", "ncf/denormals-control/0", "ncf/denormals/0",
-        "ncf/quota/0",
+    clean, slow, quota = (entry(name, 1) for name in (NOTHING, "slow_blas", "quota"))
+    for name in (NOTHING, "slow_blas", "quota"):
+        assert to_run(name, clean, slow, quota) == []
+    assert to_run("slow_blas", slow) == [(NOTHING, 1), ("slow_blas", 1)]
+    disturbed = slow | {"stolen_cpus": 0.3}
+    assert to_run("slow_blas", clean, disturbed) == [("slow_blas", 1)]
+    later = NOW + timedelta(hours=1)
+    after = [(NOTHING, 2), ("slow_blas", 1)]
+    assert to_run("slow_blas", clean, disturbed, now=later) == after
+    assert to_run("slow_blas", clean, slow | {"started": later.isoformat()}, now=later) == after
+    assert to_run("slow_blas", clean | {"stolen_cpus": 0.3}, slow) == [
+        (NOTHING, 1), ("slow_blas", 1),
     ]  # fmt: skip
-    assert len(found) == len(set(found)) == 10
+    near = entry(NOTHING, 2, started=later.isoformat())
+    assert to_run("slow_blas", clean, near, disturbed, now=later) == [("slow_blas", 1)]
+    assert to_run("quota", quota | {"stolen_cpus": 0.3}, now=later) == [("quota", 1)]
 
 
-def test_a_failed_run_is_not_due():
+def test_a_control_is_run_right_before_its_plant():
+    case = Case("ncf", "denormals", 1)
+    control = entry("denormals", 1, control=True)
+    assert plant_table.to_run(case, [], NOW) == (clean_of(case), case)
+    assert plant_table.to_run(case, [control, entry("denormals", 1)], NOW) == ()
+    disturbed = control | {"stolen_cpus": 0.3}
+    both = (clean_of(case), case)
+    assert plant_table.to_run(case, [disturbed, entry("denormals", 1)], NOW) == both
+
+
+def test_runs_without_a_plant_come_first_and_no_run_comes_twice():
+    found = [case.name for case in planted.cases(["slow_blas", "quota"], ["ncf"], 2)]
+    assert found[:3] == ["ncf/nothing/0", "ncf/slow_blas/0", "ncf/quota/0"]
+    assert len(found) == len(set(found)) == 6
+
+
+def test_a_failed_run_is_not_done_again():
     failed = {**entry("quota"), "status": "failed", "reason": "ended with status 1"}
-    assert not plant_table.due(Case("ncf", "quota", 0), [failed])
+    assert plant_table.to_run(Case("ncf", "quota", 0), [failed], NOW) == ()
 
 
 def test_a_false_name_shows():
