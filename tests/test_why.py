@@ -11,7 +11,7 @@ import pytest
 
 from jobs import ROOT, WORKLOADS, config, environment, processes, why_command
 from scaling_study.experimenting import why
-from scaling_study.experimenting.experiment_windows import key
+from scaling_study.experimenting.experiment_windows import irregular, key
 from scaling_study.experimenting.reliefs import RELIEFS
 from scaling_study.planning import efforts
 
@@ -23,6 +23,23 @@ def test_the_count_to_explain_is_well_past_the_knee_or_the_last():
     assert why.reference_count([1, 2, 4, 8, 16], 4.0) == 8
     assert why.reference_count([1, 2, 4, 8, 16], 12.0) == 16
     assert why.reference_count([1], 0.5) == 1
+
+
+@pytest.mark.parametrize(
+    ("step_us", "expected"),
+    [
+        ([], False),
+        ([5000] * 40, False),
+        ([5000] * 39 + [20_000], False),  # a hiccup
+        ([5000] * 30 + [55_000], True),
+        ([5000, 55_000], False),  # nobody knows which is the usual one
+        ([5000] * 5 + [55_000] * 4, True),
+    ],
+)
+def test_steps_are_irregular_where_few_long_ones_hold_much_of_the_time(step_us, expected):
+    regular = {"step_us": [5000] * 40}
+    assert irregular({"members": [regular, {"step_us": step_us}]}) is expected
+    assert not irregular({"members": [regular]})
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +97,7 @@ def test_what_is_tried_stands_first_and_every_cohort_is_proved(records):
 @pytest.mark.long
 def test_reference_and_reliefs_share_every_block(records):
     names = ["reference", *(one["relief"] for one in records[0]["reliefs"])]
-    blocks = efforts.EFFORTS["quick"].blocks
+    blocks = efforts.EFFORTS["quick"].over_periods(records[0]["shortest_s"]).blocks
     first_takes = [window for window in of(records, "window", take=0)
                    if window["experiment"] != "bystander"]  # fmt: skip
     taken = [(one["block"], one["name"], one["n"]) for one in first_takes]
@@ -139,7 +156,7 @@ def test_what_members_wait_for_is_seen(records):
 
 @pytest.mark.long
 def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
-    mapping = config(WORKLOADS / "plain_loop.py")
+    mapping = config(WORKLOADS / "rarely_slow.py")
     process = subprocess.Popen(
         why_command(mapping, tmp_path),
         env=environment(tmp_path),
@@ -170,3 +187,7 @@ def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
     taken = [key(window) for window in of(records, "window", take=0)]
     assert len(taken) == len(set(taken))
     assert records[-1]["status"] == "complete"
+    # Windows hold many of the rare long steps, after the interruption too.
+    assert records[0]["shortest_s"] == why.PERIODS_S
+    assert min(window["window_s"] for window in of(records, "window")) > 0.9 * why.PERIODS_S
+    assert step_s(of(records, "window", name="reference")) > 0.002

@@ -82,6 +82,7 @@ class Head(TypedDict):
     started: str
     same_as: str | None
     slots: list[Slot]
+    shortest_s: NotRequired[Seconds]
     reliefs: list[Relief]
     not_applicable: list[LeftOut]
 

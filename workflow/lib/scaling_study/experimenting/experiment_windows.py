@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +26,11 @@ VMSTAT = (
     *("thp_fault_alloc", "thp_split_page", "compact_stall"),
 )
 
+# A step that takes this many times as long as most is a long one …
+LONG_STEP = 3.0
+# … and steps are irregular where long ones take this part of the time.
+IRREGULAR_SHARE = 0.2
+
 Json = dict[str, Any]
 Key = tuple[Any, ...]
 Given = Callable[[], AbstractContextManager[Json]]
@@ -39,6 +45,17 @@ def nothing() -> Iterator[Json]:
 def key(window: Mapping[str, Any]) -> Key:
     """Return what tells a window of a job from all others, but for its retakes."""
     return tuple(window[name] for name in ("experiment", "name", "dose", "n", "block"))
+
+
+def irregular(window: Mapping[str, Any]) -> bool:
+    """Whether few steps hold much of a window, so that it depends on chance how many it has."""
+    for member in window["members"]:
+        step_us = member["step_us"]
+        usual_us = statistics.median(step_us) if step_us else 0.0
+        long_us = sum(one for one in step_us if one > LONG_STEP * usual_us)
+        if long_us > IRREGULAR_SHARE * sum(step_us):
+            return True
+    return False
 
 
 @dataclass(slots=True)

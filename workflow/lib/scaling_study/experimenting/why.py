@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.experimenting import arms, bystanders, kernel_cohort, reliefs, sampling
-from scaling_study.experimenting.experiment_windows import Taker, key
+from scaling_study.experimenting.experiment_windows import Taker, irregular, key
 from scaling_study.measuring import cohort, counters, resolve, windows
 from scaling_study.measuring.journal import Journal
 from scaling_study.measuring.measure import (
@@ -43,8 +43,10 @@ SCHEMA_VERSION = 1
 MODULES = ("experimenting", "planning/efforts")
 """What decides, beside the harness, what these experiments measure."""
 
-# A quota holds its cgroup back in periods of 100 ms (cpu.max): a window has ten of them.
-QUOTA_PERIODS_S = 1.0
+# Windows hold many of what comes and goes: a quota holds its cgroup back in periods of 100 ms
+# (cpu.max). Steps count only if they lie wholly inside a window, so that short ones lose too many
+# of the long steps.
+PERIODS_S = 1.0
 
 # The reference lies past the knee by this factor, where the ladder reaches that far.
 PAST_KNEE = 1.5
@@ -105,14 +107,10 @@ class Experiments:
         self._builds = builds
         self._journal = Journal(path)
         self._machine = probe.read_machine().to_dict()
-        effort = EFFORTS[job.plan["why"]["effort"]]
+        self._effort = EFFORTS[job.plan["why"]["effort"]]
         if self._machine["quota_cpus"]:
-            effort = effort.over_periods(QUOTA_PERIODS_S)
-        self._effort = effort
-        self._timing = cohort.WindowSettings(
-            effort.steps, effort.shortest_s, effort.longest_s, effort.settle_s
-        )
-        self._taker = Taker(self._journal, self._timing)
+            self._effort = self._effort.over_periods(PERIODS_S)
+        self._taker = self._new_taker()
         self._starter = arms.Starter(job.plan["measure"], self._machine)
         text = f"{job.plan['seed']} {target} {job.replicate}"
         self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
@@ -122,6 +120,13 @@ class Experiments:
         self._fewer: list[int] = []
         self._looked_at: set[int] = set()
         self._failed: list[str] = []
+
+    def _new_taker(self) -> Taker:
+        effort = self._effort
+        timing = cohort.WindowSettings(
+            effort.steps, effort.shortest_s, effort.longest_s, effort.settle_s
+        )
+        return Taker(self._journal, timing)
 
     def leave_out(self, same_as: str | None, reason: str) -> None:
         """Leave a file that says why there are no experiments on this target."""
@@ -193,6 +198,7 @@ class Experiments:
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "same_as": None,
             "slots": list(resolved.slots) if resolved else [],
+            "shortest_s": self._effort.shortest_s,
             "reliefs": [],
             "not_applicable": [],
         }
@@ -207,7 +213,7 @@ class Experiments:
         """Do all experiments, anew from where a member of the reference has ended."""
         for left in reversed(range(MEMBER_RESTARTS + 1)):
             self._failed.clear()
-            self._taker = Taker(self._journal, self._timing)
+            self._taker = self._new_taker()
             try:
                 with private.folder() as folder, ExitStack() as stack:
                     return self._experiment(resolved, folder, stack)
@@ -243,7 +249,11 @@ class Experiments:
         self._fewer = [fit] if 1 < fit < self._n else []
         try:
             tried, left = self._tried(one, attestation, records)
-            head |= {"reliefs": [_entry(relief) for relief, _ in tried], "not_applicable": left}
+            head |= {
+                "reliefs": [_entry(relief) for relief, _ in tried],
+                "not_applicable": left,
+                "shortest_s": self._effort.shortest_s,
+            }
             self._begin(head)
             self._journal.write(attestation)
             for wave in self._waves(one, tried):
@@ -264,6 +274,7 @@ class Experiments:
         """Return the reliefs to try, and those left out: as an interrupted run chose them."""
         if records:
             log.info("goes on after %d records of an interrupted run", len(records))
+            self._lengthen(records[0]["shortest_s"])
             self._taker.done = {key(record) for record in records if record["kind"] == "window"}
             self._looked_at = {record["n"] for record in records if record["kind"] == "samples"}
             names = {entry["relief"] for entry in records[0]["reliefs"]}
@@ -276,12 +287,19 @@ class Experiments:
     def _choose(
         self, one: cohort.Cohort, attestation: Mapping[str, Any]
     ) -> tuple[list[reliefs.Relief], list[dict[str, str]]]:
-        """Choose reliefs by what one window at each count shows."""
+        """Choose reliefs, and the length of windows, by what one at each count shows."""
         shown = [one.take(windows.Window(0, 0, n), self._taker.timing) for n in self._counts]
+        if any(irregular(window) for window in shown):
+            self._lengthen(PERIODS_S)
         reference = reliefs.Reference(
             self._job.launch["axes"], self._machine, attestation["members"][0], self._n, shown
         )
         return reliefs.choose(reference, self._job.plan["why"]["effort"])
+
+    def _lengthen(self, shortest_s: float) -> None:
+        """Take windows of at least this length from now on."""
+        self._effort = self._effort.over_periods(shortest_s)
+        self._taker.timing = self._new_taker().timing
 
     @property
     def _counts(self) -> list[int]:
