@@ -105,6 +105,19 @@ def test_a_launch_with_two_modes_is_explained_though_its_blocks_differ(tmp_path)
     assert found["share"]["low"] > 0.6
 
 
+def test_the_step_times_divide_to_the_growth_where_windows_were_lost(tmp_path):
+    path = write_run(tmp_path / "0.jsonl", TwoModes(), np.random.default_rng(3), blocks=10)
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    for window in records:
+        if (window.get("name"), window.get("n")) == ("reference", 2) and window["block"] < 3:
+            window.update(valid=False, flags=["few_steps"])
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    target = verdict.diagnose([path], None, None)
+    assert target["unit_count"] == 7
+    ratio = target["step_n_s"]["value"] / target["step_1_s"]["value"]
+    assert target["growth_ratio"]["value"] == pytest.approx(ratio)
+
+
 def test_accounts_add_up_to_the_added_time(tmp_path):
     target = diagnose(tmp_path, Oversubscribed(), noise=0.0)
     assert sum(one["share"] for one in target["accounts"]) == pytest.approx(1, abs=0.01)

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from scaling_study.collecting.experiments import WhyRun, read_run
 from scaling_study.diagnosing import effects
 from scaling_study.diagnosing.aggravation import inflations, sensitivities
@@ -184,7 +186,9 @@ def _remark(runs: Sequence[WhyRun]) -> str | None:
 
 
 def _mean(case: Case, n: int) -> Json | None:
-    step = case.step(n)
+    """A step's mean over the blocks that hold both counts: the two divide to the growth."""
+    both = ~np.isnan(case.step(1) + case.step(case.n))
+    step = np.where(both | ~both.any(), case.step(n), np.nan)
     estimate = effects.geometric_ratio(case.pair(step, step / step))
     return estimate.to_dict() if estimate else None
 
