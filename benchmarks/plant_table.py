@@ -106,14 +106,14 @@ def to_run(case: Case, entries: Iterable[Entry], now: datetime) -> tuple[Case, .
     """
     known = {case_of(one): one for one in entries}
     own = [one for one in known.values() if one["workload"] == case.workload]
-    entry = known.get(case)
-    if entry and not disturbed(entry) and (mates(entry, own) or not _paired(case)):
+    entry, paired = known.get(case), _paired(case)
+    if entry and not disturbed(entry) and (mates(entry, own) or not paired):
         return ()
-    clean = clean_of(case)
-    if not _paired(case):
+    if not paired:
         return (case,)
+    clean = clean_of(case)
     if not clean.control:
-        ago = (now - _started(one) for one in own if one["plant"] == NOTHING and not unusable(one))
+        ago = (now - _started(one) for one in clean_runs(case, own))
         if min(ago, default=LONGEST_APART) < LONGEST_APART / 2:
             return (case,)
         while clean in known and not disturbed(known[clean]):
@@ -127,7 +127,7 @@ def beyond_own(entry: Entry, entries: Sequence[Entry]) -> list[dict[str, Any]]:
     Of the causes of a workload or of what is around a plant only what is more than without the
     plant (the median of those runs) counts.
     """
-    clean = clean_runs(entry, entries)
+    clean = clean_runs(case_of(entry), entries)
     named = []
     for one in entry["named"]:
         if one["cause"] in own_causes(entry):
@@ -144,14 +144,14 @@ def beyond_own(entry: Entry, entries: Sequence[Entry]) -> list[dict[str, Any]]:
     return sorted(named, key=lambda one: -one["seconds"])
 
 
-def clean_runs(entry: Entry, entries: Sequence[Entry]) -> list[Entry]:
+def clean_runs(case: Case, entries: Sequence[Entry]) -> list[Entry]:
     """Return the runs without the plant: of its control, or of the workload with nothing planted.
 
     Args:
-        entry: a run under the plant.
+        case: a run under the plant.
         entries: of its workload.
     """
-    wanted = clean_of(case_of(entry))
+    wanted = clean_of(case)
     return [
         one
         for one in entries
@@ -195,8 +195,8 @@ def clean_step_s(entry: Entry, entries: Sequence[Entry]) -> float | None:
     as without it, the run itself says how fast that is, and the clean runs by how much n processes
     are slower than one. Where it is not, the clean run that is nearest in time is compared.
     """
-    paired = _paired(case_of(entry))
-    clean = mates(entry, entries) if paired else clean_runs(entry, entries)
+    case = case_of(entry)
+    clean = mates(entry, entries) if _paired(case) else clean_runs(case, entries)
     if not clean:
         return None
     if PLANTS[entry["plant"]].level:
@@ -209,7 +209,7 @@ def mates(entry: Entry, entries: Sequence[Entry]) -> list[Entry]:
     """Return the clean runs of the same half hour, the nearest first; a control has a dose."""
     near = [
         one
-        for one in clean_runs(entry, entries)
+        for one in clean_runs(case_of(entry), entries)
         if _apart(one, entry) < LONGEST_APART
         and (one["run"] == entry["run"] or not PLANTS[entry["plant"]].controlled)
     ]

@@ -108,9 +108,9 @@ class Experiments:
         self._journal = Journal(path)
         self._machine = probe.read_machine().to_dict()
         self._effort = EFFORTS[job.plan["why"]["effort"]]
+        self._taker = Taker(self._journal, self._timing)
         if self._machine["quota_cpus"]:
-            self._effort = self._effort.over_periods(PERIODS_S)
-        self._taker = self._new_taker()
+            self._lengthen(PERIODS_S)
         self._starter = arms.Starter(job.plan["measure"], self._machine)
         text = f"{job.plan['seed']} {target} {job.replicate}"
         self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
@@ -121,12 +121,17 @@ class Experiments:
         self._looked_at: set[int] = set()
         self._failed: list[str] = []
 
-    def _new_taker(self) -> Taker:
+    @property
+    def _timing(self) -> cohort.WindowSettings:
         effort = self._effort
-        timing = cohort.WindowSettings(
+        return cohort.WindowSettings(
             effort.steps, effort.shortest_s, effort.longest_s, effort.settle_s
         )
-        return Taker(self._journal, timing)
+
+    def _lengthen(self, shortest_s: float) -> None:
+        """Take windows of at least this length from now on."""
+        self._effort = self._effort.over_periods(shortest_s)
+        self._taker.timing = self._timing
 
     def leave_out(self, same_as: str | None, reason: str) -> None:
         """Leave a file that says why there are no experiments on this target."""
@@ -213,7 +218,7 @@ class Experiments:
         """Do all experiments, anew from where a member of the reference has ended."""
         for left in reversed(range(MEMBER_RESTARTS + 1)):
             self._failed.clear()
-            self._taker = self._new_taker()
+            self._taker = Taker(self._journal, self._timing)
             try:
                 with private.folder() as folder, ExitStack() as stack:
                     return self._experiment(resolved, folder, stack)
@@ -295,11 +300,6 @@ class Experiments:
             self._job.launch["axes"], self._machine, attestation["members"][0], self._n, shown
         )
         return reliefs.choose(reference, self._job.plan["why"]["effort"])
-
-    def _lengthen(self, shortest_s: float) -> None:
-        """Take windows of at least this length from now on."""
-        self._effort = self._effort.over_periods(shortest_s)
-        self._taker.timing = self._new_taker().timing
 
     @property
     def _counts(self) -> list[int]:
