@@ -39,6 +39,7 @@ class Score:
         runs: that count.
         right: whose first-named cause is the planted one; of A/A, that name none.
         accounted: the share of the added time that named causes hold, for each run.
+        share: the same of all runs together.
         slowdown: step time by that of the clean workload, for each run.
         others: further or wrong causes that were named, with how often.
         failures: runs that do not count, with the reason.
@@ -47,6 +48,7 @@ class Score:
     runs: int
     right: int
     accounted: tuple[float, ...]
+    share: float
     slowdown: tuple[float, ...]
     others: Mapping[str, int]
     failures: tuple[str, ...]
@@ -59,7 +61,7 @@ def score(workload: str, plant: str, entries: Iterable[Entry]) -> Score:
         return _score_clean([one for one in own if one["plant"] == NOTHING or one["control"]])
     runs = [one for one in own if one["plant"] == plant and not one["control"]]
     counted: list[Entry] = []
-    accounted, slowdown, failures = [], [], []
+    named_s, added_s, slowdown, failures = [], [], [], []
     for entry in runs:
         if reason := unusable(entry):
             failures.append(reason)
@@ -74,13 +76,16 @@ def score(workload: str, plant: str, entries: Iterable[Entry]) -> Score:
             named = beyond_own(entry, own)
             counted.append({**entry, "named": named})
             slowdown.append(entry["step_n_s"] / clean_s)
-            named_s = sum(one["seconds"] for one in named)
-            accounted.append(named_s / (entry["step_n_s"] - clean_s))
+            named_s.append(sum(one["seconds"] for one in named))
+            added_s.append(entry["step_n_s"] - clean_s)
     causes = PLANTS[plant].causes
     right = [one for one in counted if one["named"] and one["named"][0]["cause"] in causes]
     others = _count(counted, without=causes)
-    return Score(len(counted), len(right), tuple(accounted), tuple(slowdown), others,
-                 tuple(failures))  # fmt: skip
+    accounted = tuple(one / other for one, other in zip(named_s, added_s, strict=True))
+    share = sum(named_s) / sum(added_s) if added_s else 0.0
+    return Score(
+        len(counted), len(right), accounted, share, tuple(slowdown), others, tuple(failures)
+    )
 
 
 def unusable(entry: Entry) -> str | None:
@@ -177,7 +182,7 @@ def _score_clean(runs: Sequence[Entry]) -> Score:
     ]  # fmt: skip
     failures = tuple(reason for one in runs if (reason := unusable(one)))
     silent = [one for one in judged if not one["named"]]
-    return Score(len(judged), len(silent), (), (), _count(judged, without=()), failures)
+    return Score(len(judged), len(silent), (), 0.0, (), _count(judged, without=()), failures)
 
 
 def _count(runs: Iterable[Entry], without: Sequence[str]) -> dict[str, int]:
@@ -293,9 +298,12 @@ def cell(plant: str, one: Score) -> str:
         return "no effect" if any("no effect" in text for text in one.failures) else "no result"
     if plant == NOTHING:
         return f"{one.runs - one.right} of {one.runs} named a cause"
-    share = statistics.median(one.accounted)
     slower = statistics.median(one.slowdown)
-    return f"{one.right} of {one.runs} right; {share:.0%} accounted for; {slower:.2f} times slower"
+    range_ = f" ({min(one.accounted):.0%} to {max(one.accounted):.0%})" if one.runs > 1 else ""
+    return (
+        f"{one.right} of {one.runs} right; {one.share:.0%} accounted for{range_}; "
+        f"{slower:.2f} times slower"
+    )
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -311,7 +319,7 @@ def summary(scores: Mapping[tuple[str, str], Score]) -> list[str]:
     below = [
         f"{PLANTS[plant].title} with {WORKLOADS[workload].title}"
         for (plant, workload), one in planted.items()
-        if statistics.median(one.accounted) < ACCOUNTED_SHARE
+        if one.share < ACCOUNTED_SHARE
     ]
     few = sum(one.runs < FEWEST_RUNS for one in planted.values())
     share = f" ({right / runs:.0%})" if runs else ""
@@ -319,7 +327,7 @@ def summary(scores: Mapping[tuple[str, str], Score]) -> list[str]:
     return [
         f"- The planted cause is named first in {right} of {runs} runs{share}.",
         f"- A/A runs and controls that name a cause: {all_clean - quiet} of {all_clean}.",
-        f"- Less than {ACCOUNTED_SHARE:.0%} of the added time accounted for (median): {less}.",
+        f"- Less than {ACCOUNTED_SHARE:.0%} of the added time accounted for: {less}.",
         f"- Fewer than {FEWEST_RUNS} runs that count: {few} of {len(planted)} cases.",
     ]
 

@@ -38,14 +38,16 @@ INTRODUCTION = """\
 Every plant slows a workload down in one known way; `benchmarks/plant_list.py` says how. A run does
 the experiments of one launch (`why: quick`) under the plant and asks for the verdict. *Right*: the
 cause with the largest share is the planted one. *Accounted for*: the seconds of a step that named
-causes hold, by the seconds that the plant adds to it; the median of the runs. What it adds is told
-against the workload without the plant or, where the plant needs code of its own, with that code but
-without its cause: against its step some minutes before, or, where the plant leaves one process
-alone as fast as it is, against that process in the same run, times what the workload grows of
-itself. The dose differs from run to run. The first row counts runs without a plant in which any
-cause was named. A run in which the hypervisor took a tenth of a CPU does not count, whatever it
-names, and is done again. `planted.jsonl` has each run. A quota of the cgroup version that a machine
-does not have is planted by `benchmarks/emulated_quota.py`.
+causes hold, by the seconds that the plant adds to it: of all runs together, and in brackets of the
+runs that have the least and the most. (A single run is compared with one other start, on a machine
+whose speed differs between starts by up to a third.) What the plant adds is told against the
+workload without the plant or, where the plant needs code of its own, with that code but without its
+cause: against its step some minutes before, or, where the plant leaves one process alone as fast as
+it is, against that process in the same run, times what the workload grows of itself. The dose
+differs from run to run. The first row counts runs without a plant in which any cause was named. A
+run in which the hypervisor took a tenth of a CPU does not count, whatever it names, and is done
+again. `planted.jsonl` has each run. A quota of the cgroup version that a machine does not have is
+planted by `benchmarks/emulated_quota.py`.
 
 """
 

@@ -27,6 +27,21 @@ class Quota(World):
 
 
 @dataclasses.dataclass(slots=True)
+class ColdQuota(Quota):
+    """The same, where going on after a rest costs a quarter: in bursts at any count."""
+
+    reliefs: tuple[str, ...] = (*ALL[2:], "unthrottled")
+    colder: float = 0.25
+
+    def step(self, relief, n):
+        if relief == "unthrottled":
+            return self.crowd(Step(user=Step().user * (1 + self.colder)), n)
+        step = Quota.step(self, relief, n)
+        step.user *= 1 + self.colder * (n > self.quota)
+        return step
+
+
+@dataclasses.dataclass(slots=True)
 class PileUp(World):
     """All members on one CPU, until they are pinned."""
 
@@ -392,6 +407,7 @@ class Migrations(World):
 PLANTED = (
     *(
         Quota,
+        ColdQuota,
         PileUp,
         Oversubscribed,
         TakingTurns,

@@ -29,6 +29,7 @@ TITLES = {
     "openblas": "OpenBLAS",
     "huge_pages": "huge pages asked for by malloc",
     "no_collector": "Python's garbage collector off",
+    "unthrottled": "bursts that end before the quota holds anybody back",
 }
 RELIEF_AXES = {
     "passive": {"wait_policy": "passive"},

@@ -106,6 +106,22 @@ def test_members_take_turns(make):
     assert [trained(1, first) for first in (1, 2)] == [[2], [0]]
 
 
+def test_a_window_of_bursts_holds_every_step_of_each(make):
+    one = make("plain_loop.py", members=2)
+    one.start([0, 1], 60)
+    one.warm_up(5, 10)
+    bursts = cohort.WindowSettings(0, 0.05, 0.05, 0.0, bursts=3, rest_s=0.1)
+    record = one.take(windows.Window(0, 0, 2), bursts)
+    assert record["window_s"] > 2 * 0.1 + 3 * 0.05  # rests and bursts, but for the first rest
+    for member in record["members"]:
+        assert member["steps"] == member["steps_active"] == len(member["step_us"]) >= 3
+        # The rests are in no time but the window's own.
+        assert 0.15 <= member["active_s"] < record["window_s"] - 0.15
+        assert sum(member["step_us"]) / 1e6 == pytest.approx(member["active_s"], rel=0.05)
+        ran_s = member["trainer_user_s"] + member["trainer_system_s"] + member["trainer_runqueue_s"]
+        assert ran_s == pytest.approx(member["active_s"], rel=0.1)
+
+
 @pytest.mark.parametrize("script", ["segfaults.py", "exits_early.py"])
 def test_a_member_that_ends_is_told_from_one_that_ends_well(make, script):
     one = make(script, ["--at", 3])

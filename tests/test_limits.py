@@ -98,6 +98,14 @@ def test_a_cgroup_below_the_one_that_the_mount_shows(tmp_path):
     assert limits.read_quota_cpus(root) == 1.0
 
 
+def test_a_quota_has_a_period(tmp_path):
+    root = machines.fake_root("container-v2", tmp_path / "2")
+    change(root, {"sys/fs/cgroup/cpu.max": "100000 50000"})
+    assert limits.read_quota(root) == limits.Quota(2.0, 0.05)
+    assert limits.read_quota(machines.root("container-v1")) == limits.Quota(2.0, 0.1)
+    assert limits.read_quota(machines.root("vm-no-l3")) is None
+
+
 def test_a_mount_point_with_a_space(tmp_path):
     root = machines.fake_root("container-v2", tmp_path)
     mounts = (root / MOUNTS).read_text().replace("/sys/fs/cgroup", r"/my\040cgroups")

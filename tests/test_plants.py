@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import WORKLOADS, environment, processes
+from jobs import WORKLOADS, config, environment, processes, why_command
 from scaling_study.configuring.config import load_config
 from scaling_study.planning.plan import make_plan
 from scaling_study.probing.limits import read_hierarchy
@@ -135,6 +135,44 @@ def test_a_quota_that_cannot_be_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(outside.limits, "read_hierarchy", lambda _: None)
     with pytest.raises(OSError, match="no cgroup hierarchy"):
         outside.quota_folder()
+
+
+@no_quota
+@pytest.mark.long
+def test_bursts_of_a_launch_are_not_held_back_by_its_quota(tmp_path):
+    cpus = len(os.sched_getaffinity(0))
+    mapping = config(WORKLOADS / "plain_loop.py", args=["--steps", 10_000_000], processes=(1, cpus))
+    under_quota = ["--quota-cpus", f"{0.6 * cpus}", "--", *why_command(mapping, tmp_path)]
+
+    def records():
+        done = run_outside(tmp_path, *under_quota)
+        assert done.returncode == 0, done.stdout + done.stderr
+        lines = (tmp_path / "0.jsonl").read_text().splitlines()
+        return lines, [json.loads(line) for line in lines]
+
+    def bursts(n):
+        return [one for one in found if one.get("name") == "unthrottled" and one["n"] == n]
+
+    lines, found = records()
+    windows = [one for one in found if one["kind"] == "window"]
+    held = [one for one in windows if one["name"] == "reference" and one["n"] == cpus]
+    assert all(one["machine"]["throttled_s"] > 0.1 for one in held)
+    for n in (1, cpus):
+        assert sum(one["valid"] for one in bursts(n)) >= 5, [one["flags"] for one in bursts(n)]
+        assert all(one["machine"]["throttled_s"] == 0 for one in bursts(n) if one["valid"])
+        assert all(m["steps"] == m["steps_active"] for one in bursts(n) for m in one["members"])
+
+    # An interrupted job goes on with the same bursts, without choosing again.
+    last = max(at for at, one in enumerate(found) if one.get("name") == "unthrottled")
+    (tmp_path / "0.jsonl").unlink()
+    (tmp_path / "0.jsonl.part").write_text("\n".join(lines[:last]) + "\n")
+    timing = found[0]["reliefs"][0]["options"]["timing"]
+    _, found = records()
+    found = found[last:]
+    again = bursts(1) + bursts(cpus)
+    assert again
+    least_s = timing["bursts"] * (timing["rest_s"] + timing["shortest_s"]) - timing["rest_s"]
+    assert all(one["window_s"] >= least_s for one in again)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -409,6 +447,7 @@ def test_the_planted_cause_first_is_right():
     assert (found.runs, found.right) == (3, 1)
     assert found.others == {"spinning": 1}
     assert found.accounted == pytest.approx([0.009 / 0.0098, 0.008 / 0.0098, 0.0])
+    assert found.share == pytest.approx(0.017 / (3 * 0.0098))
     assert found.slowdown == pytest.approx([2 / 1.02] * 3)
 
 
@@ -553,17 +592,17 @@ def test_a_false_name_shows():
 
 
 def test_the_table(tmp_path):
-    runs = [entry("quota", run, named=[("cpu_quota", 0.009)]) for run in range(5)]
+    runs = [entry("quota", run, named=[("cpu_quota", 0.0098 - 0.0004 * run)]) for run in range(5)]
     text = plant_table.markdown([*CLEAN, *runs], {"slow_blas": "BLIS is not installed"})
     lines = text.splitlines()
     assert lines[0] == "| planted | NCF |"
     assert "0 of 5 named a cause" in lines[2]
     rows = {line.split(" | ")[0]: line for line in lines[2:]}
     found = rows["| CPU quota of a cgroup (v1)"]
-    assert "5 of 5 right; 92% accounted for; 1.96 times slower" in found
+    assert "5 of 5 right; 92% accounted for (84% to 100%); 1.96 times slower" in found
     assert rows["| a slow BLAS kernel"].endswith("| not run: BLIS is not installed |")
     assert "first in 5 of 5 runs (100%)" in text
-    assert "(median): nowhere" in text
+    assert "of the added time accounted for: nowhere" in text
     assert text.endswith("\n\n- Measured on CPUs 0-1; 2026-01-01.\n")
 
 

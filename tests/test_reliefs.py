@@ -4,9 +4,11 @@ import pytest
 
 from machines import machine
 from scaling_study.configuring.axes_table import DEFAULTS, read_value
+from scaling_study.experimenting import unthrottled
 from scaling_study.experimenting.reliefs import RELIEFS, Reference, choose
 from scaling_study.member.changes import CHANGES
 from scaling_study.probing.axes import AXES
+from scaling_study.probing.limits import Quota
 
 MEMBER = {
     "minor_faults": 10,
@@ -15,12 +17,14 @@ MEMBER = {
     "load_s": 0.0,
     "collect_s": 0.0,
     "step_us": [10_000] * 100,
+    "steps_active": 100,
+    "trainer_runqueue_s": 1.0,
 }
 
 ATTESTATION = {"intra_op": 1, "changes": dict.fromkeys(CHANGES, False)}
 
 
-def reference(*, axes=None, attestation=None, on="vm-no-l3", member=None):
+def reference(*, axes=None, attestation=None, on="vm-no-l3", member=None, n=2, quota=None):
     return Reference(
         axes={**DEFAULTS, **(axes or {})},
         machine=machine(on),
@@ -29,8 +33,9 @@ def reference(*, axes=None, attestation=None, on="vm-no-l3", member=None):
             "changes": dict.fromkeys(CHANGES, False),
             **(attestation or {}),
         },
-        n=2,
+        n=n,
         windows=[{"members": [{**MEMBER, **(member or {})}]}],
+        quota=quota,
     )
 
 
@@ -48,7 +53,7 @@ def test_every_relief_is_a_launch_that_a_config_could_name():
         for name, value in relief.axes.items():
             assert read_value(name, value, files=False) == value
             assert name in {*AXES, "placement", "membind"}
-        assert bool(relief.axes) != (relief.change is not None)
+        assert sum([bool(relief.axes), relief.change is not None, relief.bursts]) == 1
         assert relief.change is None or relief.change in CHANGES
     assert len({relief.name for relief in RELIEFS}) == len(RELIEFS)
 
@@ -76,6 +81,40 @@ def test_threads_bring_their_reliefs():
 def test_what_the_counters_show_decides(member, relief):
     assert relief in chosen(member=member)
     assert relief not in chosen()
+
+
+@pytest.mark.parametrize(
+    ("quota", "n", "threads", "step_ms", "steps"),
+    [
+        # 120 ms of CPU time in 100 ms: two CPUs have used it up after 60 ms
+        ((1.2, 0.1), 2, 1, 10, 4),
+        ((1.2, 0.1), 2, 1, 24, 2),
+        ((1.2, 0.1), 2, 1, 49, 1),
+        ((1.2, 0.1), 2, 1, 50, None),
+        ((1.2, 0.05), 2, 1, 24, None),  # a shorter period
+        ((2.4, 0.1), 4, 1, 10, 4),
+        ((2.4, 0.1), 8, 1, 10, 2),  # they take turns on four CPUs
+        ((2.4, 0.1), 2, 4, 10, 2),
+        ((0.1, 0.1), 2, 1, 1, None),  # each CPU may hold a slice that is not used
+        (None, 2, 1, 10, None),
+    ],
+)
+def test_bursts_have_as_many_steps_as_the_quota_lasts_for(quota, n, threads, step_ms, steps):
+    found = reference(
+        n=n,
+        attestation={"intra_op": threads},
+        member={"active_s": 1.0 + step_ms / 10},  # a second of it in the run queue
+        quota=quota and Quota(*quota),
+    )
+    timing = unthrottled.timing(found)
+    assert ("unthrottled" in [one.name for one in choose(found, "quick")[0]]) is bool(steps)
+    if steps is None:
+        assert "quota" in timing
+        return
+    crowd = max(1, n * threads / 4)
+    assert timing.shortest_s == pytest.approx((steps - 0.5) * crowd * step_ms / 1e3)
+    assert timing.shortest_s == timing.longest_s
+    assert timing.rest_s > quota[1]
 
 
 def test_a_launch_that_is_the_relief_already_gets_its_opposite():

@@ -4,7 +4,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from planted_worlds import ALL, PLANTED, Paused
+from planted_worlds import ALL, PLANTED, ColdQuota, Paused
 from scaling_study.diagnosing import verdict
 from synthetic_why import MS, Step, World, fingerprint, write_run
 
@@ -63,6 +63,42 @@ def test_what_a_loader_computes_is_not_taken_off_the_pauses(tmp_path):
     (named, _) = judge(tmp_path, Paused(), np.random.default_rng(29))["level"]["named"]
     assert named["cause"] == "pauses"
     assert named["share"]["value"] == pytest.approx(8 / 18.2, rel=0.1)
+
+
+def test_what_stopping_costs_is_the_quotas_too(tmp_path):
+    """The kernel counts for how long members are held back, and not that they go on cold."""
+    rng = np.random.default_rng(31)
+    target = judge(tmp_path, ColdQuota(), rng)
+    (named,) = target["growth"]["named"]
+    assert named["share"]["value"] == pytest.approx(1.0, abs=0.1)
+    assert {one["kind"] for one in named["for"]} == {"relief", "account"}
+    (row,) = (one for one in target["reliefs"] if one["relief"] == "unthrottled")
+    assert row["growth"]["value"] == pytest.approx(1.0, abs=0.1)
+    assert row["comes_back"] is row["level"] is None  # a burst is no way to train
+    (counted,) = judge(tmp_path, ColdQuota(reliefs=ALL), rng)["growth"]["named"]
+    assert counted["share"]["value"] == pytest.approx(10.2 / 12.7, abs=0.05)
+
+
+class UnsteadyBursts(ColdQuota):
+    """Bursts that take three times as long in every other window."""
+
+    windows = 0
+
+    def step(self, relief, n):
+        step = ColdQuota.step(self, relief, n)
+        if relief == "unthrottled":
+            self.windows += 1
+            step.user *= (
+                3 if self.windows % 4 < 2 else 1
+            )  # alone in one block, together in the next
+        return step
+
+
+def test_bursts_without_a_sure_result_leave_the_quota_what_is_counted(tmp_path):
+    target = judge(tmp_path, UnsteadyBursts(), np.random.default_rng(41))
+    (named,) = target["growth"]["named"]
+    assert [one["kind"] for one in named["for"]][:1] == ["account"]
+    assert named["share"]["value"] == pytest.approx(10.2 / 12.7, abs=0.05)
 
 
 @pytest.mark.parametrize("name", NOTHING)

@@ -191,6 +191,20 @@ def test_skew_is_the_time_from_the_first_start_to_the_last():
     assert windows.start_skew_s(members[:1]) == 0
 
 
+def test_a_window_of_several_bursts_is_their_sum():
+    bursts = [
+        windows.Stretch(0, 30 * MS, [activity([10, 20], slot=3), activity([15], slot=5)], None),
+        windows.Stretch(0, 40 * MS, [activity([12, 24], slot=3), activity([40], slot=5)], None),
+    ]
+    one = windows.window_record(bursts, 0)
+    assert (one["slot"], one["steps"], one["step_us"]) == (3, 4, [10_000, 10_000, 12_000, 12_000])
+    parts = [windows.member_record(each.activities[0], 0, each.closed_ns) for each in bursts]
+    assert one["active_s"] == pytest.approx(sum(part["active_s"] for part in parts))
+    assert one["steps_active"] == 4
+    assert windows.window_record(bursts, 1)["step_us"] == [15_000, 40_000]
+    assert windows.window_record(bursts[:1], 1)["slot"] == 5
+
+
 def test_the_share_of_restarts():
     one = activity([10, 20, 70, 80], parked_ms=100, fresh={2})
     assert windows.restart_share(one) == pytest.approx(0.5)
@@ -211,6 +225,7 @@ def flags(members=None, *, step_us=10_000, **changed):
         "sleeping_cpu_s": 0.0,
         "throttled_s": 0.0,
         "asked_steps": 20,
+        "bursts": False,
     } | changed
     records = [{"steps": len(one.steps), "step_us": [step_us] * len(one.steps)} for one in members]
     return windows.flags(members, records, **values)
@@ -252,6 +267,16 @@ OVERFULL = activity([10], steps_active=CAPACITY + 1)
         ),
         ("short_overlap", {"overlap_share": 0.99}, {"overlap_share": 0.989}),
         (
+            "short_overlap",
+            {"overlap_share": 0.75, "bursts": True},
+            {"overlap_share": 0.749, "bursts": True},
+        ),
+        (
+            "throttled_burst",
+            {"throttled_s": 0.001},
+            {"throttled_s": 0.001, "bursts": True},
+        ),
+        (
             "few_steps",
             {"members": [activity([1, 2, 3])], "asked_steps": 3},
             {"members": [activity([1, 2, 3]), activity([1, 2])], "asked_steps": 3},
@@ -288,6 +313,7 @@ def test_a_window_with_few_steps_is_not_also_said_to_be_long():
 def test_flags_that_make_a_window_invalid_and_those_that_only_remark():
     assert {
         "foreign_cpu", "stolen_cpu", "sleeping_member_ran", "short_overlap", "few_steps",
+        "throttled_burst",
     } <= windows.INVALID  # fmt: skip
     assert not windows.INVALID & {
         "longest_time", "steps_not_kept", "script_restarts", "short_steps",

@@ -26,6 +26,8 @@ from scaling_study.diagnosing.starts import start_sd
 
 Scope = Literal["growth", "level"]
 REFERENCE = "reference"
+UNTHROTTLED = "unthrottled"
+"""The relief that is the reference itself in short bursts: it resumes from rest all the time."""
 CELL = ["experiment", "name", "dose", "n", "replicate", "block"]
 Cells = Mapping[Any, Mapping[str, Floats]]
 
@@ -119,6 +121,8 @@ class Case:
 
     def measured(self, name: str, scope: Scope) -> bool:
         """Whether a cohort has what a comparison in this scope needs."""
+        if name == UNTHROTTLED and scope == "level":
+            return False  # a burst costs a process something that training without rest does not
         counts = (1, self.n) if scope == "growth" else (1,)
         return all((name, n) in self.cells for n in counts)
 

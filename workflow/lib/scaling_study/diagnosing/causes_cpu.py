@@ -1,15 +1,21 @@
 """Causes that have to do with who has which CPU, and how fast it is."""
 
+import numpy as np
+
 from scaling_study.common.quantities import format_count, format_number, format_seconds, known
 from scaling_study.diagnosing.agreement import BringsBack, Fact, FirstKnown, Waiting
-from scaling_study.diagnosing.case import REFERENCE
+from scaling_study.diagnosing.case import REFERENCE, UNTHROTTLED
 from scaling_study.diagnosing.cause import Cause, Remedy, Route
 from scaling_study.diagnosing.evidence import Asked
 from scaling_study.diagnosing.measures import Account, Demand, Fewer
-from scaling_study.diagnosing.relief_share import ByRelief
+from scaling_study.diagnosing.relief_share import ByRelief, FirstSure
 
 SCHEDSTAT = "run_delay in Documentation/scheduler/sched-stats.rst of the Linux kernel"
 UNPILED = ("pinned", "unpinned", "spread", "per_l3")
+
+
+MOST = 0.5
+"""What a relief brings back is this cause's where most of it is counted as such a wait."""
 
 
 def _crowded(asked: Asked) -> tuple[bool | None, str]:
@@ -66,6 +72,16 @@ def _quota(asked: Asked) -> tuple[bool | None, str]:
     )
 
 
+def _held_back(asked: Asked) -> tuple[bool | None, str]:
+    case = asked.case
+    held_s = case.mean("trainer_throttled_s_per_step", asked.n)
+    if np.isnan(held_s):
+        return None, "How long a quota held members back is not counted here."
+    added_s = case.mean("step_s", asked.n) - case.mean("step_s", 1)
+    text = f"The quota held a member back for {format_seconds(held_s)} of a step."
+    return held_s >= MOST * asked.share * added_s, text
+
+
 def _outnumber(asked: Asked) -> tuple[bool | None, str]:
     case = asked.case
     cpus = case.machine.allowed_cpus
@@ -81,10 +97,6 @@ def _take_turns(asked: Asked) -> tuple[bool | None, str]:
     added_s = case.mean("step_s", case.n) - case.mean("step_s", 1)
     text = f"Members wait {format_seconds(waited_s)} of a step for a CPU that another one had."
     return waited_s >= MOST * asked.share * added_s, text
-
-
-MOST = 0.5
-"""What comes back with fewer members is theirs where most of it is waiting for one another."""
 
 
 def _smaller(asked: Asked) -> tuple[bool | None, str]:
@@ -138,8 +150,9 @@ FIRST = (
         "cpu_quota",
         "A CPU quota of the cgroup",
         "a limit set on this container or service stops the processes for a part of the time",
-        "The kernel counts throttled time; CPUs are idle while members are ready to run. The "
-        "affinity mask shows nothing of it.",
+        "The kernel counts throttled time; CPUs are idle while members are ready to run. In bursts "
+        "that end before the quota holds anybody back, steps with many processes are as short as "
+        "with one. The affinity mask shows nothing of it.",
         "CPU bandwidth control: Documentation/scheduler/sched-bwc.rst; cpu.stat in "
         "Documentation/admin-guide/cgroup-v2.rst",
         Remedy(
@@ -147,7 +160,13 @@ FIRST = (
             command="cat /sys/fs/cgroup/cpu.max  # then, as root, for the cgroup that has it: "
             "echo max > cpu.max",
         ),
-        growth=(Route(THROTTLED, hints=(Fact(_quota),)),),
+        growth=(
+            Route(
+                FirstSure((ByRelief((UNTHROTTLED,)), THROTTLED)),
+                (Fact(_held_back, "account"),),
+                hints=(Fact(_quota),),
+            ),
+        ),
         level=(Route(THROTTLED, hints=(Fact(_quota),)),),
     ),
     Cause(

@@ -6,9 +6,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from scaling_study.common.stats import Floats
-from scaling_study.diagnosing.case import REFERENCE, Case, Scope
+from scaling_study.diagnosing.case import REFERENCE, UNTHROTTLED, Case, Scope
 from scaling_study.diagnosing.effects import Estimate, Prior, fit_prior, mean
-from scaling_study.diagnosing.evidence import Asked, Measured, Untested, Weight, percent, whole
+from scaling_study.diagnosing.evidence import (
+    Asked,
+    Measure,
+    Measured,
+    Untested,
+    Weight,
+    percent,
+    whole,
+)
 from scaling_study.diagnosing.starts import START_SD
 
 EXTERNAL = (
@@ -64,6 +72,22 @@ class ByRelief:
             "of windows."
         )
         return Measured(estimate, over, Weight(estimate.value > 0, "relief", text), relief=name)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FirstSure:
+    """The first of several shares that is surely above nothing; else the last one."""
+
+    measures: tuple[Measure, ...]
+
+    def measure(self, asked: Asked) -> Measured | Untested:
+        """What that measure says."""
+        *firsts, last = self.measures
+        for one in firsts:
+            found = one.measure(asked)
+            if isinstance(found, Measured) and (found.estimate.sure or 0.0) > 0:
+                return found
+        return last.measure(asked)
 
 
 def _compared(case: Case, scope: Scope, name: str, over: Floats) -> Estimate | None:
@@ -133,6 +157,8 @@ def _saved(case: Case, scope: Scope, name: str) -> Floats:
     if scope == "level":
         return 1 - case.step(1, name) / one - _external(case, scope, 1, name)
     growth = case.step(case.n) / one - case.step(case.n, name) / case.step(1, name)
+    if name == UNTHROTTLED:  # bursts are slow for a reason of their own, and alike at both counts
+        return growth
     back = (case.step(case.n) - case.step(case.n, name)) / one
     outside = _external(case, scope, case.n, name)
     return min(growth - outside, back - outside, key=mean)

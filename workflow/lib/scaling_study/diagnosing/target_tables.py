@@ -96,11 +96,12 @@ def relief_rows(case: Case, *, grows: bool) -> list[Json]:
     for name, title in case.titles.items():
         row: Json = {"relief": name, "title": title, "comes_back": None, "growth": None}
         row |= {"level": None, "units": 0, "status": "measured", "reason": None}
-        if case.measured(name, "level"):
+        level, growth = case.measured(name, "level"), case.measured(name, "growth")
+        if level or growth:
             row["units"] = len(case.pair(case.step(1, name), case.step(1)))
-            row["level"] = _json(relief_share(case, "level", name))
-            if grows and case.measured(name, "growth"):
-                row["comes_back"] = _json(brings_back(case, name))
+            row["level"] = _json(relief_share(case, "level", name)) if level else None
+            if growth and grows:
+                row["comes_back"] = _json(brings_back(case, name)) if level else None
                 row["growth"] = _json(relief_share(case, "growth", name))
         elif name in case.left_out:
             row |= {"status": "not_applicable", "reason": case.left_out[name]}

@@ -23,7 +23,7 @@ def reliefs_table() -> str:
             f"`{relief.name}`",
             relief.title,
             ", ".join(f"`{axis}: {value}`" for axis, value in relief.axes.items())
-            or "inside the processes",
+            or ("its own windows" if relief.bursts else "inside the processes"),
             "yes" if relief.quick else "no, `full` only",
         )
         for relief in RELIEFS

@@ -84,6 +84,7 @@ class Taker:
         given: Given = nothing,
         *,
         first: int = 0,
+        timing: WindowSettings | None = None,
     ) -> None:
         """Take a window until it is valid, or the retakes of this job are used up.
 
@@ -93,6 +94,7 @@ class Taker:
             labels: what the record says of the experiment.
             given: makes what lasts as long as the window, and yields what to add to the record.
             first: the members that train are those from this one on.
+            timing: of this window, where it is another one.
 
         Raises:
             MemberEndedError: a member died or hung.
@@ -103,7 +105,7 @@ class Taker:
         while True:
             with given() as added:
                 before = read_vmstat()
-                record = one.take(windows.Window(0, self.block, n), self.timing, first)
+                record = one.take(windows.Window(0, self.block, n), timing or self.timing, first)
                 after = read_vmstat()
             vmstat = {key: after[key] - before[key] for key in after}
             self.journal.write(

@@ -10,10 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.experimenting import unthrottled
 from scaling_study.probing import probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from scaling_study.probing.limits import Quota
 
 # No cause is named for less than a tenth of a step: what cannot bring back half of that is not
 # tried.
@@ -37,6 +40,7 @@ class Reference:
         attestation: what its first member reported.
         n: its members.
         windows: records of windows that were taken of it, at least one.
+        quota: of the cgroup, if it has one.
     """
 
     axes: Mapping[str, Any]
@@ -44,6 +48,7 @@ class Reference:
     attestation: Mapping[str, Any]
     n: int
     windows: Sequence[Mapping[str, Any]]
+    quota: Quota | None = None
 
     def most(self, share: Callable[[Mapping[str, Any]], float]) -> float:
         """Return the largest share that any member had in any window."""
@@ -66,6 +71,7 @@ class Relief:
         quick: Whether a quick diagnosis tries it.
         alone: Whether what it takes away slows one process as much as many, so that a quick
             diagnosis tries it with one only.
+        bursts: Whether it is the reference itself, in windows of bursts (see ``unthrottled``).
     """
 
     name: str
@@ -75,6 +81,7 @@ class Relief:
     change: str | None = None
     quick: bool = True
     alone: bool = False
+    bursts: bool = False
 
     def counts(self, n: int, effort: str) -> list[int]:
         """Return the process counts at which it is tried; n is the reference's."""
@@ -154,6 +161,11 @@ def _flushed(reference: Reference) -> Reason:
     return None
 
 
+def _held_back(reference: Reference) -> Reason:
+    timing = unthrottled.timing(reference)
+    return timing if isinstance(timing, str) else None
+
+
 def _any(*tests: Callable[[Reference], Reason]) -> Callable[[Reference], Reason]:
     def excluded(reference: Reference) -> Reason:
         return next((reason for test in tests if (reason := test(reference))), None)
@@ -163,6 +175,8 @@ def _any(*tests: Callable[[Reference], Reason]) -> Callable[[Reference], Reason]
 
 # In the order of what they cost when missed: a short budget takes the first.
 RELIEFS: tuple[Relief, ...] = (
+    Relief(unthrottled.NAME, "bursts that end before the quota holds anybody back", _held_back,
+           bursts=True),
     Relief("passive", "waiting threads sleep at once", _passive, {"wait_policy": "passive"}),
     Relief("one_thread", "one thread per operator", _one_thread, {"intra_op": 1}),
     Relief(

@@ -14,13 +14,20 @@ import logging
 import random
 import time
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.experimenting import arms, bystanders, kernel_cohort, reliefs, sampling
+from scaling_study.experimenting import (
+    arms,
+    bystanders,
+    kernel_cohort,
+    reliefs,
+    sampling,
+    unthrottled,
+)
 from scaling_study.experimenting.experiment_windows import Taker, irregular, key
 from scaling_study.measuring import cohort, counters, resolve, windows
 from scaling_study.measuring.journal import Journal
@@ -30,7 +37,7 @@ from scaling_study.measuring.measure import (
     measured_digest,
 )
 from scaling_study.planning.efforts import EFFORTS
-from scaling_study.probing import probe, room
+from scaling_study.probing import limits, probe, room
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,16 +84,6 @@ SAME = (
 )
 
 
-def _entry(relief: reliefs.Relief) -> Json:
-    """Return a relief as the first record holds it."""
-    return {
-        "relief": relief.name,
-        "title": relief.title,
-        "axes": dict(relief.axes),
-        "options": relief.options(),
-    }
-
-
 def digest() -> str:
     """Return the digest of the code that these experiments consist of."""
     return harness_digest(*MODULES)
@@ -117,6 +114,7 @@ class Experiments:
         self._shuffle = random.Random(self._seed)  # noqa: S311 (an experiment's order)
         self._n = 1
         self._begun = False
+        self._timings: dict[str, cohort.WindowSettings] = {}
         self._fewer: list[int] = []
         self._looked_at: set[int] = set()
         self._failed: list[str] = []
@@ -208,6 +206,17 @@ class Experiments:
             "not_applicable": [],
         }
 
+    def _entry(self, relief: reliefs.Relief) -> Json:
+        """Return a relief as the first record holds it."""
+        timing = self._timings.get(relief.name)
+        own = {} if timing is None else {"timing": asdict(timing)}
+        return {
+            "relief": relief.name,
+            "title": relief.title,
+            "axes": dict(relief.axes),
+            "options": relief.options() | own,
+        }
+
     def _begin(self, head: Json) -> None:
         """Write the first record, if it is not there yet."""
         if not self._begun:
@@ -255,7 +264,7 @@ class Experiments:
         try:
             tried, left = self._tried(one, attestation, records)
             head |= {
-                "reliefs": [_entry(relief) for relief, _ in tried],
+                "reliefs": [self._entry(relief) for relief, _ in tried],
                 "not_applicable": left,
                 "shortest_s": self._effort.shortest_s,
             }
@@ -282,8 +291,13 @@ class Experiments:
             self._lengthen(records[0]["shortest_s"])
             self._taker.done = {key(record) for record in records if record["kind"] == "window"}
             self._looked_at = {record["n"] for record in records if record["kind"] == "samples"}
-            names = {entry["relief"] for entry in records[0]["reliefs"]}
-            chosen = [relief for relief in reliefs.RELIEFS if relief.name in names]
+            options = {entry["relief"]: entry["options"] for entry in records[0]["reliefs"]}
+            self._timings = {
+                name: cohort.WindowSettings(**each["timing"])
+                for name, each in options.items()
+                if "timing" in each
+            }
+            chosen = [relief for relief in reliefs.RELIEFS if relief.name in options]
             return self._launches(chosen)[0], records[0]["not_applicable"]
         chosen, left = self._choose(one, attestation)
         tried, impossible = self._launches(chosen)
@@ -297,8 +311,16 @@ class Experiments:
         if any(irregular(window) for window in shown):
             self._lengthen(PERIODS_S)
         reference = reliefs.Reference(
-            self._job.launch["axes"], self._machine, attestation["members"][0], self._n, shown
+            self._job.launch["axes"],
+            self._machine,
+            attestation["members"][0],
+            self._n,
+            shown,
+            limits.read_quota(),
         )
+        bursts = unthrottled.timing(reference)
+        if not isinstance(bursts, str):
+            self._timings[unthrottled.NAME] = bursts
         return reliefs.choose(reference, self._job.plan["why"]["effort"])
 
     @property
@@ -332,8 +354,9 @@ class Experiments:
     def _wave(self, one: cohort.Cohort, wave: Sequence[Tried], folder: Path) -> None:
         """Take all blocks of the reference and a group of reliefs."""
         with ExitStack() as stack:
-            cohorts = {"reference": one}
-            for group in self._starter.groups([self._arm(*each) for each in wave]):
+            cohorts = {"reference": one, **{each.name: one for each, _ in wave if each.bursts}}
+            arms_of_wave = [self._arm(*each) for each in wave if not each[0].bursts]
+            for group in self._starter.groups(arms_of_wave):
                 for arm, (beside, shown) in zip(
                     group, self._starter.start(group, folder, stack), strict=True
                 ):
@@ -382,11 +405,11 @@ class Experiments:
         # Members take turns where not all train: one start may be luckier than another.
         turn = self._taker.block * max(1, one.size // self._effort.blocks)
         try:
-            self._taker.take(one, n, labels, first=turn)
+            self._taker.take(one, n, labels, first=turn, timing=self._timings.get(name))
         except cohort.MemberEndedError:
-            self._write_events(name, one.events)
-            if name == "reference":
+            if one is cohorts["reference"]:
                 raise
+            self._write_events(name, one.events)
             del cohorts[name]
             self._fail(name, "a member ended")
             return

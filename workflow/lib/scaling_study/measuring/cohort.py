@@ -11,6 +11,7 @@ import json
 import os
 import random
 import signal
+import statistics
 import subprocess
 import time
 from collections import Counter
@@ -58,12 +59,23 @@ _MOMENT_NS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class WindowSettings:
-    """How long a window lasts (the config's ``measure`` section)."""
+    """How long a window lasts (the config's ``measure`` section).
+
+    Attributes:
+        steps: it lasts until each member has done so many, within the next bounds.
+        shortest_s: at least so long.
+        longest_s: at most so long.
+        settle_s: steps that begin before this time do not count.
+        bursts: how often all this happens; the window is the sum.
+        rest_s: rest before each of several bursts.
+    """
 
     steps: int
     shortest_s: float
     longest_s: float
     settle_s: float
+    bursts: int = 1
+    rest_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,23 +391,17 @@ class Cohort:
     def _take(
         self, window: windows.Window, slots: Sequence[int], settings: WindowSettings
     ) -> dict[str, Any]:
-        restarts = {slot: self.members.words(slot)[channel.RESTARTS] for slot in slots}
         before = edges.read(self.members, slots, self._host.cpus, self._hardware)
-        release_ns = self.members.order(slots, channel.RUN)
-        ended = self._run(slots, release_ns, settings)
-        closed_ns = self.members.close_gates(slots)
-        frequency_mhz = edges.read_frequency_mhz(self._host.frequency)
-        ended |= self._rest(slots)
-        if ended:
-            raise MemberEndedError(sorted(ended))
+        stretches = [self._stretch(slots, settings) for _ in range(settings.bursts)]
         time.sleep(QUIET_S)
         after = edges.read(self.members, slots, self._host.cpus, self._hardware)
-        activities = [self._activity(slot, restarts[slot]) for slot in slots]
-        opened_ns = release_ns + round(settings.settle_s * 1e9)
-        span_ns = (opened_ns, closed_ns)
-        members = [edges.member_record(one, span_ns, before, after) for one in activities]
-        machine = edges.machine_record(before, after) | {"frequency_mhz": frequency_mhz}
-        overlap = windows.overlap(activities, *span_ns)
+        members = [edges.member_record(stretches, at, before, after) for at in range(len(slots))]
+        machine = edges.machine_record(before, after)
+        machine["frequency_mhz"] = stretches[-1].frequency_mhz
+        overlap = statistics.fmean(
+            windows.overlap(one.activities, one.opened_ns, one.closed_ns) for one in stretches
+        )
+        activities = [activity for one in stretches for activity in one.activities]
         found = windows.flags(
             activities,
             members,
@@ -407,17 +413,38 @@ class Cohort:
             sleeping_cpu_s=machine["sleeping_cpu_s"],
             throttled_s=machine["throttled_s"] or 0.0,
             asked_steps=settings.steps,
+            bursts=settings.bursts > 1,
         )
         return {
             **asdict(window),
             "valid": not windows.INVALID.intersection(found),
             "flags": found,
-            "window_s": (closed_ns - min(one.released_ns for one in activities)) / 1e9,
-            "start_skew_s": windows.start_skew_s(activities),
+            "window_s": (
+                stretches[-1].closed_ns - min(one.released_ns for one in stretches[0].activities)
+            )
+            / 1e9,
+            "start_skew_s": max(windows.start_skew_s(one.activities) for one in stretches),
             "overlap": overlap,
             "machine": machine,
             "members": members,
         }
+
+    def _stretch(self, slots: Sequence[int], settings: WindowSettings) -> windows.Stretch:
+        """Let members train once, and return what they did when they rest again."""
+        time.sleep(settings.rest_s)
+        restarts = {slot: self.members.words(slot)[channel.RESTARTS] for slot in slots}
+        release_ns = self.members.order(slots, channel.RUN)
+        ended = self._run(slots, release_ns, settings)
+        closed_ns = self.members.close_gates(slots)
+        frequency_mhz = edges.read_frequency_mhz(self._host.frequency)
+        ended |= self._rest(slots)
+        if ended:
+            raise MemberEndedError(sorted(ended))
+        activities = [self._activity(slot, restarts[slot]) for slot in slots]
+        if settings.bursts > 1:  # so few steps that none of them can be left out
+            closed_ns = max(one.parked_ns for one in activities)
+        opened_ns = release_ns + round(settings.settle_s * 1e9)
+        return windows.Stretch(opened_ns, closed_ns, activities, frequency_mhz)
 
     def _run(self, slots: Sequence[int], release_ns: int, settings: WindowSettings) -> set[int]:
         """Sleep through a window; return the members that ended in it.

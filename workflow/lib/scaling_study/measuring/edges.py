@@ -89,20 +89,20 @@ def read_frequency_mhz(files: Sequence[Path]) -> float | None:
 
 
 def member_record(
-    one: windows.Activity, span_ns: tuple[int, int], before: Edge, after: Edge
+    stretches: Sequence[windows.Stretch], at: int, before: Edge, after: Edge
 ) -> dict[str, Any]:
     """Return a window's record of one member.
 
     Args:
-        one: what it did.
-        span_ns: when the window opened and closed.
+        stretches: of the window.
+        at: its place among their activities.
         before: the first edge.
         after: the second one.
     """
-    slot = one.slot
+    slot = stretches[0].activities[at].slot
     used = counters.usage(before.trees[slot], after.trees[slot], after.trainers[slot])
     hardware = perf_events.count(before.events[slot], after.events[slot], used.cpu_s)
-    return {**windows.member_record(one, *span_ns), **asdict(used), **hardware}
+    return {**windows.window_record(stretches, at), **asdict(used), **hardware}
 
 
 def machine_record(before: Edge, after: Edge) -> dict[str, Any]:

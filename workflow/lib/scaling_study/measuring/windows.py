@@ -35,6 +35,9 @@ SLEEPING_FLOOR_CPUS = 0.02
 # The share of the window in which all n members trained.
 SHORTEST_OVERLAP = 0.99
 
+# The same of bursts, which hold few steps: they end with the last step of the slowest member.
+SHORTEST_BURST_OVERLAP = 0.75
+
 # Fewer whole steps than this give neither a rate nor a median.
 FEWEST_STEPS = 3
 
@@ -52,6 +55,7 @@ INVALID = frozenset(
         "stolen_cpu",
         "sleeping_member_ran",
         "short_overlap",
+        "throttled_burst",
         "few_steps",
     }
 )
@@ -76,6 +80,23 @@ class Activity:
     steps_active: int
     restarts: int
     steps: Sequence[Step]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Training without a rest: a window is one, or a series of short ones (bursts).
+
+    Attributes:
+        opened_ns: when its settle time was over.
+        closed_ns: steps that end after this time do not count.
+        activities: what members did.
+        frequency_mhz: of the CPUs when it closed; None where that is not known.
+    """
+
+    opened_ns: int
+    closed_ns: int
+    activities: Sequence[Activity]
+    frequency_mhz: float | None
 
 
 def schedule(ladder: Sequence[int], blocks: int, seed: int) -> tuple[Window, ...]:
@@ -137,6 +158,21 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[st
     }
 
 
+def window_record(stretches: Sequence[Stretch], at: int) -> dict[str, Any]:
+    """Return the same over all stretches of a window.
+
+    Args:
+        stretches: of the window, at least one.
+        at: the member's place among the activities.
+    """
+    first, *others = (
+        member_record(one.activities[at], one.opened_ns, one.closed_ns) for one in stretches
+    )
+    for other in others:
+        first = {name: first[name] + other[name] for name in first} | {"slot": first["slot"]}
+    return first
+
+
 def restart_share(activity: Activity) -> float:
     """Return the part of a member's active time that went into starting its script anew."""
     times = [activity.released_ns, *(step.end_ns for step in activity.steps)]
@@ -173,6 +209,7 @@ def flags(
     sleeping_cpu_s: float,
     throttled_s: float,
     asked_steps: int,
+    bursts: bool,
 ) -> tuple[str, ...]:
     """Return what is to be said against a window; it is invalid if any flag is in INVALID.
 
@@ -187,6 +224,7 @@ def flags(
         sleeping_cpu_s: CPU time that members took which should have slept.
         throttled_s: time for which a quota held members back.
         asked_steps: the steps that the config asks of each member.
+        bursts: whether the window consists of bursts that no quota may hold back.
     """
     limit_s = edges_s * max(FOREIGN_FLOOR_CPUS, FOREIGN_SHARE * usable_cpus)
     error_s = edges_s * THROTTLED_ERROR * usable_cpus if throttled_s else 0.0
@@ -196,7 +234,8 @@ def flags(
         "stolen_cpu": stolen_cpu_s > limit_s,
         "sleeping_member_ran": sleeping_cpu_s
         > edges_s * max(SLEEPING_FLOOR_CPUS, SLEEPING_SHARE * usable_cpus),
-        "short_overlap": overlap_share < SHORTEST_OVERLAP,
+        "short_overlap": overlap_share < (SHORTEST_BURST_OVERLAP if bursts else SHORTEST_OVERLAP),
+        "throttled_burst": bursts and throttled_s > 0,
         "few_steps": steps < FEWEST_STEPS,
         "longest_time": FEWEST_STEPS <= steps < asked_steps,
         "steps_not_kept": any(activity.steps_active > CAPACITY for activity in activities),

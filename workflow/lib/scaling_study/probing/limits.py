@@ -24,7 +24,16 @@ from scaling_study.probing.system import (
 UNLIMITED_BYTES = 2**62
 """cgroup v1 writes "no limit" as the largest multiple of the page size below 2**63."""
 
-Limit = TypeVar("Limit", int, float)
+
+@dataclass(frozen=True, slots=True, order=True)
+class Quota:
+    """What a cgroup may use of CPUs: so many, on average over each period."""
+
+    cpus: float
+    period_s: float
+
+
+Limit = TypeVar("Limit", int, Quota)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +70,15 @@ def read_cgroup_version(root: Path = ROOT) -> int | None:
     return None if hierarchy is None else hierarchy.version
 
 
-def read_quota_cpus(root: Path = ROOT) -> float | None:
-    """The tightest CPU quota on the way up the hierarchy, in CPUs; None without one."""
+def read_quota(root: Path = ROOT) -> Quota | None:
+    """The tightest CPU quota on the way up the hierarchy; None without one."""
     return _tightest(read_hierarchy("cpu", root), {1: _quota_v1, 2: _quota_v2})
+
+
+def read_quota_cpus(root: Path = ROOT) -> float | None:
+    """The same in CPUs alone."""
+    quota = read_quota(root)
+    return None if quota is None else quota.cpus
 
 
 def read_memory_limit_bytes(root: Path = ROOT) -> int | None:
@@ -122,15 +137,19 @@ def _tightest(
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _quota_v1(folder: Path) -> float | None:
+def _quota_v1(folder: Path) -> Quota | None:
     quota_us = int(read_text(folder / "cpu.cfs_quota_us") or -1)
     period_us = int(read_text(folder / "cpu.cfs_period_us") or 0)
-    return quota_us / period_us if quota_us > 0 and period_us > 0 else None
+    return _quota(quota_us, period_us) if quota_us > 0 and period_us > 0 else None
 
 
-def _quota_v2(folder: Path) -> float | None:
+def _quota_v2(folder: Path) -> Quota | None:
     quota_us, _, period_us = (read_text(folder / "cpu.max") or "max").partition(" ")
-    return None if quota_us == "max" else int(quota_us) / int(period_us)
+    return None if quota_us == "max" else _quota(int(quota_us), int(period_us))
+
+
+def _quota(quota_us: int, period_us: int) -> Quota:
+    return Quota(quota_us / period_us, period_us / 1e6)
 
 
 def _memory_limit_v1(folder: Path) -> int | None:
