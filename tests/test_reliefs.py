@@ -24,7 +24,9 @@ MEMBER = {
 ATTESTATION = {"intra_op": 1, "changes": dict.fromkeys(CHANGES, False)}
 
 
-def reference(*, axes=None, attestation=None, on="vm-no-l3", member=None, n=2, quota=None):
+def reference(
+    *, axes=None, attestation=None, on="vm-no-l3", member=None, n=2, quota=None, throttled_s=0.5
+):
     return Reference(
         axes={**DEFAULTS, **(axes or {})},
         machine=machine(on),
@@ -34,7 +36,12 @@ def reference(*, axes=None, attestation=None, on="vm-no-l3", member=None, n=2, q
             **(attestation or {}),
         },
         n=n,
-        windows=[{"members": [{**MEMBER, **(member or {})}]}],
+        windows=[
+            {
+                "members": [{**MEMBER, **(member or {})}],
+                "machine": {"throttled_s": throttled_s if quota else None},
+            }
+        ],
         quota=quota,
     )
 
@@ -115,6 +122,12 @@ def test_bursts_have_as_many_steps_as_the_quota_lasts_for(quota, n, threads, ste
     assert timing.shortest_s == pytest.approx((steps - 0.5) * crowd * step_ms / 1e3)
     assert timing.shortest_s == timing.longest_s
     assert timing.rest_s > quota[1]
+
+
+@pytest.mark.parametrize("throttled_s", [0.0, None])
+def test_a_quota_that_holds_nobody_back_has_nothing_to_relieve(throttled_s):
+    found = reference(quota=Quota(1.2, 0.1), throttled_s=throttled_s)
+    assert "held nobody back" in unthrottled.timing(found)
 
 
 def test_a_launch_that_is_the_relief_already_gets_its_opposite():

@@ -6,6 +6,9 @@ import pytest
 
 from planted_worlds import ALL, PLANTED, ColdQuota, Paused
 from scaling_study.diagnosing import verdict
+from scaling_study.diagnosing.effects import Estimate
+from scaling_study.diagnosing.evidence import Measured, Untested, Weight
+from scaling_study.diagnosing.relief_share import AtLeast
 from synthetic_why import MS, Step, World, fingerprint, write_run
 
 NOISE = {"noise": 0.04, "outliers": 0.3, "start": 0.01}
@@ -94,11 +97,40 @@ class UnsteadyBursts(ColdQuota):
         return step
 
 
-def test_bursts_without_a_sure_result_leave_the_quota_what_is_counted(tmp_path):
+def test_what_is_counted_of_a_quota_holds_whatever_bursts_tell(tmp_path):
     target = judge(tmp_path, UnsteadyBursts(), np.random.default_rng(41))
     (named,) = target["growth"]["named"]
-    assert [one["kind"] for one in named["for"]][:1] == ["account"]
-    assert named["share"]["value"] == pytest.approx(10.2 / 12.7, abs=0.05)
+    assert named["share"]["low"] > 0.6  # of 0.8 that are counted
+    (row,) = (one for one in target["reliefs"] if one["relief"] == "unthrottled")
+    assert row["growth"]["low"] < 0.4
+
+
+class Says:
+    """A measure with this share."""
+
+    def __init__(self, *share):
+        self.share = share
+
+    def measure(self, _):
+        if not self.share:
+            return Untested("for this test")
+        return Measured(Estimate(*self.share), np.zeros(1), Weight(True, "relief", "for this test"))
+
+
+@pytest.mark.parametrize(
+    ("counted", "told", "expected"),
+    [
+        ((0.8, 0.7, 0.9, 0.7), (1.0, 0.4, 1.6, -0.1), (1.0, 0.7, 1.6, 0.7)),
+        ((0.8, 0.7, 0.9, 0.7), (1.0, 0.9, 1.1, 0.8), (1.0, 0.9, 1.1, 0.8)),
+        ((0.8, 0.7, 0.9, 0.7), (0.5, 0.4, 0.6, 0.3), (0.8, 0.7, 0.9, 0.7)),
+        ((0.8, 0.7, 0.9, 0.7), (1.0, None, None, None), (0.8, 0.7, 0.9, 0.7)),
+        ((0.8, 0.7, 0.9, 0.7), (), (0.8, 0.7, 0.9, 0.7)),
+        ((), (1.0, 0.9, 1.1, 0.8), (1.0, 0.9, 1.1, 0.8)),
+    ],
+)
+def test_a_share_is_no_less_than_what_is_counted_of_it(counted, told, expected):
+    found = AtLeast(Says(*counted), Says(*told)).measure(None)
+    assert found.estimate == Estimate(*expected)
 
 
 @pytest.mark.parametrize("name", NOTHING)

@@ -8,7 +8,7 @@ from scaling_study.diagnosing.case import REFERENCE, UNTHROTTLED
 from scaling_study.diagnosing.cause import Cause, Remedy, Route
 from scaling_study.diagnosing.evidence import Asked
 from scaling_study.diagnosing.measures import Account, Demand, Fewer
-from scaling_study.diagnosing.relief_share import ByRelief, FirstSure
+from scaling_study.diagnosing.relief_share import AtLeast, ByRelief
 
 SCHEDSTAT = "run_delay in Documentation/scheduler/sched-stats.rst of the Linux kernel"
 UNPILED = ("pinned", "unpinned", "spread", "per_l3")
@@ -162,7 +162,7 @@ FIRST = (
         ),
         growth=(
             Route(
-                FirstSure((ByRelief((UNTHROTTLED,)), THROTTLED)),
+                AtLeast(THROTTLED, ByRelief((UNTHROTTLED,))),
                 (Fact(_held_back, "account"),),
                 hints=(Fact(_quota),),
             ),

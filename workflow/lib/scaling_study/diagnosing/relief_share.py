@@ -75,19 +75,27 @@ class ByRelief:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class FirstSure:
-    """The first of several shares that is surely above nothing; else the last one."""
+class AtLeast:
+    """What a relief brings back, of which a part is counted: it is no less than that.
 
-    measures: tuple[Measure, ...]
+    Attributes:
+        counted: That part.
+        told: What the relief brings back.
+    """
+
+    counted: Measure
+    told: Measure
 
     def measure(self, asked: Asked) -> Measured | Untested:
-        """What that measure says."""
-        *firsts, last = self.measures
-        for one in firsts:
-            found = one.measure(asked)
-            if isinstance(found, Measured) and (found.estimate.sure or 0.0) > 0:
-                return found
-        return last.measure(asked)
+        """The larger one of both; what is counted is its lower end at least."""
+        counted, told = self.counted.measure(asked), self.told.measure(asked)
+        if isinstance(counted, Untested) or isinstance(told, Untested):
+            return told if isinstance(counted, Untested) else counted
+        floor, share = counted.estimate, told.estimate
+        if share.low is None or floor.low is None or share.value <= floor.value:
+            return counted
+        low, sure = max(floor.low, share.low), max(floor.low, share.sure or floor.low)
+        return dataclasses.replace(told, estimate=Estimate(share.value, low, share.high, sure))
 
 
 def _compared(case: Case, scope: Scope, name: str, over: Floats) -> Estimate | None:

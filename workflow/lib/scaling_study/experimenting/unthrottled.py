@@ -44,6 +44,8 @@ def timing(reference: Reference) -> WindowSettings | str:
     quota = reference.quota
     if quota is None:
         return "no quota is set"
+    if not any(window["machine"]["throttled_s"] for window in reference.windows):
+        return f"the quota of {quota.cpus:g} CPUs held nobody back, as far as the kernel counts it"
     threads = reference.n * reference.attestation["intra_op"]
     busy_cpus = min(threads, len(probe.usable_topology(reference.machine).cpus))
     lasts_s = USED_SHARE * (quota.cpus * quota.period_s / busy_cpus - SLICE_S)
