@@ -19,6 +19,9 @@ MEMBER = {
     "step_us": [10_000] * 100,
     "steps_active": 100,
     "trainer_runqueue_s": 1.0,
+    "cpu_user_s": 1.0,
+    "cpu_system_s": 0.0,
+    "runqueue_s": 1.0,
 }
 
 ATTESTATION = {"intra_op": 1, "changes": dict.fromkeys(CHANGES, False)}
@@ -91,7 +94,7 @@ def test_what_the_counters_show_decides(member, relief):
 
 
 @pytest.mark.parametrize(
-    ("quota", "n", "threads", "step_ms", "steps"),
+    ("quota", "n", "wanted", "step_ms", "steps"),
     [
         # 120 ms of CPU time in 100 ms: two CPUs have used it up after 60 ms
         ((1.2, 0.1), 2, 1, 10, 4),
@@ -102,15 +105,17 @@ def test_what_the_counters_show_decides(member, relief):
         ((2.4, 0.1), 4, 1, 10, 4),
         ((2.4, 0.1), 8, 1, 10, 2),  # they take turns on four CPUs
         ((2.4, 0.1), 2, 4, 10, 2),
+        ((2.4, 0.1), 2, 1.5, 10, 6),  # a loader worker beside each training thread
         ((0.1, 0.1), 2, 1, 1, None),  # each CPU may hold a slice that is not used
         (None, 2, 1, 10, None),
     ],
 )
-def test_bursts_have_as_many_steps_as_the_quota_lasts_for(quota, n, threads, step_ms, steps):
+def test_bursts_have_as_many_steps_as_the_quota_lasts_for(quota, n, wanted, step_ms, steps):
+    active_s = 1.0 + step_ms / 10  # a second of it in the run queue
     found = reference(
         n=n,
-        attestation={"intra_op": threads},
-        member={"active_s": 1.0 + step_ms / 10},  # a second of it in the run queue
+        attestation={"intra_op": int(wanted)},
+        member={"active_s": active_s, "cpu_user_s": wanted * active_s - 1.0},
         quota=quota and Quota(*quota),
     )
     timing = unthrottled.timing(found)
@@ -118,7 +123,7 @@ def test_bursts_have_as_many_steps_as_the_quota_lasts_for(quota, n, threads, ste
     if steps is None:
         assert "quota" in timing
         return
-    crowd = max(1, n * threads / 4)
+    crowd = max(1, n * wanted / 4)
     assert timing.shortest_s == pytest.approx((steps - 0.5) * crowd * step_ms / 1e3)
     assert timing.shortest_s == timing.longest_s
     assert timing.rest_s > quota[1]

@@ -26,6 +26,10 @@ VMSTAT = (
     *("thp_fault_alloc", "thp_split_page", "compact_stall"),
 )
 
+# A window with such a flag would have it again: others use the quota too, or there is no telling
+# for how long it lasts.
+LASTING = frozenset({"throttled_burst"})
+
 # A step that takes this many times as long as most is a long one …
 LONG_STEP = 3.0
 # … and steps are irregular where long ones take this part of the time.
@@ -111,7 +115,7 @@ class Taker:
             self.journal.write(
                 {"kind": "window", **labels, **added, "take": take, **record, "vmstat": vmstat}
             )
-            if record["valid"] or self.retakes == 0:
+            if record["valid"] or self.retakes == 0 or LASTING.intersection(record["flags"]):
                 return
             take += 1
             self.retakes -= 1

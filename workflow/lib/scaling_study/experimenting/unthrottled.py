@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scaling_study.measuring.cohort import WindowSettings
 from scaling_study.probing import probe
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scaling_study.experimenting.reliefs import Reference
 
 # Each CPU takes CPU time from the group's account in pieces of this size, and the last ones may lie
@@ -46,10 +48,12 @@ def timing(reference: Reference) -> WindowSettings | str:
         return "no quota is set"
     if not any(window["machine"]["throttled_s"] for window in reference.windows):
         return f"the quota of {quota.cpus:g} CPUs held nobody back, as far as the kernel counts it"
-    threads = reference.n * reference.attestation["intra_op"]
-    busy_cpus = min(threads, len(probe.usable_topology(reference.machine).cpus))
+    # Loader workers and the like want CPUs too.
+    runnable = reference.most(_runnable)
+    wanted_cpus = reference.n * max(reference.attestation["intra_op"], runnable)
+    busy_cpus = min(wanted_cpus, len(probe.usable_topology(reference.machine).cpus))
     lasts_s = USED_SHARE * (quota.cpus * quota.period_s / busy_cpus - SLICE_S)
-    step_s = threads / busy_cpus * _unhindered_s(reference)
+    step_s = wanted_cpus / busy_cpus * _unhindered_s(reference)
     steps = math.floor(lasts_s / step_s)
     if steps < 1:
         return (
@@ -66,6 +70,12 @@ def timing(reference: Reference) -> WindowSettings | str:
         bursts=BURSTS,
         rest_s=REST_PERIODS * quota.period_s,
     )
+
+
+def _runnable(member: Mapping[str, Any]) -> float:
+    """Return how many threads of a member run or wait for a CPU."""
+    wanted_s = member["cpu_user_s"] + member["cpu_system_s"] + member["runqueue_s"]
+    return float(wanted_s / member["active_s"])
 
 
 def _unhindered_s(reference: Reference) -> float:
