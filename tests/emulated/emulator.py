@@ -7,13 +7,17 @@ some thirty times slower than here: no time that was measured inside means anyth
 """
 
 import lzma
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from scaling_study.member import bind
 
 PACKAGES = ("qemu-system-x86", "linux-image-amd64", "busybox-static")
 
@@ -203,5 +207,7 @@ def run(machine: Machine, command: list[str], results: Path, limit_s: float) -> 
             *("-virtfs", f"{share},path=/,mount_tag=host,readonly=on"),
             *("-virtfs", f"{share},path={results},mount_tag=results"),
         ]
-        subprocess.run(line, stdin=subprocess.DEVNULL, check=True, timeout=limit_s)
+        # However this process ends, the machine ends with it.
+        tied = [sys.executable, "-P", bind.__file__, "--die-with", str(os.getpid()), "--", *line]
+        subprocess.run(tied, stdin=subprocess.DEVNULL, check=True, timeout=limit_s)
     return int((results / "status").read_text())
