@@ -29,7 +29,7 @@ TITLES = {
     "openblas": "OpenBLAS",
     "huge_pages": "huge pages asked for by malloc",
     "no_collector": "Python's garbage collector off",
-    "unthrottled": "bursts that end before the quota holds anybody back",
+    "unthrottled": "bursts that the quota leaves alone",
 }
 RELIEF_AXES = {
     "passive": {"wait_policy": "passive"},

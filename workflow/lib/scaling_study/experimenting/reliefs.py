@@ -175,7 +175,7 @@ def _any(*tests: Callable[[Reference], Reason]) -> Callable[[Reference], Reason]
 
 # In the order of what they cost when missed: a short budget takes the first.
 RELIEFS: tuple[Relief, ...] = (
-    Relief(unthrottled.NAME, "bursts that end before the quota holds anybody back", _held_back,
+    Relief(unthrottled.NAME, "bursts that the quota leaves alone", _held_back,
            bursts=True),
     Relief("passive", "waiting threads sleep at once", _passive, {"wait_policy": "passive"}),
     Relief("one_thread", "one thread per operator", _one_thread, {"intra_op": 1}),
