@@ -81,6 +81,12 @@ def run(arguments: Sequence[str]) -> str | None:
 
 def experiment(case: Case, results: Path) -> Entry:
     """Do a case's experiments; return its entry, with what the verdict names."""
+    about = leave_records(case, results)
+    return about if "status" in about else {**diagnose(case, results), **about}
+
+
+def leave_records(case: Case, results: Path) -> Entry:
+    """Do a case's experiments; return its entry without a verdict, or why there are no records."""
     folder = results / case.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -95,7 +101,7 @@ def experiment(case: Case, results: Path) -> Entry:
         log = folder / "log"
         last = log.read_text(encoding="utf-8").splitlines()[-1:] if log.exists() else []
         return {**asdict(case), "status": "failed", "reason": "; ".join([failure, *last]), **about}
-    return {**diagnose(case, results), **about}
+    return about
 
 
 @functools.cache

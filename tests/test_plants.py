@@ -14,6 +14,7 @@ import pytest
 
 from jobs import WORKLOADS, config, environment, processes, why_command
 from scaling_study.configuring.config import load_config
+from scaling_study.planning.efforts import EFFORTS
 from scaling_study.planning.plan import make_plan
 from scaling_study.probing.limits import read_hierarchy
 
@@ -175,6 +176,21 @@ def test_bursts_of_a_launch_are_not_held_back_by_its_quota(tmp_path):
     assert again
     least_s = timing["bursts"] * (timing["rest_s"] + timing["shortest_s"]) - timing["rest_s"]
     assert all(one["window_s"] >= least_s for one in again)
+
+
+@no_quota
+@pytest.mark.long
+def test_a_quota_that_holds_nobody_back_makes_windows_no_longer(tmp_path):
+    cpus = len(os.sched_getaffinity(0))
+    mapping = config(WORKLOADS / "plain_loop.py", args=["--steps", 10_000_000], processes=(1, cpus))
+    under_quota = ["--quota-cpus", f"{2 * cpus}", "--", *why_command(mapping, tmp_path)]
+    done = run_outside(tmp_path, *under_quota)
+    assert done.returncode == 0, done.stdout + done.stderr
+    head = json.loads((tmp_path / "0.jsonl").read_text().splitlines()[0])
+    assert head["machine"]["quota_cpus"] == 2 * cpus
+    assert head["shortest_s"] == EFFORTS["quick"].shortest_s
+    (left,) = [one for one in head["not_applicable"] if one["relief"] == "unthrottled"]
+    assert "held nobody back" in left["reason"]
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])

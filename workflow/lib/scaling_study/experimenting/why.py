@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scaling_study.measuring.measure import Job
+    from scaling_study.planning.efforts import Effort
 
 SCHEMA_VERSION = 1
 
@@ -89,6 +90,10 @@ def digest() -> str:
     return harness_digest(*MODULES)
 
 
+def _timing(effort: Effort) -> cohort.WindowSettings:
+    return cohort.WindowSettings(effort.steps, effort.shortest_s, effort.longest_s, effort.settle_s)
+
+
 def reference_count(ladder: Sequence[int], knee: float | None) -> int:
     """Return the count to explain: the first well past the knee, or the highest."""
     past = [n for n in ladder if knee is not None and n >= PAST_KNEE * knee]
@@ -105,9 +110,7 @@ class Experiments:
         self._journal = Journal(path)
         self._machine = probe.read_machine().to_dict()
         self._effort = EFFORTS[job.plan["why"]["effort"]]
-        self._taker = Taker(self._journal, self._timing)
-        if self._machine["quota_cpus"]:
-            self._lengthen(PERIODS_S)
+        self._taker = Taker(self._journal, _timing(self._effort))
         self._starter = arms.Starter(job.plan["measure"], self._machine)
         text = f"{job.plan['seed']} {target} {job.replicate}"
         self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
@@ -119,17 +122,10 @@ class Experiments:
         self._looked_at: set[int] = set()
         self._failed: list[str] = []
 
-    @property
-    def _timing(self) -> cohort.WindowSettings:
-        effort = self._effort
-        return cohort.WindowSettings(
-            effort.steps, effort.shortest_s, effort.longest_s, effort.settle_s
-        )
-
     def _lengthen(self, shortest_s: float) -> None:
         """Take windows of at least this length from now on."""
         self._effort = self._effort.over_periods(shortest_s)
-        self._taker.timing = self._timing
+        self._taker.timing = _timing(self._effort)
 
     def leave_out(self, same_as: str | None, reason: str) -> None:
         """Leave a file that says why there are no experiments on this target."""
@@ -227,7 +223,7 @@ class Experiments:
         """Do all experiments, anew from where a member of the reference has ended."""
         for left in reversed(range(MEMBER_RESTARTS + 1)):
             self._failed.clear()
-            self._taker = Taker(self._journal, self._timing)
+            self._taker = Taker(self._journal, _timing(self._effort))
             try:
                 with private.folder() as folder, ExitStack() as stack:
                     return self._experiment(resolved, folder, stack)
@@ -307,8 +303,10 @@ class Experiments:
         self, one: cohort.Cohort, attestation: Mapping[str, Any]
     ) -> tuple[list[reliefs.Relief], list[dict[str, str]]]:
         """Choose reliefs, and the length of windows, by what one at each count shows."""
-        shown = [one.take(windows.Window(0, 0, n), self._taker.timing) for n in self._counts]
-        if any(irregular(window) for window in shown):
+        quota = limits.read_quota()
+        effort = self._effort if quota is None else self._effort.over_periods(PERIODS_S)
+        shown = [one.take(windows.Window(0, 0, n), _timing(effort)) for n in self._counts]
+        if any(irregular(window) or window["machine"]["throttled_s"] for window in shown):
             self._lengthen(PERIODS_S)
         reference = reliefs.Reference(
             self._job.launch["axes"],
@@ -316,7 +314,7 @@ class Experiments:
             attestation["members"][0],
             self._n,
             shown,
-            limits.read_quota(),
+            quota,
         )
         bursts = unthrottled.timing(reference)
         if not isinstance(bursts, str):
