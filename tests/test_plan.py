@@ -282,6 +282,27 @@ def test_estimate_counts_the_experiments_that_explain():
     assert minutes[2][0] > 3 * minutes[1][0]
 
 
+@pytest.mark.parametrize(
+    ("block_s", "blocks"), [(0.5, 10), (4.0, 10), (5.0, 8), (8.0, 5), (30.0, 5)]
+)
+def test_long_blocks_are_fewer_but_never_too_few(block_s, blocks):
+    assert efforts.EFFORTS["quick"].of_blocks(block_s).blocks == blocks
+
+
+def test_slow_steps_make_the_longest_time_and_what_is_slower_is_said():
+    effort = efforts.EFFORTS["quick"]
+    window_s = effort.steps * efforts.SLOW_STEP_S + efforts.EDGE_S
+    assert effort.shortest_s < window_s < effort.longest_s
+    relief = 1 + max(effort.reliefs)
+    blocks_s = efforts.FEWEST_BLOCKS * 2 * relief * window_s
+    one_s = relief * 5.0 + blocks_s + 30 * window_s + efforts.KERNELS_S + efforts.LOOKING_S
+    forecast = estimate(plan(why="quick"), (1, 2), start_s=5.0)
+    assert 60 * forecast.why_minutes[1] == pytest.approx(2 * one_s + efforts.FINGERPRINT_S)
+    assert f"more where a step takes over {efforts.SLOW_STEP_S} s" in describe(
+        plan(why="quick"), (1, 2), forecast
+    )
+
+
 def test_description_says_what_will_be_done():
     made = make_plan(load_config(config()))
     made = dataclasses.replace(made, launches=made.launches[:4])
@@ -291,8 +312,11 @@ def test_description_says_what_will_be_done():
         "  4 launches: 1 default, 1 baseline, 1 repeat, 1 one_change; 2 excluded",
         "  processes: 1, 2, 4",
         "  36 cohorts (3 replicates of each launch), 108 windows; profiles of 6 points",
-        "  why (full): experiments on 2 launches, 34.9 to 61.5 minutes of",
-        "  45.0 to 88.7 minutes",
+        (
+            "  why (full): experiments on 2 launches, 0.6 to 2.2 hours of all;"
+            " more where a step takes over 0.2 s"
+        ),
+        "  0.7 to 2.6 hours",
     ]
     many = dataclasses.replace(made, launches=made.launches * 25)
     assert "hours" in describe(many, (1, 2), estimate(many, (1, 2), start_s=8.0))

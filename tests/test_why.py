@@ -97,7 +97,8 @@ def test_what_is_tried_stands_first_and_every_cohort_is_proved(records):
 @pytest.mark.long
 def test_reference_and_reliefs_share_every_block(records):
     names = ["reference", *(one["relief"] for one in records[0]["reliefs"])]
-    blocks = efforts.EFFORTS["quick"].over_periods(records[0]["shortest_s"]).blocks
+    blocks = records[0]["blocks"]
+    assert efforts.FEWEST_BLOCKS <= blocks <= efforts.EFFORTS["quick"].blocks
     first_takes = [window for window in of(records, "window", take=0)
                    if window["experiment"] != "bystander"]  # fmt: skip
     taken = [(one["block"], one["name"], one["n"]) for one in first_takes]
@@ -189,5 +190,7 @@ def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
     assert records[-1]["status"] == "complete"
     # Windows hold many of the rare long steps, after the interruption too.
     assert records[0]["shortest_s"] == why.PERIODS_S
+    assert records[0]["blocks"] == efforts.FEWEST_BLOCKS
+    assert {window["block"] for window in of(records, "window", name="reference")} == {*range(5)}
     assert min(window["window_s"] for window in of(records, "window")) > 0.9 * why.PERIODS_S
     assert step_s(of(records, "window", name="reference")) > 0.002

@@ -83,6 +83,7 @@ class Head(TypedDict):
     same_as: str | None
     slots: list[Slot]
     shortest_s: NotRequired[Seconds]
+    blocks: NotRequired[Processes]
     reliefs: list[Relief]
     not_applicable: list[LeftOut]
 

@@ -36,7 +36,7 @@ from scaling_study.measuring.measure import (
     harness_digest,
     measured_digest,
 )
-from scaling_study.planning.efforts import EFFORTS
+from scaling_study.planning.efforts import EDGE_S, EFFORTS
 from scaling_study.probing import limits, probe, room
 
 if TYPE_CHECKING:
@@ -122,10 +122,10 @@ class Experiments:
         self._looked_at: set[int] = set()
         self._failed: list[str] = []
 
-    def _lengthen(self, shortest_s: float) -> None:
-        """Take windows of at least this length from now on."""
-        self._effort = self._effort.over_periods(shortest_s)
-        self._taker.timing = _timing(self._effort)
+    def _use(self, effort: Effort) -> None:
+        """Take windows of this effort from now on."""
+        self._effort = effort
+        self._taker.timing = _timing(effort)
 
     def leave_out(self, same_as: str | None, reason: str) -> None:
         """Leave a file that says why there are no experiments on this target."""
@@ -198,6 +198,7 @@ class Experiments:
             "same_as": None,
             "slots": list(resolved.slots) if resolved else [],
             "shortest_s": self._effort.shortest_s,
+            "blocks": self._effort.blocks,
             "reliefs": [],
             "not_applicable": [],
         }
@@ -263,6 +264,7 @@ class Experiments:
                 "reliefs": [self._entry(relief) for relief, _ in tried],
                 "not_applicable": left,
                 "shortest_s": self._effort.shortest_s,
+                "blocks": self._effort.blocks,
             }
             self._begin(head)
             self._journal.write(attestation)
@@ -284,7 +286,8 @@ class Experiments:
         """Return the reliefs to try, and those left out: as an interrupted run chose them."""
         if records:
             log.info("goes on after %d records of an interrupted run", len(records))
-            self._lengthen(records[0]["shortest_s"])
+            effort = self._effort.over_periods(records[0]["shortest_s"])
+            self._use(replace(effort, blocks=records[0]["blocks"]))
             self._taker.done = {key(record) for record in records if record["kind"] == "window"}
             self._looked_at = {record["n"] for record in records if record["kind"] == "samples"}
             options = {entry["relief"]: entry["options"] for entry in records[0]["reliefs"]}
@@ -302,12 +305,12 @@ class Experiments:
     def _choose(
         self, one: cohort.Cohort, attestation: Mapping[str, Any]
     ) -> tuple[list[reliefs.Relief], list[dict[str, str]]]:
-        """Choose reliefs, and the length of windows, by what one at each count shows."""
+        """Choose reliefs, and windows' length and number, by what one at each count shows."""
         quota = limits.read_quota()
         effort = self._effort if quota is None else self._effort.over_periods(PERIODS_S)
         shown = [one.take(windows.Window(0, 0, n), _timing(effort)) for n in self._counts]
         if any(irregular(window) or window["machine"]["throttled_s"] for window in shown):
-            self._lengthen(PERIODS_S)
+            self._use(self._effort.over_periods(PERIODS_S))
         reference = reliefs.Reference(
             self._job.launch["axes"],
             self._machine,
@@ -319,7 +322,13 @@ class Experiments:
         bursts = unthrottled.timing(reference)
         if not isinstance(bursts, str):
             self._timings[unthrottled.NAME] = bursts
-        return reliefs.choose(reference, self._job.plan["why"]["effort"])
+        chosen, left = reliefs.choose(reference, self._job.plan["why"]["effort"])
+        takes_s = {
+            n: window["window_s"] + EDGE_S for n, window in zip(self._counts, shown, strict=True)
+        }
+        counts = [self._counts, *(self._relief_counts(relief) for relief in chosen)]
+        self._use(self._effort.of_blocks(sum(takes_s[n] for each in counts for n in each)))
+        return chosen, left
 
     @property
     def _counts(self) -> list[int]:
@@ -376,9 +385,12 @@ class Experiments:
             one.thaw()
 
     def _arm(self, relief: reliefs.Relief, resolved: resolve.Resolved) -> arms.Arm:
-        n = max(relief.counts(self._n, self._job.plan["why"]["effort"]))
+        n = max(self._relief_counts(relief))
         few = replace(resolved, members=resolved.members[:n])
         return arms.Arm(relief.name, self._job.launch["axes"], relief.axes, few)
+
+    def _relief_counts(self, relief: reliefs.Relief) -> list[int]:
+        return relief.counts(self._n, self._job.plan["why"]["effort"])
 
     def _rest(self, one: cohort.Cohort) -> None:
         # Dask's workers do not rest, nor does its scheduler (see Cohort).

@@ -10,7 +10,8 @@ class Effort:
 
     Attributes:
         replicates: Fresh starts of everything.
-        blocks: Blocks of windows of the reference and its reliefs.
+        blocks: Blocks of windows of the reference and its reliefs, at most.
+        blocks_s: What all blocks may take together; but there are never fewer than FEWEST_BLOCKS.
         steps: A window lasts until every member has done these steps, within the next bounds.
         shortest_s: A window lasts at least this long.
         longest_s: A window lasts at most this long.
@@ -23,6 +24,7 @@ class Effort:
 
     replicates: int
     blocks: int
+    blocks_s: float
     steps: int
     shortest_s: float
     longest_s: float
@@ -53,16 +55,47 @@ class Effort:
             dose_blocks=max(2, self.dose_blocks // 2),
         )
 
+    def of_blocks(self, block_s: float) -> Self:
+        """Return the same effort with as many blocks as there is time for.
+
+        Args:
+            block_s: what one takes.
+        """
+        fit = max(FEWEST_BLOCKS, int(self.blocks_s / block_s))
+        return replace(self, blocks=min(self.blocks, fit))
+
+    def seconds(self, reliefs: int, window_s: float, start_s: float) -> float:
+        """Return what one start of everything takes.
+
+        Args:
+            reliefs: how many apply.
+            window_s: how long windows last.
+            start_s: what a cohort takes from its start to its first window.
+        """
+        cohorts, taken_s = 1 + reliefs, window_s + EDGE_S
+        block_s = 2 * cohorts * taken_s
+        return (
+            cohorts * start_s
+            + self.of_blocks(block_s).blocks * block_s
+            + self.dose_windows * taken_s
+            + KERNELS_S
+            + LOOKING_S
+        )
+
 
 # Fewer blocks than this give no useful interval.
 FEWEST_BLOCKS = 5
+
+# Steps that take longer make the experiments longer than is said.
+SLOW_STEP_S = 0.2
 
 # Short windows, often: what disturbs on a shared machine lasts seconds and meets a whole window.
 EFFORTS = {
     "quick": Effort(
         replicates=1,
         blocks=10,
-        steps=8,
+        blocks_s=40.0,
+        steps=4,
         shortest_s=0.2,
         longest_s=3.0,
         settle_s=0.05,
@@ -74,6 +107,7 @@ EFFORTS = {
     "full": Effort(
         replicates=3,
         blocks=8,
+        blocks_s=600.0,
         steps=20,
         shortest_s=1.0,
         longest_s=8.0,
@@ -97,7 +131,7 @@ FINGERPRINT_S = 27.0
 def seconds(name: str, targets: int, start_s: float) -> tuple[float, float]:
     """Return the shortest and longest time of the experiments on so many launches.
 
-    The longest has the most reliefs, and a reference so slow that its windows end by time.
+    The longest has the most reliefs, and steps that take SLOW_STEP_S alone and together.
 
     Args:
         name: of the effort; ``off`` takes none.
@@ -107,21 +141,10 @@ def seconds(name: str, targets: int, start_s: float) -> tuple[float, float]:
     if name not in EFFORTS or not targets:
         return 0.0, 0.0
     effort = EFFORTS[name]
-    window_s = effort.shortest_s + EDGE_S
-
-    def one(reliefs: int, reference_s: float) -> float:
-        cohorts = 1 + reliefs
-        return (
-            cohorts * start_s
-            + effort.blocks * (2 * reliefs * window_s + window_s + reference_s)
-            + effort.dose_windows * window_s
-            + KERNELS_S
-            + LOOKING_S
-        )
-
-    few, many = effort.reliefs
+    slow_s = min(effort.longest_s, max(effort.shortest_s, effort.steps * SLOW_STEP_S))
     runs = targets * effort.replicates
+    few, many = effort.reliefs
     return (
-        runs * one(few, window_s) + FINGERPRINT_S,
-        runs * one(many, effort.longest_s) + FINGERPRINT_S,
+        runs * effort.seconds(few, effort.shortest_s, start_s) + FINGERPRINT_S,
+        runs * effort.seconds(many, slow_s, start_s) + FINGERPRINT_S,
     )

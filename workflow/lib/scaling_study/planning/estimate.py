@@ -120,7 +120,8 @@ def _why(plan: Plan, forecast: Estimate) -> list[str]:
         return []
     explained = _count(forecast.explained, "launch", "launches")
     took = _duration(forecast.why_minutes)
-    return [f"  why ({plan.why.effort}): experiments on {explained}, {took} of"]
+    slow = f"more where a step takes over {efforts.SLOW_STEP_S:g} s"
+    return [f"  why ({plan.why.effort}): experiments on {explained}, {took} of all; {slow}"]
 
 
 def _count(number: int, one: str, many: str) -> str:
