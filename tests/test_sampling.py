@@ -12,6 +12,8 @@ import pytest
 from scaling_study.diagnosing.sampled import sampled
 from scaling_study.experimenting import sampling
 
+STEP_S = 0.01
+
 # As a Linux 6.1 on x86-64 wrote it.
 LOCKS = """\
 1: FLOCK  ADVISORY  WRITE 1201 08:01:131090 0 EOF
@@ -75,7 +77,7 @@ def sample(process, looks=10):
     for _ in range(looks):
         sampler.look({3: (process.pid, process.pid)})
         time.sleep(0.01)
-    return sampler.record(1, 0.01)
+    return sampler.record(1, 0.01, STEP_S)
 
 
 def test_who_waits_for_a_file_lock_is_seen_with_the_file(tmp_path, started):
@@ -111,7 +113,7 @@ def pauses(processes, looks=10):
     for _ in range(looks):
         sampler.look({slot: (pid, pid) for slot, pid in enumerate(processes)})
         time.sleep(0.013)
-    return sampler, sampler.record(len(processes), 0.013)
+    return sampler, sampler.record(len(processes), 0.013, STEP_S)
 
 
 def test_a_pause_is_for_a_lock_that_members_take_in_turn(tmp_path, started):
@@ -123,10 +125,38 @@ def test_a_pause_is_for_a_lock_that_members_take_in_turn(tmp_path, started):
         on = {wait["on"] for wait in found["members"][0]["waits"]}
         assert on == {""}  # it was ours all the time: perhaps its pauses are for something else
         sampler.holders[str(path)].add(process.pid)
-        waits = sampler.record(2, 0.013)["members"][0]["waits"]
-        assert sum(wait["count"] for wait in waits if wait["on"] == str(path)) >= 8
-        alone = pauses([process.pid])[1]["members"][0]["waits"]
-        assert {wait["on"] for wait in alone} == {""}
+        found = sampler.record(2, 0.013, STEP_S)["members"][0]["waits"]
+        assert at_lock(found, path) >= 8
+        alone = pauses([process.pid])[1]
+        assert at_lock(alone["members"][0]["waits"], path) == 0
+
+
+def at_lock(waits, path):
+    return sum(wait["count"] for wait in waits if wait["on"] == str(path))
+
+
+@pytest.mark.parametrize(
+    ("alone_share", "step_s", "counts"),
+    [
+        (0.0, 2 * STEP_S, {"/a lock": 30, "": 10}),
+        (0.5, 2 * STEP_S, {"/a lock": 25, "": 15}),  # 15 of 60 looks: half of a step half as long
+        (0.5, 10 * STEP_S, {"/a lock": 30, "": 10}),  # 3 of 60: those away from locks
+        (1.0, STEP_S, {"": 40}),
+    ],
+)
+def test_who_pauses_anyway_pauses_for_no_lock(alone_share, step_s, counts):
+    sampler = sampling.Sampler()
+    sampler.states[0]["S"] = 60
+    sampler.waits[0] |= {("nanosleep", "/a lock"): 30, ("nanosleep", ""): 10, ("flock", "/b"): 20}
+    sampler.holders["/a lock"] = {1, 2}
+    alone = sampling.Sampler()
+    alone.states[0]["S"] = 60
+    alone.waits[0]["clock_nanosleep", ""] = round(60 * alone_share)
+    of_one = alone.record(1, 0.02, STEP_S)
+    (member,) = sampler.record(2, 0.02, step_s, of_one)["members"]
+    waits = {(wait["syscall"], wait["on"]): wait["count"] for wait in member["waits"]}
+    assert waits.pop(("flock", "/b")) == 20
+    assert waits == {("nanosleep", on): count for on, count in counts.items()}
 
 
 BETWEEN = """

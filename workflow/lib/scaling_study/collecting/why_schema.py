@@ -171,6 +171,7 @@ class Samples(TypedDict):
     kind: Literal["samples"]
     n: Processes
     interval_s: Seconds
+    step_s: NotRequired[Seconds]
     members: list[SampledMember]
     locks: list[SampledLock]
 

@@ -192,20 +192,50 @@ class Sampler:
             return next((path for holder, path in held if holder != pid), "")
         return ""
 
-    def _waits(self, slot: int) -> Counter[tuple[str, str]]:
-        """Return the waits of a slot; a pause is for a lock that members take in turn."""
-        waits: Counter[tuple[str, str]] = Counter()
-        for (name, on), count in self.waits[slot].items():
-            in_turn = name not in PAUSES or len(self.holders[on]) > 1
-            waits[name, on if in_turn else ""] += count
-        return waits
+    def _waits(self, slot: int, own_share: float) -> Counter[tuple[str, str]]:
+        """Return the waits of a slot.
 
-    def record(self, n: int, interval_s: float) -> dict[str, Any]:
-        """Return what was counted, as a record."""
+        A pause is for a lock that members take in turn, unless the member would pause anyway.
+
+        Args:
+            slot: of the member.
+            own_share: part of the looks that find it in a pause that has nothing to do with locks.
+        """
+        waits, at_lock = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+        for (name, on), count in self.waits[slot].items():
+            if name not in PAUSES:
+                waits[name, on] += count
+            elif len(self.holders[on]) > 1:
+                at_lock[name, on] += count
+            else:
+                waits[name, ""] += count
+        own = round(own_share * self.states[slot].total())
+        own -= sum(count for (name, _), count in waits.items() if name in PAUSES)
+        for (name, on), count in at_lock.items():
+            anyway = min(count, max(0, own))
+            waits[name, ""] += anyway
+            waits[name, on] += count - anyway
+            own -= anyway
+        return +waits
+
+    def record(
+        self, n: int, interval_s: float, step_s: float, alone: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return what was counted, as a record.
+
+        Args:
+            n: members that trained.
+            interval_s: mean time between two looks.
+            step_s: what a step took meanwhile.
+            alone: the record of one member alone: as long as it pauses there in a step, members
+                pause for no lock.
+        """
+        own_share = _pauses_s(alone) / step_s if alone else 0.0
         return {
             "kind": "samples",
             "n": n,
             "interval_s": interval_s,
+            "step_s": step_s,
             "members": [
                 {
                     "slot": slot,
@@ -213,7 +243,7 @@ class Sampler:
                     "states": dict(states),
                     "waits": [
                         {"syscall": name, "on": on, "count": count}
-                        for (name, on), count in self._waits(slot).most_common()
+                        for (name, on), count in self._waits(slot, own_share).most_common()
                     ],
                 }
                 for slot, states in self.states.items()
@@ -223,6 +253,15 @@ class Sampler:
                 for path, count in self.locks.most_common()
             ],
         }
+
+
+def _pauses_s(record: Mapping[str, Any]) -> float:
+    """Return how long a member pauses in a step."""
+    members = record["members"]
+    paused = sum(
+        wait["count"] for one in members for wait in one["waits"] if wait["syscall"] in PAUSES
+    )
+    return float(record["step_s"] * paused / max(1, sum(one["samples"] for one in members)))
 
 
 def cpu_times(proc: Path = PROC) -> dict[int, tuple[str, float]]:

@@ -119,7 +119,7 @@ class Experiments:
         self._begun = False
         self._timings: dict[str, cohort.WindowSettings] = {}
         self._fewer: list[int] = []
-        self._looked_at: set[int] = set()
+        self._looks: dict[int, Json] = {}
         self._failed: list[str] = []
 
     def _use(self, effort: Effort) -> None:
@@ -289,7 +289,7 @@ class Experiments:
             effort = self._effort.over_periods(records[0]["shortest_s"])
             self._use(replace(effort, blocks=records[0]["blocks"]))
             self._taker.done = {key(record) for record in records if record["kind"] == "window"}
-            self._looked_at = {record["n"] for record in records if record["kind"] == "samples"}
+            self._looks = {record["n"]: record for record in records if record["kind"] == "samples"}
             options = {entry["relief"]: entry["options"] for entry in records[0]["reliefs"]}
             self._timings = {
                 name: cohort.WindowSettings(**each["timing"])
@@ -457,11 +457,14 @@ class Experiments:
     def _look(self, one: cohort.Cohort) -> None:
         """Look at what the reference's training threads do, with one member and with all."""
         for n in self._counts:
-            if n in self._looked_at:
+            if n in self._looks:
                 continue
             sampler = sampling.Sampler()
-            one.watch(n, LOOKS, LOOK_EVERY_S, sampler.look)
-            self._journal.write(sampler.record(n, LOOK_EVERY_S))
+            done = one.watch(n, LOOKS, LOOK_EVERY_S, sampler.look)
+            active_s = sum(each.parked_ns - each.released_ns for each in done) / 1e9
+            step_s = active_s / max(1, sum(each.steps_active for each in done))
+            self._looks[n] = sampler.record(n, LOOK_EVERY_S, step_s, self._looks.get(1))
+            self._journal.write(self._looks[n])
 
     def _write_events(self, name: str, events: list[Json]) -> None:
         for event in events:

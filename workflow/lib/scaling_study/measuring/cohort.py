@@ -351,7 +351,7 @@ class Cohort:
         looks: int,
         every_s: float,
         look: Callable[[Mapping[int, tuple[int, int]]], None],
-    ) -> None:
+    ) -> tuple[windows.Activity, ...]:
         """Let n members train and look at them now and then, which disturbs: not for measuring.
 
         Args:
@@ -359,6 +359,9 @@ class Cohort:
             looks: how often.
             every_s: mean time between two looks.
             look: takes the process and the training thread of each member, by slot.
+
+        Returns:
+            What each of them did.
 
         Raises:
             MemberEndedError: a member died or hung.
@@ -377,7 +380,7 @@ class Cohort:
             if ended:
                 break
             look(threads)
-        self._all_rest(slots, ended)
+        return self._all_rest(slots, ended)
 
     def _all_rest(self, slots: Sequence[int], ended: set[int]) -> tuple[windows.Activity, ...]:
         """Close the members' gates, wait until they rest, and return what they did."""
