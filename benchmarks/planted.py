@@ -49,10 +49,9 @@ run in which the hypervisor took a tenth of a CPU does not count, whatever it na
 again. A quota of the cgroup version that a machine does not have is planted by
 `benchmarks/emulated_quota.py`.
 
-[planted.md](planted.md) is of an AMD processor, five runs of each promised case. Without any change to
-the rules, [planted-intel.md](planted-intel.md) is of an Intel one, one run of some. The former had windows
-of at least eight steps, the latter of four, as `why: quick` has today; that differs where a step takes
-more than 25 ms. The .jsonl beside each has its runs.
+[planted.md](planted.md) is of an AMD processor, five runs of each promised case. With the same
+rules, [planted-intel.md](planted-intel.md) is of an Intel one, one run of some, with the windows
+of today (four steps or more; eight in the former). The .jsonl beside each has its runs.
 
 """
 

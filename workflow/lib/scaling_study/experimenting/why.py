@@ -56,9 +56,6 @@ MODULES = ("experimenting", "planning/efforts")
 # of the long steps.
 PERIODS_S = 1.0
 
-# For one process this is enough, where only several are held back or irregular.
-ALONE_S = 0.4
-
 # The reference lies past the knee by this factor, where the ladder reaches that far.
 PAST_KNEE = 1.5
 
@@ -121,7 +118,6 @@ class Experiments:
         self._n = 1
         self._begun = False
         self._timings: dict[str, cohort.WindowSettings] = {}
-        self._alone: cohort.WindowSettings | None = None
         self._fewer: list[int] = []
         self._looks: dict[int, Json] = {}
         self._failed: list[str] = []
@@ -313,11 +309,6 @@ class Experiments:
         quota = limits.read_quota()
         effort = self._effort if quota is None else self._effort.over_periods(PERIODS_S)
         shown = [one.take(windows.Window(0, 0, n), _timing(effort)) for n in self._counts]
-        long = [irregular(window) or window["machine"]["throttled_s"] > 0 for window in shown]
-        if any(long):
-            self._use(self._effort.over_periods(PERIODS_S))
-        if any(long) and not long[0]:
-            self._alone = replace(self._taker.timing, shortest_s=ALONE_S)
         reference = reliefs.Reference(
             self._job.launch["axes"],
             self._machine,
@@ -330,6 +321,12 @@ class Experiments:
         if not isinstance(bursts, str):
             self._timings[unthrottled.NAME] = bursts
         chosen, left = reliefs.choose(reference, self._job.plan["why"]["effort"])
+        # Threads that spin make steps irregular for seconds on end: many windows tell more of that
+        # than long ones.
+        spins = any(relief.name == "passive" for relief in chosen)
+        held_back = any(window["machine"]["throttled_s"] for window in shown)
+        if held_back or (not spins and any(map(irregular, shown))):
+            self._use(self._effort.over_periods(PERIODS_S))
         takes_s = {
             n: window["window_s"] + EDGE_S for n, window in zip(self._counts, shown, strict=True)
         }
@@ -422,8 +419,7 @@ class Experiments:
         # Members take turns where not all train: one start may be luckier than another.
         turn = self._taker.block * max(1, one.size // self._effort.blocks)
         try:
-            timing = self._timings.get(name, self._alone if n == 1 else None)
-            self._taker.take(one, n, labels, first=turn, timing=timing)
+            self._taker.take(one, n, labels, first=turn, timing=self._timings.get(name))
         except cohort.MemberEndedError:
             if one is cohorts["reference"]:
                 raise
