@@ -51,7 +51,10 @@ again. A quota of the cgroup version that a machine does not have is planted by
 
 [planted.md](planted.md) is of an AMD processor, five runs of each promised case. With the same
 rules, [planted-intel.md](planted-intel.md) is of an Intel one, one run of some, with the windows
-of today (four steps or more; eight in the former). The .jsonl beside each has its runs.
+of today (four steps or more; eight in the former). Two runs with spinning threads were
+inconclusive there; they led to those windows, and were done again. Threads that sleep cost a
+process that is alone more time on that processor, so that less of the added time comes back when
+waiting threads sleep. The .jsonl beside each has its runs.
 
 """
 
