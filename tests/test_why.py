@@ -194,3 +194,14 @@ def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
     assert {window["block"] for window in of(records, "window", name="reference")} == {*range(5)}
     assert min(window["window_s"] for window in of(records, "window")) > 0.9 * why.PERIODS_S
     assert step_s(of(records, "window", name="reference")) > 0.002
+
+
+@pytest.mark.long
+def test_a_launch_that_may_spin_takes_many_windows_however_irregular(tmp_path):
+    mapping = config(WORKLOADS / "rarely_slow.py", launch={"intra_op": 2})
+    done = subprocess.run(why_command(mapping, tmp_path), env=environment(tmp_path), check=False)
+    assert done.returncode == 0
+    head = json.loads((tmp_path / "0.jsonl").read_text().splitlines()[0])
+    assert "passive" in {one["relief"] for one in head["reliefs"]}
+    assert head["shortest_s"] == efforts.EFFORTS["quick"].shortest_s
+    assert head["blocks"] >= efforts.FEWEST_BLOCKS
