@@ -119,6 +119,16 @@ class Spinning(World):
 
 
 @dataclasses.dataclass(slots=True)
+class CostlySleep(Spinning):
+    """Spinning where threads that sleep make one process slow, since waking them takes long."""
+
+    def step(self, relief, n):
+        if relief == "passive":
+            return Step(user=25 * MS, helper_s=6 * MS)
+        return Spinning.step(self, relief, n)
+
+
+@dataclasses.dataclass(slots=True)
 class TwoModes(Spinning):
     """Spinning that takes four times as long for one window and sixty times for another."""
 
@@ -413,6 +423,7 @@ PLANTED = (
         TakingTurns,
         Threaded,
         Spinning,
+        CostlySleep,
         TooManyThreads,
         Hog,
         Steal,

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planted_worlds import Faults, Oversubscribed, Spinning, TakingTurns, TwoModes
+from planted_worlds import CostlySleep, Faults, Oversubscribed, Spinning, TakingTurns, TwoModes
 from scaling_study.collecting.record_schema import RecordError
 from scaling_study.common.columns import EXPERIMENTS
 from scaling_study.common.storage import read_json, read_table, write_json
 from scaling_study.diagnosing import cause_file, verdict
 from scaling_study.diagnosing.causes import CAUSES
-from synthetic_why import World, fingerprint, write_run
+from synthetic_why import MS, Step, World, fingerprint, write_run
 
 ROOT = Path(__file__).parents[1]
 WANTED = {
@@ -85,6 +85,31 @@ def test_of_two_ways_out_the_faster_one_is_the_remedy(tmp_path):
     assert found["remedy"]["config"].count("wait_policy: passive") == 1
     assert "OMP_WAIT_POLICY=PASSIVE" in found["remedy"]["command"]
     assert found["remedy"]["text"].startswith("Let waiting threads sleep")
+
+
+def test_what_waking_threads_costs_is_no_part_of_what_spinning_took(tmp_path):
+    """One thread needs no waking, and brings that part back too."""
+    growth = diagnose(tmp_path, CostlySleep())["growth"]
+    (found,) = growth["named"]
+    assert found["cause"] == "spinning"
+    assert found["share"]["value"] > 0.92
+    assert "too_many_threads" in {one["cause"] for one in growth["ruled_out"]}
+    assert found["remedy"]["axes"] == {"intra_op": 1}
+
+
+def test_sleep_that_makes_one_process_as_slow_as_many_shows_no_spinning(tmp_path):
+    """Nothing else brings that time back either."""
+
+    class NoWayOut(CostlySleep):
+        def step(self, relief, n):
+            if relief in {"passive", "one_thread", "pinned"}:
+                return Step(user=100 * MS, helper_s=6 * MS)
+            return CostlySleep.step(self, relief, n)
+
+    target = diagnose(tmp_path, NoWayOut())
+    (relief,) = [one for one in target["reliefs"] if one["relief"] == "passive"]
+    assert relief["growth"]["value"] > 0.9
+    assert "spinning" not in {one["cause"] for one in target["growth"]["named"]}
 
 
 def test_taking_turns_is_worth_what_fewer_members_bring_back(tmp_path):

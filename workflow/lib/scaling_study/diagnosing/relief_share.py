@@ -28,6 +28,9 @@ EXTERNAL = (
 a relief gets credit only for what it brings back besides them."""
 NOTICEABLE = 0.03
 """An external time below this part of what is explained is not set off: it would add noise only."""
+BROADER = {"passive": "one_thread"}
+"""Reliefs that may cost time of themselves (threads that sleep must be woken), each with one that
+takes the same thing away, and more, without that cost."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class ByRelief:
     In growth it is the smaller one of two: of the time that n processes need more than one, as a
     ratio, and of the time that really comes back at n. A relief that only makes one process slower
     removes growth and helps nobody; one that makes all of them faster alike is a matter of level.
+    What the relief itself costs one process counts as coming back only so far as a broader relief
+    really brings it back.
 
     Attributes:
         reliefs: Those that take this cause away; the one that surely brings back most counts.
@@ -167,9 +172,23 @@ def _saved(case: Case, scope: Scope, name: str) -> Floats:
     growth = case.step(case.n) / one - case.step(case.n, name) / case.step(1, name)
     if name == UNTHROTTLED:  # bursts are slow for a reason of their own, and alike at both counts
         return growth
-    back = (case.step(case.n) - case.step(case.n, name)) / one
     outside = _external(case, scope, case.n, name)
-    return min(growth - outside, back - outside, key=mean)
+    return min(growth - outside, _really_back(case, name), key=mean)
+
+
+def _really_back(case: Case, name: str) -> Floats:
+    """What a relief brings back of T(n), as part of T(1), without what the relief itself costs."""
+    one = case.step(1)
+
+    def back(name: str) -> Floats:
+        saved_s = case.step(case.n) - case.step(case.n, name)
+        return saved_s / one - _external(case, "growth", case.n, name)
+
+    broader = BROADER.get(name)
+    cost = case.step(1, name) / one - 1
+    if broader is None or not case.measured(broader, "growth") or not mean(cost) > 0:
+        return back(name)
+    return max(back(name), min(back(name) + cost, back(broader), key=mean), key=mean)
 
 
 def _external(case: Case, scope: Scope, n: int, name: str) -> Floats | float:
