@@ -75,9 +75,20 @@ def test_a_member_that_ends_while_another_attests(make):
     one = make("plain_loop.py", members=3)
     one.start([0, 1, 2], 60)
     os.kill(one.members.pids[1], signal.SIGKILL)
-    assert len(one.attest(with_kernel=False)) == 2
+    assert len(one.attest(60, with_kernel=False)) == 2
     assert one.alive == (0, 2)
     assert [event["what"] for event in one.events] == ["died"]
+
+
+def test_a_member_may_take_as_long_to_report_as_to_start(make, monkeypatch):
+    one = make("plain_loop.py", members=2)
+    one.start([0, 1], 60)
+    monkeypatch.setattr(cohort, "HANG_S", 0.0)
+    assert [report["slot"] for report in one.attest(60)] == [0, 1]
+    os.kill(one.members.pids[1], signal.SIGSTOP)
+    assert [report["slot"] for report in one.attest(0.5)] == [0]
+    assert one.events[0]["what"] == "hung"
+    assert "0.5 s" in one.events[0]["reason"]
 
 
 def test_sleeping_members_sleep(make):

@@ -105,8 +105,9 @@ class Starter:
 
     def _prove(self, arm: Arm, one: cohort.Cohort) -> dict[str, Any] | str:
         slots = [member.slot for member in arm.resolved.members]
-        one.wait_started(slots, self.measure["start_timeout_s"])
-        reports = one.attest(with_kernel=arm.with_kernel)
+        timeout_s = self.measure["start_timeout_s"]
+        one.wait_started(slots, timeout_s)
+        reports = one.attest(timeout_s, with_kernel=arm.with_kernel)
         if len(reports) < len(slots):
             return str(one.events[-1]["reason"]) if one.events else "a member did not start"
         checks = resolve.checks(arm.axes, arm.resolved.slots, reports)

@@ -189,10 +189,11 @@ class Cohort:
             f" ({left.limit})",
         )
 
-    def attest(self, *, with_kernel: bool = True) -> list[dict[str, Any]]:
+    def attest(self, timeout_s: float, *, with_kernel: bool = True) -> list[dict[str, Any]]:
         """Have each member report, one at a time, what it really got.
 
         Args:
+            timeout_s: For each of them. A report belongs to its start: libraries are loaded for it.
             with_kernel: which kernel its BLAS chose too. That costs a second to find out and is the
                 same for all: only the first member tells.
         """
@@ -200,7 +201,7 @@ class Cohort:
         for slot in self.alive:
             first = with_kernel and not reports
             question = channel.ATTEST_KERNEL if first else channel.ATTEST
-            if self.ask(slot, question):
+            if self.ask(slot, question, timeout_s):
                 path = self._launch.folder / f"attestation-{slot}.json"
                 reports.append(json.loads(path.read_text()))
         return reports

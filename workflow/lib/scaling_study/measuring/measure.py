@@ -273,7 +273,7 @@ class Measurement:
         """Start the cohort and take its windows; return its status and the reason."""
         settings = self._settings
         one.start([spec["slot"] for spec in slots[: one.size]], settings["start_timeout_s"])
-        reports = one.attest()
+        reports = one.attest(settings["start_timeout_s"])
         self._write_events(one)
         if not reports:
             return "failed", f"no member came as far as its first step{self._because()}"

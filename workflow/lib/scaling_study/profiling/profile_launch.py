@@ -133,7 +133,7 @@ class _Profiling:
         if not counts:
             return _status("skipped", "the ladder has none of the counts in profile.processes")
         one.start([slot["slot"] for slot in slots[: one.size]], measure["start_timeout_s"])
-        reports = one.attest()
+        reports = one.attest(measure["start_timeout_s"])
         if len(reports) < max(counts):
             return _status("failed", self._last_event() or "a member did not come to its gate")
         wrong = resolve.wrong(resolve.checks(self._job.launch["axes"], slots, reports))
