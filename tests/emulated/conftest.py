@@ -24,7 +24,7 @@ PARTS = {
 }
 """Parts of inside.py for each machine: one group after the other, those of a group at once."""
 
-# Some five times what a boot takes on two CPUs that have nothing else to do.
+# Over three times what a boot takes on two CPUs that have nothing else to do.
 LIMIT_S = 1500
 
 
