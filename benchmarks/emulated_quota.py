@@ -4,9 +4,9 @@
 
 QEMU boots a machine of two CPUs (tests/emulated), the experiments of one run of planted.py are done
 in it with a plain loop of small tensors, and what the verdict says of their records joins
-planted.py's ledger. Some ten minutes on two CPUs. All is thirty times slower in there, multiplies a
-hundred times, so its times mean nothing; the cause that is named, and its share, do. (The verdict
-is asked out here: in there, with QEMU 7.2, numpy's argsort crashed now and then.)
+planted.py's ledger. Some ten minutes on two CPUs. All is thirty times slower in there, multiplies
+hundreds of times, so its times mean nothing; the cause that is named, and its share, do. (The
+verdict is asked out here: in there, with QEMU 7.2, numpy's argsort crashed now and then.)
 """
 
 from __future__ import annotations
