@@ -119,7 +119,9 @@ def test_stacks_hold_native_and_python_frames(real):
 
 @pytest.mark.slow
 def test_loader_workers_are_sampled_apart_from_the_trainer(tmp_path):
-    mapping = config(WORKLOADS / "loader_workers.py", processes=[1])
+    # The sampler needs a second to know a new process: those of an epoch of 0.2 s it seldom sees.
+    args = ["--persistent", "--epochs", "100000"]
+    mapping = config(WORKLOADS / "loader_workers.py", args=args, processes=[1])
     found = profile(mapping | {"profile": {**FEW, "rate_hz": 20, "operators": False}}, tmp_path)
     (kind,) = found["points"][0]["kinds"]
     assert kind["status"] == "ok", kind

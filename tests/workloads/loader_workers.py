@@ -18,10 +18,11 @@ class Waves(Dataset):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--persistent", action="store_true", help="keep the processes over epochs")
     args = parser.parse_args()
     model = torch.nn.Linear(64, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    loader = DataLoader(Waves(), batch_size=64, num_workers=2)
+    loader = DataLoader(Waves(), batch_size=64, num_workers=2, persistent_workers=args.persistent)
     for _ in range(args.epochs):
         for inputs, targets in loader:
             optimizer.zero_grad()

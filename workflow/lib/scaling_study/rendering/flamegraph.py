@@ -183,4 +183,7 @@ def _caption(a: Folded, b: Folded | None, labels: Sequence[str | None], hidden: 
             f" Frames too narrow to be seen are left out: {format_percent(hidden)} of the time, "
             "which shows as their callers' own."
         )
-    return text + " Threads that never run Python, such as OpenMP's pool, are not sampled."
+    return (
+        f"{text} Threads that never run Python, such as OpenMP's pool, are not sampled, and child "
+        "processes that live less than some seconds seldom."
+    )
