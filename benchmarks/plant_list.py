@@ -23,7 +23,6 @@ PLANTS_FOLDER = Path(__file__).parent / "plants"
 SLOW_GEMM = ROOT / "results/.planted/libslow_gemm.so"
 CPUS = sorted(os.sched_getaffinity(0))
 HALF = max(1, len(CPUS) // 2)
-AMD = "AuthenticAMD" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
 NOTHING = "nothing"
 
 STRENGTHS = (1.0, 0.85, 1.15, 0.9, 1.1)
@@ -51,6 +50,7 @@ class Workload:
         step_s: about what a step takes alone (s): doses are chosen by it, nothing is judged by it.
         multiplies: a slow multiply is this much slower still, where a step has few of them.
         own: causes that it has without any plant, each with how that is known: naming one is true.
+            `own_causes` has those of the processor too.
     """
 
     title: str
@@ -61,11 +61,10 @@ class Workload:
     own: Mapping[str, str] = field(default_factory=dict)
 
 
-OLD_KERNEL = (
-    {"slow_blas": "on AMD, torch's MKL takes a kernel for older CPUs: OpenBLAS multiplies faster"}
-    if AMD
-    else {}
-)
+OWN_ON_AMD = {
+    "slow_blas": "on AMD, torch's MKL takes a kernel for older CPUs: OpenBLAS multiplies faster"
+}
+"""As of a workload, of each of them where the processor is AMD's."""
 
 WORKLOADS = {
     "tsmixerx": Workload(
@@ -74,17 +73,13 @@ WORKLOADS = {
         ("--ff-dim", "64", "--batch-size", "64", "--steps", "2000"),
         0.014,
         multiplies=4,
-        own=OLD_KERNEL,
     ),
     "ncf": Workload(
         "NCF",
         "scripts/workloads/ncf.py",
         ("--batch-size", "8", "--negatives", "511"),
         0.006,
-        own={
-            "data_loading": "drawing negatives takes a fifth of a step (of its CPU time, alone)",
-            **OLD_KERNEL,
-        },
+        own={"data_loading": "drawing negatives takes a fifth of a step (of its CPU time, alone)"},
     ),
     "plain": Workload(
         "plain loop",
@@ -92,11 +87,15 @@ WORKLOADS = {
         (),
         0.009,
         own={
-            "page_faults": "its tensors are allocated anew in each step, with some hundred faults",
-            **OLD_KERNEL,
+            "page_faults": "its tensors are allocated anew in each step, with some hundred faults"
         },
     ),
 }
+
+
+def own_causes(workload: str, machine: str) -> dict[str, str]:
+    """Return the causes that a workload has of itself on a machine, as its entries name it."""
+    return {**WORKLOADS[workload].own, **(OWN_ON_AMD if "AMD" in machine else {})}
 
 
 @dataclass(frozen=True, slots=True)

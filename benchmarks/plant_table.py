@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from plant_list import NOTHING, PLANTS, WORKLOADS, Case, clean_of
+from plant_list import NOTHING, PLANTS, WORKLOADS, Case, clean_of, own_causes
 from plant_runs import case_of, rules
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def beyond_own(entry: Entry, entries: Sequence[Entry]) -> list[dict[str, Any]]:
     clean = clean_runs(case_of(entry), entries)
     named = []
     for one in entry["named"]:
-        if one["cause"] in own_causes(entry):
+        if one["cause"] in allowed_causes(entry):
             usual_s = statistics.median(
                 [
                     sum(each["seconds"] for each in run["named"] if _alike(each, one))
@@ -164,9 +164,10 @@ def clean_runs(case: Case, entries: Sequence[Entry]) -> list[Entry]:
     ]
 
 
-def own_causes(entry: Entry) -> frozenset[str]:
+def allowed_causes(entry: Entry) -> frozenset[str]:
     """Return the causes that a run may name whatever is planted."""
-    return frozenset([*WORKLOADS[entry["workload"]].own, *PLANTS[entry["plant"]].own])
+    of_workload = own_causes(entry["workload"], entry["machine"])
+    return frozenset([*of_workload, *PLANTS[entry["plant"]].own])
 
 
 def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -176,7 +177,7 @@ def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def _score_clean(runs: Sequence[Entry]) -> Score:
     judged = [
         {**one, "named": [
-            each for each in one["named"] if each["cause"] not in own_causes(one)
+            each for each in one["named"] if each["cause"] not in allowed_causes(one)
         ]}
         for one in runs if not unusable(one)
     ]  # fmt: skip
@@ -263,7 +264,7 @@ def markdown(entries: Sequence[Entry], missing: Mapping[str, str]) -> str:
         f"- {WORKLOADS[name].title} has a cause of its own, which may be named without a plant: "
         f"{cause} ({reason})"
         for name in workloads
-        for cause, reason in WORKLOADS[name].own.items()
+        for cause, reason in _own_anywhere(name, entries).items()
     ]
     own += [
         f"- {PLANTS[name].title} comes with a cause that is not planted, in its control too: "
@@ -273,6 +274,13 @@ def markdown(entries: Sequence[Entry], missing: Mapping[str, str]) -> str:
     ]
     parts = [lines, summary(scores), [*own, *remarks(scores)], where(entries)]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _own_anywhere(workload: str, entries: Iterable[Entry]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for machine in {one["machine"] for one in entries if one["workload"] == workload}:
+        found.update(own_causes(workload, machine))
+    return found
 
 
 def where(entries: Sequence[Entry]) -> list[str]:

@@ -496,6 +496,20 @@ def test_what_a_workload_has_of_itself_counts_only_beyond_that():
     assert "NCF has a cause of its own" in plant_table.markdown([*clean, *runs], {})
 
 
+def test_what_a_workload_has_of_a_processor_counts_there_whatever_prints_it():
+    named = [("slow_blas", 0.002)]
+    runs = {
+        name: entry(NOTHING, named=named, machine=f"CPUs 0-1 ({name}), torch 2.13.0+cpu")
+        for name in ("AMD EPYC", "Intel(R) Xeon(R) Processor")
+    }
+    right = {name: plant_table.score("ncf", NOTHING, [one]).right for name, one in runs.items()}
+    assert right == {"AMD EPYC": 1, "Intel(R) Xeon(R) Processor": 0}
+    told = {
+        name: "slow_blas (on AMD" in plant_table.markdown([one], {}) for name, one in runs.items()
+    }
+    assert told == {"AMD EPYC": True, "Intel(R) Xeon(R) Processor": False}
+
+
 def test_failed_runs_do_not_count_and_say_why():
     runs = [entry("quota", status="failed", reason="status 1", step_n_s=None)]
     found = plant_table.score("ncf", "quota", [*CLEAN, *runs])
