@@ -51,11 +51,12 @@ again. A quota of the cgroup version that a machine does not have is planted by
 
 [planted.md](planted.md) is of an AMD processor: five runs of each promised case, with windows of
 eight steps or more. [planted-intel.md](planted-intel.md) is of an Intel one, with windows of four
-or more, as today: five runs of spinning threads, and of quotas but with NCF, one run of each other
-promised case. Spinning led to two changes there, and was run anew after them: in two of the first
-runs windows of eight steps did not come to an end in time, and less than 90% was accounted for,
-since threads that sleep cost a process that is alone more time on that processor. The rule for that
-is later than the runs of planted.md. Each table counts its verdicts of earlier rules; the .jsonl
+or more, as today: five runs of some cases, one of the others; it counts them. Two rules come from
+there. Threads that sleep cost a process that is alone more time on that processor, and so less than
+90% of spinning was accounted for. And processes that take turns on one CPU find their caches cold,
+so less than 90% of a pile-up with TSMixerx was. (Spinning was run anew, since in two of its first
+runs windows of eight steps did not come to an end in time; the other runs were asked anew.) The
+runs of planted.md are older than both. Each table counts its verdicts of earlier rules; the .jsonl
 beside it has its runs.
 
 """

@@ -57,6 +57,20 @@ class PileUp(World):
 
 
 @dataclasses.dataclass(slots=True)
+class ColdPileUp(PileUp):
+    """The same, where each finds its caches cold after every turn."""
+
+    colder: float = 0.25
+
+    def step(self, relief, n):
+        step = PileUp.step(self, relief, n)
+        if step.runqueue:
+            step.user *= 1 + self.colder
+            step.runqueue = (n - 1) * (step.user + step.system)
+        return step
+
+
+@dataclasses.dataclass(slots=True)
 class Oversubscribed(World):
     """Twice as many members as CPUs."""
 
@@ -419,6 +433,7 @@ PLANTED = (
         Quota,
         ColdQuota,
         PileUp,
+        ColdPileUp,
         Oversubscribed,
         TakingTurns,
         Threaded,

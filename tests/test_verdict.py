@@ -4,7 +4,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from planted_worlds import ALL, PLANTED, ColdQuota, Paused
+from planted_worlds import ALL, PLANTED, ColdPileUp, ColdQuota, Migrations, Paused, Spinning
 from scaling_study.diagnosing import verdict
 from scaling_study.diagnosing.effects import Estimate
 from scaling_study.diagnosing.evidence import Measured, Untested, Weight
@@ -105,6 +105,61 @@ def test_what_is_counted_of_a_quota_holds_whatever_bursts_tell(tmp_path):
     assert row["growth"]["low"] < 0.4
 
 
+def test_what_taking_turns_costs_is_the_pile_ups_too(tmp_path):
+    """The kernel counts for how long members wait, and not that they find their caches cold."""
+    rng = np.random.default_rng(43)
+    (named,) = judge(tmp_path, ColdPileUp(), rng)["growth"]["named"]
+    assert named["share"]["value"] == pytest.approx(1.0, abs=0.1)
+    assert {one["kind"] for one in named["for"]} == {"relief", "account", "fact"}
+    (counted,) = judge(tmp_path, ColdPileUp(reliefs=ALL[3:]), rng)["growth"]["named"]
+    assert counted["share"]["value"] == pytest.approx(12.7 / 15.2, abs=0.05)
+
+
+def test_what_binding_brings_back_is_no_pile_up_where_nobody_waits(tmp_path):
+    growth = judge(tmp_path, Migrations(), np.random.default_rng(47))["growth"]
+    assert "affinity_pileup" in {one["cause"] for one in growth["ruled_out"]}
+
+
+class PiledStreams(ColdPileUp):
+    """The same, of members that streams through memory would slow down if they ran at once."""
+
+    def beside(self, kernel, dose):
+        return 1 + 0.4 * dose * (kernel == "memory")
+
+    def inflation(self, kernel):
+        return 1.6 if kernel == "memory" else 1.0
+
+
+def test_what_taking_turns_costs_is_not_told_again_as_memory_traffic(tmp_path):
+    (named,) = judge(tmp_path, PiledStreams(), np.random.default_rng(59))["growth"]["named"]
+    assert named["cause"] == "affinity_pileup"
+
+
+class PiledSpinning(Spinning):
+    """Two threads each that spin, and all members on the same two of four CPUs."""
+
+    reliefs = (*ALL, "unpinned")
+
+    def step(self, relief, n):
+        if n == 1 or relief in {"one_thread", "pinned", "unpinned"}:
+            return Spinning.step(self, relief if relief in {"one_thread", "passive"} else "", 1)
+        together = Spinning.step(self, relief, n)
+        if relief == "passive":
+            together.user, together.runqueue = 11 * MS, 9 * MS
+        together.trainers_cpus = 2
+        return together
+
+
+def test_a_pile_up_of_threads_that_spin_is_told_once(tmp_path):
+    """Either change brings nearly all of it back; what is counted as waiting is the pile-up's."""
+    growth = judge(tmp_path, PiledSpinning(cpus=4), np.random.default_rng(53))["growth"]
+    shares = {one["cause"]: one["share"]["value"] for one in growth["named"]}
+    assert shares == {
+        "affinity_pileup": pytest.approx(50 / 90, abs=0.1),
+        "spinning": pytest.approx(39 / 90, abs=0.1),
+    }
+
+
 class Says:
     """A measure with this share."""
 
@@ -123,6 +178,7 @@ class Says:
         ((0.8, 0.7, 0.9, 0.7), (1.0, 0.4, 1.6, -0.1), (1.0, 0.7, 1.6, 0.7)),
         ((0.8, 0.7, 0.9, 0.7), (1.0, 0.9, 1.1, 0.8), (1.0, 0.9, 1.1, 0.8)),
         ((0.8, 0.7, 0.9, 0.7), (0.5, 0.4, 0.6, 0.3), (0.8, 0.7, 0.9, 0.7)),
+        ((0.3, 0.2, 0.4, 0.2), (1.0, 0.9, 1.1, 0.8), (0.3, 0.2, 0.4, 0.2)),
         ((0.8, 0.7, 0.9, 0.7), (1.0, None, None, None), (0.8, 0.7, 0.9, 0.7)),
         ((0.8, 0.7, 0.9, 0.7), (), (0.8, 0.7, 0.9, 0.7)),
         ((), (1.0, 0.9, 1.1, 0.8), (1.0, 0.9, 1.1, 0.8)),

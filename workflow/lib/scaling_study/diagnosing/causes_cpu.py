@@ -1,12 +1,10 @@
 """Causes that have to do with who has which CPU, and how fast it is."""
 
-import numpy as np
-
 from scaling_study.common.quantities import format_count, format_number, format_seconds, known
 from scaling_study.diagnosing.agreement import BringsBack, Fact, FirstKnown, Waiting
 from scaling_study.diagnosing.case import REFERENCE, UNTHROTTLED
 from scaling_study.diagnosing.cause import Cause, Remedy, Route
-from scaling_study.diagnosing.evidence import Asked
+from scaling_study.diagnosing.evidence import MOST, Asked
 from scaling_study.diagnosing.measures import Account, Demand, Fewer
 from scaling_study.diagnosing.relief_share import AtLeast, ByRelief
 
@@ -14,26 +12,23 @@ SCHEDSTAT = "run_delay in Documentation/scheduler/sched-stats.rst of the Linux k
 UNPILED = ("pinned", "unpinned", "spread", "per_l3")
 
 
-MOST = 0.5
-"""What a relief brings back is this cause's where most of it is counted as such a wait."""
-
-
 def _crowded(asked: Asked) -> tuple[bool | None, str]:
-    """Whether masks leave some member without a CPU of its own, though there would be enough."""
-    case = asked.case
+    """Whether masks leave some thread without a CPU of its own, though there would be enough."""
+    case, cpus = asked.case, asked.case.machine.allowed_cpus
+    members = asked.n
+    demands = [(case.mean("members_cpus", members), members * case.threads, "thread")]
     if asked.scope == "growth":
-        have, wanted, who = case.mean("trainers_cpus", case.n), case.n, "training thread"
-        have = min(have, case.placeable)
-    else:
-        have, wanted, who = case.mean("members_cpus", 1), case.threads, "thread"
-    if not known(have):  # a file of an older version
+        trainers = min(case.mean("trainers_cpus", members), case.placeable)
+        demands.insert(0, (trainers, members, "training thread"))
+    if not all(known(have) for have, *_ in demands):  # a file of an older version
         return None, "Which CPUs the members may use was not read."
-    cpus = case.machine.allowed_cpus
+    crowded = [one for one in demands if one[0] < min(one[1], cpus)]
+    have, wanted, who = (crowded or demands)[0]
     text = (
         f"The masks allow {format_number(have)} of {format_count(wanted, who)} a CPU of "
         f"its own; there are {format_count(cpus, 'CPU')}."
     )
-    return have < min(wanted, cpus), text
+    return bool(crowded), text
 
 
 def _threads(asked: Asked) -> tuple[bool | None, str]:
@@ -70,16 +65,6 @@ def _quota(asked: Asked) -> tuple[bool | None, str]:
         f"The cgroup's quota is {format_number(quota)} CPUs; the members used "
         f"{format_number(case.mean('cpu_use', case.n))}."
     )
-
-
-def _held_back(asked: Asked) -> tuple[bool | None, str]:
-    case = asked.case
-    held_s = case.mean("trainer_throttled_s_per_step", asked.n)
-    if np.isnan(held_s):
-        return None, "How long a quota held members back is not counted here."
-    added_s = case.mean("step_s", asked.n) - case.mean("step_s", 1)
-    text = f"The quota held a member back for {format_seconds(held_s)} of a step."
-    return held_s >= MOST * asked.share * added_s, text
 
 
 def _outnumber(asked: Asked) -> tuple[bool | None, str]:
@@ -141,7 +126,10 @@ def _helpers(asked: Asked) -> tuple[bool | None, str]:
 
 THROTTLED = Account(("trainer_throttled_s_per_step",), "time held back by a quota")
 STOPPED = Account(("blocked_stopped_s_per_step",), "standing still, stopped by a signal")
-PILED = Account(("wait_pileup_s_per_step",), "waiting for a CPU while others were idle")
+PILED = AtLeast(
+    Account(("wait_pileup_s_per_step",), "waiting for a CPU while others were idle"),
+    ByRelief(UNPILED, beyond=("passive", "one_thread"), own="wait_pileup_s_per_step"),
+)
 UNCROWDED = FirstKnown((Fact(_crowded), BringsBack(UNPILED)))
 BY_FOREIGN = Account(("wait_foreign_s_per_step",), "waiting for a CPU that another program had")
 STOLEN = Account(("stolen_s_per_step",), "time that the hypervisor took")
@@ -160,13 +148,7 @@ FIRST = (
             command="cat /sys/fs/cgroup/cpu.max  # then, as root, for the cgroup that has it: "
             "echo max > cpu.max",
         ),
-        growth=(
-            Route(
-                AtLeast(THROTTLED, ByRelief((UNTHROTTLED,))),
-                (Fact(_held_back, "account"),),
-                hints=(Fact(_quota),),
-            ),
-        ),
+        growth=(Route(AtLeast(THROTTLED, ByRelief((UNTHROTTLED,))), hints=(Fact(_quota),)),),
         level=(Route(THROTTLED, hints=(Fact(_quota),)),),
     ),
     Cause(

@@ -56,7 +56,7 @@ HARDWARE = (
         Remedy("Bind each process to a core of its own.", axes={"placement": "cores"}),
         growth=(
             Route(
-                ByRelief(("pinned",), beyond=("passive", "one_thread")),
+                ByRelief(("pinned",), beyond=("passive", "one_thread", "unpinned")),
                 (
                     Present("migrations_per_step", "Migrations per step", 0.05),
                     Falls("migrations_per_step", "Migrations"),
@@ -65,7 +65,7 @@ HARDWARE = (
         ),
         level=(
             Route(
-                ByRelief(("pinned",), beyond=("passive", "one_thread")),
+                ByRelief(("pinned",), beyond=("passive", "one_thread", "unpinned")),
                 (
                     Present("migrations_per_step", "Migrations per step", 0.05),
                     Falls("migrations_per_step", "Migrations"),

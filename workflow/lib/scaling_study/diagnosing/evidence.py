@@ -15,6 +15,8 @@ from scaling_study.common.stats import Floats
 from scaling_study.diagnosing.case import REFERENCE, Case, Scope
 from scaling_study.diagnosing.effects import Estimate
 
+MOST = 0.5
+"""What comes back is a cause's own where this part of it is counted as that cause's at least."""
 Kind = Literal["account", "relief", "aggravation", "fact", "samples", "fingerprint"]
 
 
@@ -35,6 +37,7 @@ class Measured:
         estimate: With its interval.
         over: Its numerators, by block.
         weight: The same as evidence.
+        also: Further evidence that it rests on.
         relief: The relief that it comes from, if it does.
         exact: Whether it is a count of the kernel rather than a comparison.
     """
@@ -42,6 +45,7 @@ class Measured:
     estimate: Estimate
     over: Floats
     weight: Weight
+    also: tuple[Weight, ...] = ()
     relief: str | None = None
     exact: bool = False
 

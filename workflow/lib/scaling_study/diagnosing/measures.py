@@ -121,9 +121,8 @@ class Demand:
         one = case.step(1)
         over = case.n * work / cpus / one - 1
         under = case.under(scope)
-        used = sum(mean(each.over) for each in asked.named.values())
-        left = max(0.0, mean(under) - used)
         bound = mean(over)
+        left = _unexplained(asked)
         over = over * (max(0.0, min(bound, left)) / bound) if bound > 0 else over * 0.0
         estimate = case.estimate(over, under)
         if estimate is None:
@@ -135,6 +134,12 @@ class Demand:
             f"{case.machine.allowed_cpus} for the work: {percent(estimate)} of the added time."
         )
         return Measured(estimate, over, Weight(True, "account", text), exact=True)
+
+
+def _unexplained(asked: Asked) -> float:
+    """What the causes that are named already leave of the time, as part of T(1)."""
+    used = sum(mean(each.over) for each in asked.named.values())
+    return max(0.0, mean(asked.case.under(asked.scope)) - used)
 
 
 def _cpu_s(case: Case, name: str) -> Floats:
@@ -230,7 +235,7 @@ class Beside:
         under = case.under(scope)
         used = sum(mean(asked.named[one].over) for one in USER if one in asked.named)
         added = mean(over)
-        left = max(0.0, added - used)
+        left = max(0.0, min(added - used, _unexplained(asked)))
         over = over * (left / added) if added > 0 else over * 0.0
         estimate = case.estimate(over, under)
         if estimate is None:
@@ -249,7 +254,8 @@ class Beside:
 
 
 USER = ("frequency", "smt", "last_level_cache", "memory_bandwidth")
-"""Causes that share what was added of user time."""
+"""Causes that share what was added of user time. Others may take some of it too: one who comes back
+to a CPU finds its caches cold."""
 
 
 def _at_least_zero(share: Estimate) -> Estimate:

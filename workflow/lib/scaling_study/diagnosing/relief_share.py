@@ -9,6 +9,7 @@ from scaling_study.common.stats import Floats
 from scaling_study.diagnosing.case import REFERENCE, UNTHROTTLED, Case, Scope
 from scaling_study.diagnosing.effects import Estimate, Prior, fit_prior, mean
 from scaling_study.diagnosing.evidence import (
+    MOST,
     Asked,
     Measure,
     Measured,
@@ -46,10 +47,12 @@ class ByRelief:
     Attributes:
         reliefs: Those that take this cause away; the one that surely brings back most counts.
         beyond: Reliefs of more special causes: only what comes back beyond them counts.
+        own: An external time that is this cause itself, so that it is not set off.
     """
 
     reliefs: tuple[str, ...]
     beyond: tuple[str, ...] = ()
+    own: str = ""
 
     def measure(self, asked: Asked) -> Measured | Untested:
         """The part of the time that the best of the reliefs brings back."""
@@ -65,7 +68,7 @@ class ByRelief:
         specific = max(more, key=mean, default=None)
         if specific is not None and not mean(specific) > 0:
             specific = None
-        over = saved(case, scope, name)
+        over = saved(case, scope, name, self.own)
         over = over if specific is None else over - specific
         estimate = _compared(case, scope, name, over)
         if estimate is None:
@@ -81,7 +84,9 @@ class ByRelief:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AtLeast:
-    """What a relief brings back, of which a part is counted: it is no less than that.
+    """What a relief brings back, of which most is counted: it is no less than that.
+
+    Where less of it is counted, the relief takes something else away too, and the count stands.
 
     Attributes:
         counted: That part.
@@ -92,15 +97,18 @@ class AtLeast:
     told: Measure
 
     def measure(self, asked: Asked) -> Measured | Untested:
-        """The larger one of both; what is counted is its lower end at least."""
+        """What the relief tells; what is counted is its lower end at least."""
         counted, told = self.counted.measure(asked), self.told.measure(asked)
         if isinstance(counted, Untested) or isinstance(told, Untested):
             return told if isinstance(counted, Untested) else counted
         floor, share = counted.estimate, told.estimate
-        if share.low is None or floor.low is None or share.value <= floor.value:
+        if share.low is None or floor.low is None:
+            return counted
+        if not MOST * share.value <= floor.value < share.value:
             return counted
         low, sure = max(floor.low, share.low), max(floor.low, share.sure or floor.low)
-        return dataclasses.replace(told, estimate=Estimate(share.value, low, share.high, sure))
+        estimate = Estimate(share.value, low, share.high, sure)
+        return dataclasses.replace(told, estimate=estimate, also=(counted.weight,))
 
 
 def _compared(case: Case, scope: Scope, name: str, over: Floats) -> Estimate | None:
@@ -156,33 +164,33 @@ def _why_not(case: Case, reliefs: Sequence[str]) -> str:
     return "; ".join(reasons) or "no experiment of this kind was made"
 
 
-def saved(case: Case, scope: Scope, name: str) -> Floats:
-    """What a relief brings back, as part of T(1), by block; external times set off."""
-    key = ("saved", scope, name)
+def saved(case: Case, scope: Scope, name: str, own: str = "") -> Floats:
+    """What a relief brings back, as part of T(1), by block; external times but `own` set off."""
+    key = ("saved", scope, name, own)
     if key not in case.known:
-        case.known[key] = _saved(case, scope, name)
+        case.known[key] = _saved(case, scope, name, own)
     found: Floats = case.known[key]
     return found
 
 
-def _saved(case: Case, scope: Scope, name: str) -> Floats:
+def _saved(case: Case, scope: Scope, name: str, own: str) -> Floats:
     one = case.step(1)
     if scope == "level":
-        return 1 - case.step(1, name) / one - _external(case, scope, 1, name)
+        return 1 - case.step(1, name) / one - _external(case, scope, name, own)
     growth = case.step(case.n) / one - case.step(case.n, name) / case.step(1, name)
     if name == UNTHROTTLED:  # bursts are slow for a reason of their own, and alike at both counts
         return growth
-    outside = _external(case, scope, case.n, name)
-    return min(growth - outside, _really_back(case, name), key=mean)
+    outside = _external(case, scope, name, own)
+    return min(growth - outside, _really_back(case, name, own), key=mean)
 
 
-def _really_back(case: Case, name: str) -> Floats:
+def _really_back(case: Case, name: str, own: str) -> Floats:
     """What a relief brings back of T(n), as part of T(1), without what the relief itself costs."""
     one = case.step(1)
 
     def back(name: str) -> Floats:
         saved_s = case.step(case.n) - case.step(case.n, name)
-        return saved_s / one - _external(case, "growth", case.n, name)
+        return saved_s / one - _external(case, "growth", name, own)
 
     broader = BROADER.get(name)
     cost = case.step(1, name) / one - 1
@@ -191,12 +199,14 @@ def _really_back(case: Case, name: str) -> Floats:
     return max(back(name), min(back(name) + cost, back(broader), key=mean), key=mean)
 
 
-def _external(case: Case, scope: Scope, n: int, name: str) -> Floats | float:
-    """Change of external times between the reference and a relief, as part of T(1)."""
+def _external(case: Case, scope: Scope, name: str, own: str) -> Floats | float:
+    """Change of external times but `own` from the reference to a relief, as part of T(1)."""
+    n = case.n if scope == "growth" else 1
     total: Floats | float = 0.0
     for column in _external_accounts(case, scope):
-        change = case.time(column, n) - case.time(column, n, name)
-        total = total + change / case.step(1)
+        if column != own:
+            change = case.time(column, n) - case.time(column, n, name)
+            total = total + change / case.step(1)
     return total
 
 

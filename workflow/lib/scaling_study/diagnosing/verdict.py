@@ -276,7 +276,7 @@ def _side(case: Case, outcomes: Sequence[Outcome], scope: Scope) -> Json:
 def _finding(case: Case, outcome: Outcome) -> Json:
     """A cause as causes.json holds it."""
     measured = outcome.measured
-    weights = ((measured.weight,) if measured else ()) + outcome.weights
+    weights = ((measured.weight, *measured.also) if measured else ()) + outcome.weights
     agreeing = [one for one in weights if one.agrees]
     # What cannot be told does not speak for a cause that needs it.
     against = [one for one in weights if not one.agrees]
