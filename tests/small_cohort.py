@@ -60,6 +60,7 @@ class SmallCohort:
 
     def start(self, how, slot, *command, cpus=None, mempolicy="default"):
         """Start a member, and return its process id."""
+        self.members.clear(slot)
         pid = how.start(Member(slot, cpus, mempolicy, tuple(map(str, command))))
         self.members.add(slot, pid)
         return pid

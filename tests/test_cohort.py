@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs import WORKLOADS
+from processes import state, wait_until
 from scaling_study.common import private
 from scaling_study.measuring import cohort, counters, environment, launchers, windows
 from scaling_study.member import channel
@@ -57,6 +58,23 @@ def test_a_member_without_a_first_step_in_time_is_ended(make):
     assert one.alive == ()
     assert one.events[0]["what"] == "hung"
     assert "0.3 s" in one.events[0]["reason"]
+
+
+def test_a_member_may_rest_before_its_launcher_has_returned(make, monkeypatch):
+    """A forked one is quick, and the coordinator one of many processes that want a CPU."""
+    one = make("plain_loop.py")
+    start = one._launcher.start
+
+    def start_and_lose_the_cpu(member):
+        pid = start(member)
+        wait_until(lambda: one.members.words(0)[channel.PARKED_NS], "rest")
+        wait_until(lambda: state(pid) == "S", "sleep at the gate")
+        return pid
+
+    monkeypatch.setattr(one._launcher, "start", start_and_lose_the_cpu)
+    one.start([0], 5)
+    assert one.events == []
+    assert one.take(windows.Window(0, 0, 1), SETTINGS)["members"][0]["steps"] >= 5
 
 
 def test_the_last_member_goes_when_memory_runs_out(make, monkeypatch):

@@ -73,6 +73,7 @@ class Group:
         self.processes = []
 
     def start(self, slot, code, *args):
+        self.members.clear(slot)
         process = subprocess.Popen([sys.executable, "-c", code, self.folder, str(slot), *args])
         self.processes.append(process)
         self.members.add(slot, process.pid)

@@ -117,6 +117,7 @@ def checked(cohort, how, members):
     pids = {}
     for member in members:
         where(member.slot).unlink(missing_ok=True)
+        cohort.members.clear(member.slot)
         pids[member.slot] = how.start(member)
         cohort.members.add(member.slot, pids[member.slot])
     ended = cohort.members.wait_resting(pids, time.perf_counter_ns() + PATIENCE_NS)

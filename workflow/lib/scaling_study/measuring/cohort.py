@@ -152,6 +152,7 @@ class Cohort:
     def launch(self, slots: Sequence[int]) -> None:
         """Start the processes of members; events tell which did not start."""
         for slot in slots:
+            self.members.clear(slot)
             try:
                 pid = self._launcher.start(self._specs[slot])
                 self._hardware.add(slot, pid)

@@ -69,19 +69,25 @@ class Members:
         first = channel.HEADER + later * channel.STEP_FIELDS + channel.FRESH
         return max(0, len(ends) - later - sum(words[first : end : channel.STEP_FIELDS]))
 
+    def clear(self, slot: int) -> None:
+        """Make a slot as new, before a process is started for it; it is to rest at its first step.
+
+        Not after: it may rest by the time that its process is known here.
+        """
+        words = self.words(slot)
+        words[:] = memoryview(bytes(words.nbytes)).cast("q")
+        # What an earlier process of this slot left unread must not let the next one pass its gate,
+        # nor speak for it.
+        channel.drain(self._gates[slot])
+        self.resting = (self.resting | channel.read_rest(self._rest)) - {slot}
+
     def add(self, slot: int, pid: int) -> None:
-        """Watch a process that was started for a slot; its order is to rest at its first step.
+        """Watch a process that was started for a slot.
 
         Raises:
             ProcessLookupError: it has ended already, and left nothing to watch.
         """
         descriptor = os.pidfd_open(pid)
-        words = self.words(slot)
-        words[:] = memoryview(bytes(words.nbytes)).cast("q")
-        # What an earlier process of this slot left unread must not let this one pass its gate,
-        # nor speak for it.
-        channel.drain(self._gates[slot])
-        self.resting = (self.resting | channel.read_rest(self._rest)) - {slot}
         self.pids[slot] = pid
         self._pidfds[slot] = descriptor
         self._slots[descriptor] = slot
