@@ -1,3 +1,4 @@
+import dataclasses
 import json
 from collections import Counter
 
@@ -113,6 +114,28 @@ def test_what_taking_turns_costs_is_the_pile_ups_too(tmp_path):
     assert {one["kind"] for one in named["for"]} == {"relief", "account", "fact"}
     (counted,) = judge(tmp_path, ColdPileUp(reliefs=ALL[3:]), rng)["growth"]["named"]
     assert counted["share"]["value"] == pytest.approx(12.7 / 15.2, abs=0.05)
+
+
+@dataclasses.dataclass(slots=True)
+class Beside(World):
+    """Another program on a CPU that nobody else wants; its memory traffic is felt, and no wait."""
+
+    busy: float = 1.0
+
+    def step(self, relief, n):
+        return Step(user=12 * MS, foreign_cpus=self.busy)
+
+
+@pytest.mark.parametrize(
+    ("busy", "expected"), [(1.0, "inconclusive"), (0.2, "inconclusive"), (0.08, "ruled_out")]
+)
+def test_another_program_is_not_ruled_out_by_a_part_of_its_cost(tmp_path, busy, expected):
+    level = judge(tmp_path, Beside(busy=busy), np.random.default_rng(53))["level"]
+    (found,) = (one for one in level[expected] if one["cause"] == "foreign_load")
+    assert found["share"]["high"] < 0.05
+    assert level["named"] == []
+    told = any("memory traffic" in one["text"] for one in found["against"])
+    assert told == (expected == "inconclusive")
 
 
 def test_what_binding_brings_back_is_no_pile_up_where_nobody_waits(tmp_path):

@@ -5,7 +5,7 @@ from scaling_study.diagnosing.agreement import BringsBack, Fact, FirstKnown, Wai
 from scaling_study.diagnosing.case import REFERENCE, UNTHROTTLED
 from scaling_study.diagnosing.cause import Cause, Remedy, Route
 from scaling_study.diagnosing.evidence import MOST, Asked
-from scaling_study.diagnosing.measures import Account, Demand, Fewer
+from scaling_study.diagnosing.measures import Account, Demand, Fewer, Partly
 from scaling_study.diagnosing.relief_share import AtLeast, ByRelief
 
 SCHEDSTAT = "run_delay in Documentation/scheduler/sched-stats.rst of the Linux kernel"
@@ -106,6 +106,16 @@ FOREIGN_CPUS = 0.05
 """windows.FOREIGN_FLOOR_CPUS: below it is the resolution of /proc/stat."""
 
 
+def _foreign_traffic(asked: Asked) -> str | None:
+    if asked.case.mean("foreign_cpus", asked.n) < BUSY_CPUS:
+        return None
+    return "What their memory traffic costs besides is not known: nothing ran without them."
+
+
+BUSY_CPUS = 0.1
+"""Who runs for less than a tenth of the time hardly makes others slower by a tenth."""
+
+
 def _helpers(asked: Asked) -> tuple[bool | None, str]:
     case = asked.case
     n = asked.n
@@ -192,7 +202,7 @@ FIRST = (
         f"{SCHEDSTAT}; /proc/stat in proc(5)",
         Remedy("Stop the other programs, or measure when they do not run.", command="top -b -n 1"),
         growth=(Route(BY_FOREIGN, (Fact(_foreign, "account"),)),),
-        level=(Route(BY_FOREIGN, (Fact(_foreign, "account"),)),),
+        level=(Route(Partly(BY_FOREIGN, _foreign_traffic), (Fact(_foreign, "account"),)),),
     ),
     Cause(
         "steal",

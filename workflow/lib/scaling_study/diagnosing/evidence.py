@@ -40,6 +40,7 @@ class Measured:
         also: Further evidence that it rests on.
         relief: The relief that it comes from, if it does.
         exact: Whether it is a count of the kernel rather than a comparison.
+        uncounted: What the cause may cost besides, if anything: no small share rules it out then.
     """
 
     estimate: Estimate
@@ -48,6 +49,7 @@ class Measured:
     also: tuple[Weight, ...] = ()
     relief: str | None = None
     exact: bool = False
+    uncounted: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Shares that are counted or derived: accounts, capacity, the clock, shared hardware."""
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
@@ -61,6 +62,26 @@ class Account:
         text = f"{percent(estimate)} of {whole(scope)} is {self.text}{where}: {' and '.join(times)}"
         text += f" a step with 1 and {case.n} processes." if scope == "growth" else " a step."
         return Measured(estimate, over, Weight(True, "account", text), exact=True)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Partly:
+    """A count of one part of what a cause costs: it can show the cause, and not rule it out.
+
+    Attributes:
+        counted: That part.
+        uncounted: Says what the cause may cost besides; None where there is nothing of it.
+    """
+
+    counted: Measure
+    uncounted: Callable[[Asked], str | None]
+
+    def measure(self, asked: Asked) -> Measured | Untested:
+        """The part that is counted."""
+        measured = self.counted.measure(asked)
+        if isinstance(measured, Untested):
+            return measured
+        return dataclasses.replace(measured, uncounted=self.uncounted(asked))
 
 
 def relieved_cohort(asked: Asked) -> str:

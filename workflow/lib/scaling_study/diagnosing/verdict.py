@@ -219,6 +219,8 @@ def _follow(asked: Asked, cause: Cause, route: Route) -> Outcome:
     weights = tuple(test.weigh(tested) for test in route.tests)
     told = tuple(hint.weigh(tested) for hint in route.hints)
     status = _decide(measured, weights)
+    if status == "inconclusive" and measured.uncounted:
+        weights = (*weights, Weight(None, "account", measured.uncounted))
     known = tuple(one for one in told if one.agrees is not None)
     return Outcome(cause, status, measured, (*weights, *known))
 
@@ -230,6 +232,8 @@ def _decide(measured: Measured, weights: Sequence[Weight]) -> Status:
     large = share.value >= SHARE and lower is not None and lower > SHARE_AT_LEAST
     if large and all(weight.agrees for weight in weights):
         return "named"
+    if measured.uncounted:
+        return "inconclusive"
     if share.high is not None and share.high < SHARE:
         return "ruled_out"
     if not large and any(weight.agrees is False for weight in weights):
