@@ -27,7 +27,7 @@ def make(tmp_path):
 
         def make(script, args=(), members=1):
             env = environment.member_environment(os.environ, {"OMP_NUM_THREADS": "1"}, {})
-            launch = launchers.Launch(folder, sys.executable, env, by_mark=False, inter_op=None)
+            launch = launchers.Launch(folder, sys.executable, env, step="optimizer", inter_op=None)
             command = (str(WORKLOADS / script), *map(str, args))
             specs = [launchers.Member(slot, None, "default", command) for slot in range(members)]
             started.append(cohort.Cohort(launch, "exec", specs, HOST))

@@ -93,6 +93,7 @@ def test_defaults():
         "warmup_steps": 10,
         "retakes": 2,
         "start_timeout_s": 300.0,
+        "hang_timeout_s": 300.0,
         "isolated": False,
     }
 

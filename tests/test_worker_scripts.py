@@ -100,7 +100,8 @@ for batch in DataLoader(Slow(), batch_size=1):
 """
 
 # An optimizer that steps another one, and one that extends another's class: each makes one step
-# for two of torch's calls. It tells how many of its own steps it made.
+# for two of torch's calls. They take turns of ten, so that each step ends an iteration. The script
+# tells how many of its own steps it made.
 NESTED = """
 import sys, torch
 from pathlib import Path
@@ -119,7 +120,7 @@ class Own(torch.optim.SGD):
 weights = [torch.ones(4, requires_grad=True)]
 optimizers = [Outer(weights), Own(weights, lr=0.1)]
 for number in range(10**9):
-    optimizers[number % 2].step()
+    optimizers[number // 10 % 2].step()
     Path(sys.argv[1]).write_text(f"{number + 1}\\n")
 """
 
@@ -139,7 +140,7 @@ def trained(tmp_path_factory):
     (folder / "NESTED.py").write_text(NESTED)
     one = SmallCohort(folder / "cohort", CLOSURE_PHASES + 1)
     try:
-        fresh = one.launcher(by_mark=True, inter_op=3)
+        fresh = one.launcher(step="mark", inter_op=3)
         one.start(fresh, TOLD, folder / "TELLS.py", folder / "told", "--x", "ü")
         fork = one.launcher("fork")
         for slot, name in enumerate(SCRIPTS):
@@ -267,7 +268,9 @@ def test_a_member_imports_nothing_of_the_study_around_it(trained):
     tops = {name.partition(".")[0] for name in modules}
     assert not tops & {"snakemake", "pandas", "pydantic", "pyarrow", "matplotlib", "seaborn"}
     ours = {name for name in modules if name.startswith("scaling_study.")}
-    assert ours == {f"scaling_study.member{module}" for module in ("", ".bind", ".channel")}
+    assert ours == {
+        f"scaling_study.member{module}" for module in ("", ".bind", ".channel", ".rounds")
+    }
 
 
 def test_a_member_reports_itself(trained):

@@ -27,6 +27,9 @@ DOMAINS: tuple[Domain, ...] = ("l3", "node", "socket")
 """Parts of a machine that have a cache or a memory of their own, smallest first."""
 FILES = ("scaling", "noise", "recommendation", "failures", "attestation", "provenance")
 NAMES = ("launch", "label", "arm")
+AFTER = ("changes", "counted", "once")
+"""What an attestation after the last window adds: what changed, what was counted, and whether each
+run of the script needs a process of its own; None where there was none."""
 
 
 def analyse(
@@ -203,6 +206,7 @@ def attestation(cohorts: Sequence[Mapping[str, Any]]) -> Json:
                 "label": cohort["label"],
                 "checks": cohort["attestation"]["checks"],
                 "member": cohort["attestation"]["member"],
+                **{name: cohort["attestation"].get(name) for name in AFTER},
             }
             for launch, cohort in shown.items()
         ],

@@ -167,6 +167,30 @@ def _read_processes(value: object) -> Literal["auto"] | tuple[int, ...]:
 PROCESSES = f"auto, or a list of counts, each {COUNT}"
 
 
+STEP = "optimizer, mark, {every: k} with a whole number from 1, or {optimizer: the name of a class}"
+STEP_KEYS = ("every", "optimizer")
+
+
+def _read_step(value: object) -> str | dict[str, int | str]:
+    if isinstance(value, str):
+        if value not in {"optimizer", "mark"}:
+            nearest = nearest_word(value, ["optimizer", "mark"])
+            raise wrong(value, "is not a known word", STEP, nearest)
+        return value
+    if not isinstance(value, Mapping) or len(value) != 1:
+        raise wrong(value, found(value), STEP)
+    ((key, item),) = value.items()
+    if key not in STEP_KEYS:
+        raise wrong(key, "is not a known key", STEP, nearest_word(key, STEP_KEYS))
+    if key == "every":
+        if isinstance(item, bool) or not isinstance(item, int) or item < 1:
+            raise wrong(item, found(item), "a whole number from 1", nearest_number(item))
+        return {"every": item}
+    if not isinstance(item, str) or not item.isidentifier():
+        raise wrong(item, found(item), "the name of an optimizer's class, such as AdamW")
+    return {"optimizer": item}
+
+
 class Workload(Section):
     """The training script that is measured."""
 
@@ -179,8 +203,12 @@ class Workload(Section):
     env: Annotated[Mapping[str, str], PlainValidator(_read_variables), Allowed(VARIABLES)] = {}
     """Variables added to the members' environment; those that an axis sets are refused."""
 
-    step: Literal["optimizer", "mark"] = "optimizer"
-    """What ends a step: the optimizer's step, or the script's call of `scaling_study.mark()`."""
+    step: Annotated[
+        Literal["optimizer", "mark"] | Mapping[str, int | str],
+        PlainValidator(_read_step),
+        Allowed(STEP),
+    ] = "optimizer"
+    """What ends an iteration: a round of the script's optimizers, or its `scaling_study.mark()`."""
 
     steps_per_model: Annotated[
         Annotated[StrictInt, Field(ge=1)] | None,
@@ -226,6 +254,9 @@ class Measure(Section):
 
     start_timeout_s: Annotated[StrictFloat, Field(gt=0, allow_inf_nan=False)] = 300.0
     """A cohort that is not ready for its first window after this has failed."""
+
+    hang_timeout_s: Annotated[StrictFloat, Field(gt=0, allow_inf_nan=False)] = 300.0
+    """A member without the end of a step for this long is hung; longer if its steps are longer."""
 
     isolated: StrictBool = False
     """A fresh cohort for each point, instead of one for the whole ladder."""

@@ -102,7 +102,11 @@ def member_record(
     slot = stretches[0].activities[at].slot
     used = counters.usage(before.trees[slot], after.trees[slot], after.trainers[slot])
     hardware = perf_events.count(before.events[slot], after.events[slot], used.cpu_s)
-    return {**windows.window_record(stretches, at), **asdict(used), **hardware}
+    record = {**windows.window_record(stretches, at), **asdict(used), **hardware}
+    if len(stretches) == 1:
+        one = stretches[0]
+        record |= windows.life_record(one.activities[at], one.opened_ns, one.closed_ns)
+    return record
 
 
 def machine_record(before: Edge, after: Edge) -> dict[str, Any]:

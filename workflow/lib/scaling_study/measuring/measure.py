@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.measuring import cohort, resolve, windows
+from scaling_study.measuring import between, cohort, resolve, windows
 from scaling_study.measuring.journal import Journal
 from scaling_study.probing import probe
 
@@ -39,6 +39,9 @@ MEMBER_RESTARTS = 2
 
 # The warm-up ends after this time at the latest, however few steps were done.
 WARM_UP_LONGEST_S = 30.0
+
+# Further windows of a cohort, for phases that come back between steps, begin within this time.
+MORE_LONGEST_S = 180.0
 
 log = logging.getLogger("measure")
 
@@ -156,6 +159,7 @@ class Measurement:
         self._cohort = 0
         self._started_s: float | None = None
         self._in_windows_s = 0.0
+        self._steps: list[between.Steps] = []
         self._last_end: str | None = None
 
     def run(self) -> None:
@@ -238,14 +242,15 @@ class Measurement:
                 self._journal.write(self._end("complete", None, None))
             return
         began = time.perf_counter()
-        self._started_s, self._in_windows_s = None, 0.0
+        self._started_s, self._in_windows_s, self._steps = None, 0.0, []
         self._journal.write({**head, "cohort": self._cohort})
         status, reason = "failed", None
         with private.part(private_folder, f"cohort-{self._cohort}") as folder:
             running = replace(resolved.launch, folder=folder)
             name = self._job.launch["axes"]["launcher"]
             specs = resolved.members[: max(counts)]
-            with cohort.Cohort(running, name, specs, resolve.host(self._machine)) as one:
+            host, hang_s = resolve.host(self._machine), self._settings["hang_timeout_s"]
+            with cohort.Cohort(running, name, specs, host, hang_s) as one:
                 status, reason = self._take_all(one, resolved.slots, todo, began)
         self._journal.write(self._end(status, reason, None, time.perf_counter() - began))
         log.info("%s%s", status, f": {reason}" if reason else "")
@@ -279,8 +284,9 @@ class Measurement:
             return "failed", f"no member came as far as its first step{self._because()}"
         checks = resolve.checks(self._job.launch["axes"], slots, reports)
         self._journal.write(
-            {"kind": "attestation", "cohort": self._cohort, "checks": checks, "members": reports}
-        )
+            {"kind": "attestation", "cohort": self._cohort, "when": "before", "checks": checks,
+             "members": reports}
+        )  # fmt: skip
         wrong = resolve.wrong(checks)
         if wrong:
             return "failed", wrong
@@ -292,13 +298,56 @@ class Measurement:
                 log.info("window %d of %d", at + 1, len(todo))
             if not self._take(one, window):
                 lost.add(window.n)
+        self._take_more(one, sorted({window.n for window in todo} - lost))
+        wrong = self._attest_again(one, slots, reports)
         self._write_events(one)
+        if wrong:
+            return "failed", f"{wrong}, after the last window"
         if not lost:
             return "complete", None
         kept = "some" if lost < {window.n for window in todo} else "no"
         text = ", ".join(map(str, sorted(lost)))
         reason = f"members ended, so that windows of {text} processes could not be taken"
         return "partial" if kept == "some" else "failed", f"{reason}{self._because()}"
+
+    def _take_more(self, one: cohort.Cohort, counts: Sequence[int]) -> None:
+        """Take further windows while too little is seen of what comes back between steps."""
+        until_s = time.perf_counter() + MORE_LONGEST_S
+        number = len(self._ladder) * self._settings["windows"]
+        while time.perf_counter() < until_s:
+            steps = between.Steps.concat(self._steps)
+            short = between.lacking(steps, between.find(steps), counts)
+            if not short:
+                return
+            log.info("n = %d: another window, for what comes back between steps", short[0])
+            window = windows.Window(number, number // len(self._ladder), short[0])
+            if not self._take(one, window):
+                return
+            number += 1
+
+    def _attest_again(
+        self,
+        one: cohort.Cohort,
+        slots: Sequence[Mapping[str, Any]],
+        before: Sequence[Mapping[str, Any]],
+    ) -> str:
+        """Have members report again what they have; say what of the launch does not hold any more.
+
+        A script may set threads, CPUs or types while it trains.
+        """
+        kernels = {report["slot"]: report["sgemm_kernel"] for report in before}
+        reports = [
+            {**report, "sgemm_kernel": kernels.get(report["slot"])}
+            for report in one.attest(self._settings["start_timeout_s"], with_kernel=False)
+        ]
+        if not reports:
+            return ""
+        checks = resolve.checks(self._job.launch["axes"], slots, reports)
+        self._journal.write(
+            {"kind": "attestation", "cohort": self._cohort, "when": "after", "checks": checks,
+             "members": reports}
+        )  # fmt: skip
+        return resolve.wrong(checks)
 
     def _because(self) -> str:
         return f" (the last one: {self._last_end})" if self._last_end else ""
@@ -327,6 +376,11 @@ class Measurement:
                 self._write_events(one)
                 continue
             self._in_windows_s += record["window_s"]
+            if record["valid"]:
+                self._steps += [
+                    between.member_steps(member["slot"], window.n, member)[0]
+                    for member in record["members"]
+                ]
             self._journal.write({"kind": "window", "cohort": self._cohort, "take": take, **record})
             if record["valid"]:
                 return True

@@ -191,6 +191,7 @@ def report(*, with_kernel: bool) -> dict[str, Any]:
         "allocator": owner("malloc"),
         "huge_page_bytes": _huge_page_bytes(),
         "isa": capability,
+        "default_dtype": str(torch.get_default_dtype()),
         "spin_s": _spin_s(),
         "changes": changes.effective(),
         "torch": torch.__version__,
