@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import storage
-from scaling_study.common.columns import POINTS, WINDOWS
+from scaling_study.common.columns import BETWEEN, POINTS, WINDOWS
 from scaling_study.measuring.environment import INHERITED
 from scaling_study.measuring.resolve import build_python
 from scaling_study.member import bind
@@ -120,6 +120,7 @@ def _read_machines(
         one: storage.read_json(folder / "analysis" / f"{one}.json")["machines"] for one in ANALYSES
     }
     points = storage.read_table(folder / "tables", POINTS)
+    between = storage.read_table(folder / "tables", BETWEEN)
     windows = storage.read_columns(folder / "tables", WINDOWS, MEMBER_COLUMNS)
     members = compare_members(windows)
     manifests = profiles.read_manifests(_profiled(folder, planned))
@@ -148,6 +149,7 @@ def _read_machines(
                 machine=provenance["description"],
                 points=points[points["machine"] == machine],
                 members=members[members["machine"] == machine],
+                between=between[between["machine"] == machine],
                 analyses=analyses,
                 launching=Launching(str(path), texts[path]),
                 suffix=suffix,

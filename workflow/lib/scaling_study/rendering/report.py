@@ -25,6 +25,7 @@ from scaling_study.rendering.explanation import explain
 from scaling_study.rendering.figure_axes import find_boundaries
 from scaling_study.rendering.figure_series import choose_series
 from scaling_study.rendering.headline import describe_sureness, write_headline
+from scaling_study.rendering.report_between import view_between
 from scaling_study.rendering.report_figures import Material, draw_all
 from scaling_study.rendering.report_machines import view_comparison
 
@@ -75,6 +76,7 @@ class MachineStudy:
         machine: the machine's description (machine.json).
         points: its rows of tables/points.
         members: its rows of ``report_figures.compare_members``.
+        between: its rows of tables/between.
         analyses: its entry of each analysis file, by the file's name without ending.
         launching: how to start what is recommended.
         suffix: of its figures' names; ``""`` for the first machine.
@@ -86,6 +88,7 @@ class MachineStudy:
     machine: Mapping[str, Any]
     points: pd.DataFrame
     members: pd.DataFrame
+    between: pd.DataFrame
     analyses: Mapping[str, Mapping[str, Any]]
     launching: Launching
     suffix: str
@@ -233,6 +236,13 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
         ),
         "ranking": report_rows.ranking_rows(recommendation),
         "has_models": recommendation["objective"] == "models_per_hour",
+        "between": view_between(
+            study.between,
+            attestation["launches"],
+            series,
+            study.machine,
+            plan["workload"]["step"],
+        ),
         "time": study.time,
         "causes": study.causes,
         "figures_note": _figures_note(study, series),
