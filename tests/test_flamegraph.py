@@ -480,7 +480,7 @@ def test_the_file_zooms_searches_and_resets(tab, tmp_path):
     assert tab.problems == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["sleep", "spin", "mul"])
 def test_a_slowdown_planted_in_a_real_script_is_the_reddest_frame(tmp_path, kind):
     args = ["--kind", kind, "--folder", str(tmp_path / "members"), "--member", "{member}"]

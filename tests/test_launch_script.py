@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from processes import PATIENCE_S
 from scaling_study.member import bind
 from scaling_study.rendering.launch_script import render_launch_script
 
@@ -71,7 +72,7 @@ def run(path, *arguments, cwd=None, **environment):
         cwd=cwd or path.parent,
         env={**os.environ, **environment},
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
 
 
@@ -156,7 +157,7 @@ def start(path, members):
     command = ["/usr/bin/env", "--default-signal=INT", BASH, path, "logs"]
     process = subprocess.Popen(command, cwd=path.parent, start_new_session=True)
     logs = path.parent / "logs"
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         pids = [text.split() for log in logs.glob("*.log") if (text := log.read_text())]
         if len(pids) == members and all(len(each) == 2 for each in pids):
@@ -174,7 +175,7 @@ def alive(pid):
 
 
 def gone(pids):
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE_S
     while any(map(alive, pids)) and time.monotonic() < end:
         time.sleep(0.05)
     return not any(map(alive, pids))
@@ -192,18 +193,20 @@ def endless(tmp_path):
     return write(tmp_path, recommendation([slot(0), slot(1)]), plan(script))
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_stops_all_members_and_their_children(endless, sent, status):
     process, pids = start(endless, 2)
     process.send_signal(sent)
-    assert process.wait(20) == status
+    assert process.wait(PATIENCE_S) == status
     assert gone(pids)
 
 
+@pytest.mark.timing
 def test_members_do_not_outlive_a_killed_script(endless):
     process, pids = start(endless, 2)
     process.kill()
-    process.wait(20)
+    process.wait(PATIENCE_S)
     members = pids[::2]
     assert gone(members)
     for child in pids[1::2]:  # of a member that had no chance to stop its own

@@ -117,7 +117,7 @@ def test_stacks_hold_native_and_python_frames(real):
     assert "libtorch" in text or "at::" in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_loader_workers_are_sampled_apart_from_the_trainer(tmp_path):
     # The sampler needs a second to know a new process: those of an epoch of 0.2 s it seldom sees.
     args = ["--persistent", "--epochs", "100000"]

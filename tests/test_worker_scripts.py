@@ -194,16 +194,12 @@ def test_a_marked_script_has_steps_without_phases(trained):
 
 @pytest.mark.parametrize("slot", [BARE_PHASES, CLOSURE_PHASES])
 def test_times_are_attributed_to_what_took_them(trained, slot):
-    """The least of many steps: what another program delays is not in it."""
+    """Each has at least its own: what another had too much, one of them would lack."""
     steps = trained.train(slot, 12)[1:]
-    least = {
-        name: min(getattr(step, f"{name}_ns") for _, step in steps) / MS
-        for name in ("load", "backward", "optimizer")
-    }
-    assert 5 <= least["load"] < 8
-    assert 3 <= least["backward"] < 6
-    assert 4 <= least["optimizer"] < 6  # without the closure's 9
     for duration, step in steps:
+        assert step.load_ns >= 5 * MS
+        assert step.backward_ns >= 3 * MS
+        assert step.optimizer_ns >= 4 * MS
         assert duration - step.load_ns - step.backward_ns - step.optimizer_ns >= 6 * MS
         assert 0 < step.collect_ns < duration
 
