@@ -43,6 +43,7 @@ from truth_table import (
     OK,
     add_to_ledger,
     cell,
+    gave_something,
     markdown,
     newest,
     read_ledger,
@@ -115,23 +116,31 @@ def run_all(options: argparse.Namespace, known: list[Entry]) -> list[Entry]:
         run = next((one for one in wanted if expected_s(one, entries) <= left_s), None)
         if run is None:
             return entries[len(known) :]
-        started, at = time.monotonic(), datetime.now(UTC)
         try:
-            found = execute(run, deadline)
+            entries.append(entry_of(run, deadline))
         except OverdueError:
             say(began, run, "stopped: the time is up")
             return entries[len(known) :]
-        entry = {
-            **run._asdict(),
-            **found,
-            "started": at.isoformat(timespec="seconds"),
-            "wall_s": round(time.monotonic() - started, 1),
-            "machine": machine(),
-            "code": code(run.row),
-        }
-        entries.append(entry)
-        add_to_ledger(options.ledger, entry)
+        add_to_ledger(options.ledger, entries[-1])
         say(began, run, describe(run, entries))
+
+
+def entry_of(run: Run, deadline: float) -> Entry:
+    """Do a run; return its entry for the ledger.
+
+    Raises:
+        OverdueError: the deadline came first.
+    """
+    began, at = time.monotonic(), datetime.now(UTC)
+    found = execute(run, deadline)
+    return {
+        **run._asdict(),
+        **found,
+        "started": at.isoformat(timespec="seconds"),
+        "wall_s": round(time.monotonic() - began, 1),
+        "machine": machine(),
+        "code": code(run.row),
+    }
 
 
 def describe(run: Run, entries: list[Entry]) -> str:
@@ -171,8 +180,8 @@ def main() -> int:
     stop_cleanly()
     family.adopt()
     ledger = [entry for entry in read_ledger(options.ledger) if entry["row"] in ROWS]
-    # Runs that failed are done again.
-    known = [entry for entry in ledger if is_current(entry) and entry["status"] == "ok"]
+    # Runs that gave nothing are done again.
+    known = [entry for entry in ledger if is_current(entry) and gave_something(entry)]
     shown = newest([*ledger, *run_all(options, known)])
     asked = {(name, n) for name in options.only for n in options.n}
     wanted = asked | {(entry["row"], n) for entry in shown for n in entry["counts"]}

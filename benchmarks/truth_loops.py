@@ -27,17 +27,18 @@ def loop(row: Row, n: int, folder: Path, deadline: float) -> Counted:
         RuntimeError: a process failed, or did not start in time.
         ValueError: too little was counted.
     """
-    log = folder / "log"
+    log, work = folder / "log", folder / "work"
     log.mkdir()
+    work.mkdir()
     longest_s = START_LIMIT_S + row.loop_s
     command = [
         # The time limit is for a loop whose benchmark was killed.
         *("timeout", "--kill-after=5", f"{longest_s + STOP_S:.0f}"),
         *("bash", str(ROOT / SCRIPTS / "loop.sh"), str(n), str(log)),
-        *(sys.executable, str(row.script), "--seed", "{member}"),
+        *(sys.executable, str(ROOT / row.script), "--seed", "{member}"),
     ]
     whole = row.compares == PROCESSES
-    with started(command, folder, ROOT):
+    with started(command, folder, work):
         _wait_for_start(log, n, deadline, whole=whole)
         _sleep(row.loop_s, log, deadline)
     if whole:

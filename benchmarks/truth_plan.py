@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from truth_list import PROCESSES, ROWS
 from truth_runs import Run
 from truth_studies import REPLICATES
-from truth_table import COARSE, Cell, cell
+from truth_table import COARSE, NO_STUDY, Cell, cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+ATTEMPTS = 2
+"""At a study that gives no number, in one pass."""
 START_S = 10.0
 """Of a script's processes, where no loop of it is known yet."""
 STUDY_S = 100.0 * REPLICATES
@@ -35,8 +37,9 @@ def next_runs(
 ) -> Iterator[Run]:
     """Go through runs that could come next, the most wanted first.
 
-    First comes what a row lacks, row by row, then what makes cells more precise, beginning with the
-    rows of which there are the fewest runs.
+    First comes what a row lacks, row by row. Then come second attempts where a study gave no
+    number, and what makes cells more precise, beginning with the rows of which there are the fewest
+    runs.
     """
     done = Counter(run_of(entry) for entry in entries)
     for name in names:
@@ -49,6 +52,13 @@ def next_runs(
     runs = Counter(entry["row"] for entry in entries)
     for name in sorted(names, key=lambda name: runs[name]):
         cells = [cell(entries, name, n) for n in counts]
+        studies = [
+            run_of(entry) for entry in entries if entry["row"] == name and entry["kind"] == "study"
+        ]
+        for one in cells:
+            run = _study_of(one, counts)
+            if one.verdict == NO_STUDY and 0 < studies.count(run) < ATTEMPTS:
+                yield run
         coarse = [one for one in cells if one.verdict == COARSE]
         for one in sorted(coarse, key=lambda one: -_reach(one)):
             yield _more(one, counts, entries)
@@ -63,10 +73,15 @@ def run_of(entry: Mapping[str, Any]) -> Run:
     return Run(entry["row"], entry["kind"], tuple(entry["counts"]))
 
 
+def _study_of(one: Cell, counts: tuple[int, ...]) -> Run:
+    """Return the study that gives a cell its number."""
+    (own,) = (studied for studied in ROWS[one.row].studies(counts) if one.n in studied)
+    return Run(one.row, "study", own)
+
+
 def _more(one: Cell, counts: tuple[int, ...], entries: Sequence[Entry]) -> Run:
     """Return the run that makes a cell more precise in the least time."""
-    (own,) = (studied for studied in ROWS[one.row].studies(counts) if one.n in studied)
-    options = {Run(one.row, "loop", (one.n,)): one.loop, Run(one.row, "study", own): one.study}
+    options = {Run(one.row, "loop", (one.n,)): one.loop, _study_of(one, counts): one.study}
 
     def gain(run: Run) -> float:
         side = options[run]

@@ -35,6 +35,7 @@ def code(row: str) -> str:
     package = Path(scaling_study.__file__).parent
     files = [
         *(file for file in sorted(package.rglob("*.py")) if not NO_RATES & set(file.parts)),
+        *(ROOT / "benchmarks" / f"truth_{name}.py" for name in ("loops", "rates", "studies")),
         *(ROOT / SCRIPTS / name for name in ("counting.py", "loop.sh")),
         ROOT / ROWS[row].script,
     ]

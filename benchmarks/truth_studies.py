@@ -93,15 +93,16 @@ def read_point(results: Path, n: int, *, whole: bool) -> Entry:
         for column in points.columns
         if column.startswith("between_") and pd.api.types.is_numeric_dtype(points[column])
     }
+    common = {"invalid": int(points["windows_invalid"].sum()), "between": between}
     if whole:
-        return {**_processes(results, points, launches, n), "between": between}
+        return {**_processes(results, points, launches, n), **common}
     measured = points.dropna(subset="steps_per_s")
     value = None
     if len(measured):
         logs = np.log(measured["steps_per_s"])
         value = float(np.exp(np.average(logs, weights=measured["replicates"])))
     values = replicates["steps_per_s"].dropna().tolist()
-    return {"source": "measured", "value": value, "values": values, "between": between}
+    return {"source": "measured", "value": value, "values": values, **common}
 
 
 def _processes(results: Path, points: pd.DataFrame, launches: list[str], n: int) -> Entry:

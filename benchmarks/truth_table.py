@@ -73,10 +73,18 @@ def cell(entries: Iterable[Entry], name: str, n: int) -> Cell:
     none = Ratio(math.nan, math.nan, math.nan)
     found = truth_rates.ratio(study, loop) if study and loop else none
     judged = verdict(found) if study and loop else NO_STUDY if loop else NO_LOOP
-    failed = [] if study and loop else [entry for entry in own if entry["status"] != "ok"]
-    reasons = tuple(f"the {entry['kind']} failed: {entry['reason']}" for entry in failed)
+    reasons = () if study and loop else _reasons(own, points)
     between = points[-1]["between"] if points else {}
     return Cell(name, n, loop, len(rates), study, source, found, judged, between, reasons)
+
+
+def _reasons(own: Iterable[Entry], points: Iterable[Entry]) -> tuple[str, ...]:
+    """Say why a cell lacks a side."""
+    failed = [entry for entry in own if entry["status"] != "ok"]
+    return (
+        *(f"the {entry['kind']} failed: {entry['reason']}" for entry in failed),
+        *(f"a study had {point['invalid']} invalid windows" for point in points),
+    )
 
 
 def study_side(points: Sequence[Entry], *, whole: bool) -> tuple[str, Side | None]:
@@ -102,6 +110,14 @@ def study_side(points: Sequence[Entry], *, whole: bool) -> tuple[str, Side | Non
         for interval in point["rounds"]
     ]
     return source, truth_rates.mean_side(sides) if sides else None
+
+
+def gave_something(entry: Entry) -> bool:
+    """Whether a run gave a number, so that it need not be done again."""
+    if entry["status"] != "ok":
+        return False
+    points = entry["points"].values() if entry["kind"] == "study" else ()
+    return entry["kind"] == "loop" or any(one.get("values") or one.get("rounds") for one in points)
 
 
 def newest(entries: Sequence[Entry]) -> list[Entry]:

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from scaling_study.common import columns
 from scaling_study.configuring.config import load_config
 from scaling_study.planning.plan import make_plan
 
@@ -265,14 +266,14 @@ def study_entry(points, row="gan", counts=(1, 2)):
 
 def measured(*values, between=None):
     value = math.exp(np.log(values).mean()) if values else None
-    values = list(values)
-    return {"source": "measured", "value": value, "values": values, "between": between or {}}
+    point = {"source": "measured", "value": value, "values": list(values), "invalid": 4}
+    return point | {"between": between or {}}
 
 
 def confirmed(*rounds, source="confirmed"):
     keys = ("value", "low", "high", "count")
     rounds = [dict(zip(keys, one, strict=True)) for one in rounds]
-    return {"source": source, "rounds": rounds, "between": {}}
+    return {"source": source, "rounds": rounds, "invalid": 0, "between": {}}
 
 
 def test_a_cell_is_made_of_all_loops_and_all_replicates():
@@ -312,7 +313,9 @@ def test_confirmed_processes_go_before_predicted_ones():
 
 def test_a_study_without_a_number_is_no_truth():
     entries = [loop_entry(1.0), study_entry({"1": measured(), "2": measured()})]
-    assert truth_table.cell(entries, "gan", 1).verdict == truth_table.NO_STUDY
+    found = truth_table.cell(entries, "gan", 1)
+    assert found.verdict == truth_table.NO_STUDY
+    assert found.reasons == ("a study had 4 invalid windows",)
     failed = entries[0] | {"kind": "study", "status": "failed", "reason": "status 1: | disk full"}
     found = truth_table.cell([entries[0], failed], "gan", 1)
     assert found.reasons == ("the study failed: status 1: | disk full",)
@@ -402,6 +405,24 @@ def test_a_coarse_cell_gets_what_makes_it_precise_in_the_least_time():
     assert list(next_runs(study, ["gan"], (1,))) == [Run("gan", "study", (1,))]
 
 
+def test_a_study_without_a_number_is_tried_once_more():
+    entries = [entry_of(run) for run in first_runs("gan", (1, 2))]
+    (study,) = [entry for entry in entries if entry["kind"] == "study"]
+    study["points"]["2"] = measured()
+    assert list(next_runs(entries, ["gan"], (1, 2))) == [Run("gan", "study", (1, 2))]
+    assert truth_table.gave_something(study)
+    again = study | {"points": {"1": measured(), "2": measured()}}
+    assert not truth_table.gave_something(again)
+    assert not list(next_runs([*entries, again], ["gan"], (1, 2)))
+
+
+def test_what_failed_or_gave_nothing_is_done_again():
+    assert truth_table.gave_something(loop_entry(5.0))
+    assert truth_table.gave_something(study_entry({"1": confirmed((4.0, None, None, 1))}))
+    assert not truth_table.gave_something(study_entry({"1": confirmed()}))
+    assert not truth_table.gave_something(DONE | {"kind": "loop", "status": "failed"})
+
+
 def test_more_runs_are_shared_among_coarse_rows():
     entries = [entry_of(run) for name in ("gan", "plain") for run in first_runs(name, (1,))]
     entries += [loop_entry(120.0), loop_entry(120.0, row="plain")]
@@ -450,6 +471,13 @@ def test_a_rows_study_has_default_settings(name):
         assert plan.workload.steps_per_model == ROWS[name].steps
 
 
+def test_the_columns_that_are_read_exist():
+    assert {"launch", "n", "replicate", "steps_per_s"} <= set(columns.REPLICATES.names)
+    ends = {f"models_per_hour{end}" for end in ("", "_low", "_high")}
+    read = {"launch", "n", "replicates", "windows_invalid", "steps_per_s"} | ends
+    assert read <= set(columns.POINTS.names)
+
+
 @pytest.fixture
 def results(tmp_path):
     """Tables of a study at n = 1 and 2, of three launches."""
@@ -461,12 +489,13 @@ def results(tmp_path):
         ("b-1-repeat", 1, 1, 108.0, 640.0),
         ("b-1", 2, 0, math.nan, math.nan),
     ]
-    columns = ["launch", "n", "replicates", "steps_per_s", "models_per_hour"]
-    points = pd.DataFrame(rows, columns=columns)
+    names = ["launch", "n", "replicates", "steps_per_s", "models_per_hour"]
+    points = pd.DataFrame(rows, columns=names)
     points = points.assign(
         models_per_hour_low=points["models_per_hour"] * 0.9,
         models_per_hour_high=[math.nan, 700.0, math.nan, math.nan],
         between_s_per_step=[0.5, 0.1, 0.2, math.nan],
+        windows_invalid=[0, 2, 3, 9],
         between_what="validation",
     )
     points.to_csv(tmp_path / "tables/points.csv", index=False)
@@ -480,9 +509,10 @@ def test_a_study_says_the_rate_of_the_baseline_and_its_repeat(results):
     found = truth_studies.read_point(results, 1, whole=False)
     assert found["value"] == pytest.approx((100 * 100 * 108) ** (1 / 3))
     assert found["values"] == [99, 101, 108]
+    assert found["invalid"] == 5
     assert found["between"] == {"between_s_per_step": pytest.approx(0.15)}
     nothing = truth_studies.read_point(results, 2, whole=False)
-    assert (nothing["value"], nothing["values"]) == (None, [])
+    assert (nothing["value"], nothing["values"], nothing["invalid"]) == (None, [], 9)
     assert nothing["between"] == {"between_s_per_step": None}
 
 
