@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.measuring import cohort, resolve, windows
+from scaling_study.measuring import cohort, foreign, resolve, windows
 from scaling_study.measuring.journal import Journal
 from scaling_study.probing import probe
 
@@ -157,6 +157,7 @@ class Measurement:
         self._started_s: float | None = None
         self._in_windows_s = 0.0
         self._last_end: str | None = None
+        self._lookout = foreign.Lookout(resolve.host(self._machine).cpus)
 
     def run(self) -> None:
         """Measure, and leave a whole record file."""
@@ -328,6 +329,10 @@ class Measurement:
                 continue
             self._in_windows_s += record["window_s"]
             self._journal.write({"kind": "window", "cohort": self._cohort, "take": take, **record})
+            seen = self._lookout.after_window(record["flags"])
+            if seen is not None:
+                told = foreign.describe(seen) or "whoever took it is not at it any more"
+                log.warning("windows keep being lost to others' CPU time: %s", told)
             if record["valid"]:
                 return True
             log.info("n = %d: invalid (%s)", window.n, ", ".join(record["flags"]))

@@ -197,6 +197,11 @@ def overlap(activities: Sequence[Activity], opened_ns: int, closed_ns: int) -> f
     return max(0, last - first) / max(1, closed_ns - opened_ns)
 
 
+def foreign_limit_cpus(usable_cpus: int) -> float:
+    """Return how many CPUs others may keep busy before a window is invalid."""
+    return max(FOREIGN_FLOOR_CPUS, FOREIGN_SHARE * usable_cpus)
+
+
 def flags(
     activities: Sequence[Activity],
     records: Sequence[Mapping[str, Any]],
@@ -226,7 +231,7 @@ def flags(
         asked_steps: the steps that the config asks of each member.
         bursts: whether the window consists of bursts that no quota may hold back.
     """
-    limit_s = edges_s * max(FOREIGN_FLOOR_CPUS, FOREIGN_SHARE * usable_cpus)
+    limit_s = edges_s * foreign_limit_cpus(usable_cpus)
     error_s = edges_s * THROTTLED_ERROR * usable_cpus if throttled_s else 0.0
     steps = min(record["steps"] for record in records)
     tests = {
