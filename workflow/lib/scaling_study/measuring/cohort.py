@@ -85,12 +85,12 @@ class Host:
     Attributes:
         cpus: the CPUs that the study may use.
         memory_bytes: what all members together may use.
-        frequency: files that hold the current frequency (kHz) of those CPUs.
+        frequency: CPUs, each with the file that holds its current frequency (kHz).
     """
 
     cpus: frozenset[int]
     memory_bytes: int
-    frequency: tuple[Path, ...]
+    frequency: tuple[tuple[int, Path], ...]
 
 
 class MemberEndedError(Exception):
@@ -402,7 +402,7 @@ class Cohort:
         after = edges.read(self.members, slots, self._host.cpus, self._hardware)
         members = [edges.member_record(stretches, at, before, after) for at in range(len(slots))]
         machine = edges.machine_record(before, after)
-        machine["frequency_mhz"] = stretches[-1].frequency_mhz
+        machine["frequency_mhz"] = edges.members_mhz(stretches[-1].frequencies_mhz, before, after)
         overlap = statistics.fmean(
             windows.overlap(one.activities, one.opened_ns, one.closed_ns) for one in stretches
         )
@@ -441,7 +441,7 @@ class Cohort:
         release_ns = self.members.order(slots, channel.RUN)
         ended = self._run(slots, release_ns, settings)
         closed_ns = self.members.close_gates(slots)
-        frequency_mhz = edges.read_frequency_mhz(self._host.frequency)
+        frequencies_mhz = edges.read_frequencies_mhz(self._host.frequency)
         ended |= self._rest(slots)
         if ended:
             raise MemberEndedError(sorted(ended))
@@ -449,7 +449,7 @@ class Cohort:
         if settings.bursts > 1:  # so few steps that none of them can be left out
             closed_ns = max(one.parked_ns for one in activities)
         opened_ns = release_ns + round(settings.settle_s * 1e9)
-        return windows.Stretch(opened_ns, closed_ns, activities, frequency_mhz)
+        return windows.Stretch(opened_ns, closed_ns, activities, frequencies_mhz)
 
     def _run(self, slots: Sequence[int], release_ns: int, settings: WindowSettings) -> set[int]:
         """Sleep through a window; return the members that ended in it.

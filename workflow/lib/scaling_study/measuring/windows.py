@@ -90,13 +90,13 @@ class Stretch:
         opened_ns: when its settle time was over.
         closed_ns: steps that end after this time do not count.
         activities: what members did.
-        frequency_mhz: of the CPUs when it closed; None where that is not known.
+        frequencies_mhz: by CPU, when it closed; without those that cannot be read.
     """
 
     opened_ns: int
     closed_ns: int
     activities: Sequence[Activity]
-    frequency_mhz: float | None
+    frequencies_mhz: Mapping[int, float]
 
 
 def schedule(ladder: Sequence[int], blocks: int, seed: int) -> tuple[Window, ...]:
