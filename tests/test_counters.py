@@ -68,19 +68,22 @@ def test_a_commands_name_may_hold_anything(tmp_path, name):
     stat = counters._stat(folder)
     # proc(5) numbers the fields from 1: the state is 3, so here every field is its own number.
     assert stat[0] == "S"
-    names = ("MINFLT", "MAJFLT", "UTIME", "STIME", "CUTIME", "CSTIME", "THREADS", "RSS")
+    names = (
+        *("MINFLT", "MAJFLT", "UTIME", "STIME", "CUTIME", "CSTIME", "THREADS", "RSS"),
+        "PROCESSOR",
+    )
     found = {name: int(stat[getattr(counters, f"_{name}")]) for name in names}
     assert found == {
         "MINFLT": 10, "MAJFLT": 12, "UTIME": 14, "STIME": 15, "CUTIME": 16, "CSTIME": 17,
-        "THREADS": 20, "RSS": 24,
+        "THREADS": 20, "RSS": 24, "PROCESSOR": 39,
     }  # fmt: skip
 
 
 # ---- the arithmetic of two readings
 
 
-def thread(run_s, runqueue_s=0.0, *switches_and_migrations, cpus="0-1"):
-    return Thread(run_s, runqueue_s, *(switches_and_migrations or (0, 0, 0)), cpus)
+def thread(run_s, runqueue_s=0.0, *switches_and_migrations, cpus="0-1", last_cpu=0):
+    return Thread(run_s, runqueue_s, *(switches_and_migrations or (0, 0, 0)), cpus, last_cpu)
 
 
 def process(cpu_s, *, user_s=1.0, system_s=0.0, reaped_s=0.0, threads=None, **counts):

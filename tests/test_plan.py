@@ -18,7 +18,14 @@ from scaling_study.configuring.axes_table import AXES, DEFAULTS
 from scaling_study.configuring.config import load_config
 from scaling_study.configuring.launches import launch_id
 from scaling_study.planning import efforts
-from scaling_study.planning.estimate import PROFILE_S, chosen_counts, describe, estimate
+from scaling_study.planning.estimate import (
+    LATE,
+    PROFILE_S,
+    SAMPLED_MEMBERS,
+    chosen_counts,
+    describe,
+    estimate,
+)
 from scaling_study.planning.plan import Plan, make_plan, measuring_order, priority
 
 
@@ -261,11 +268,13 @@ def test_profiled_counts_are_the_ends_or_those_asked_for_that_the_ladder_has(ask
 
 def test_estimate_counts_profiles():
     none = {"launches": []}
-    two = {"launches": ["default", "recommended"], "stacks_s": 10.0, "unprofiled_s": 2.0}
+    two = {"launches": ["default", "recommended"], "samples": 30, "unprofiled_s": 2.0}
     without, with_two = (estimate(plan(profile=one), (1, 4, 8), start_s=9.0) for one in (none, two))
     assert (without.profiles, with_two.profiles) == (0, 4)
     added_s = 60 * (with_two.minutes[0] - without.minutes[0])
-    assert added_s == pytest.approx(2 * 9 + 4 * (3 * 2 + 10 + 2 * PROFILE_S))
+    # Operators of each point; stacks of one member, of two and of four, at 3 a second.
+    stacks_s = 2 * LATE * 30 / 3 + (1 + SAMPLED_MEMBERS) * PROFILE_S
+    assert added_s == pytest.approx(2 * (9 + 2 * (3 * 2 + PROFILE_S) + stacks_s))
 
 
 def test_estimate_counts_the_experiments_that_explain():
@@ -316,7 +325,7 @@ def test_description_says_what_will_be_done():
             "  why (full): experiments on 2 launches, 0.6 to 2.2 hours of all;"
             " more where a step takes over 0.2 s"
         ),
-        "  0.7 to 2.6 hours",
+        "  0.8 to 2.6 hours",
     ]
     many = dataclasses.replace(made, launches=made.launches * 25)
     assert "hours" in describe(many, (1, 2), estimate(many, (1, 2), start_s=8.0))

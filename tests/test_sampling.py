@@ -240,21 +240,6 @@ def test_a_process_that_has_ended_is_passed_over(started):
                                                "states": {"Z": 10}, "waits": []}])  # fmt: skip
 
 
-def test_a_foreign_program_is_named_and_our_own_are_not():
-    own = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        wait_until(lambda: sampling.cpu_times()[own.pid][1] > 0, "CPU time")
-        after = sampling.cpu_times()
-    finally:
-        own.kill()
-        own.wait()
-    assert after[own.pid][0] == "python"
-    foreign = {1: ("in)it", 5.0), 2: ("idle", 0.01), own.pid: ("python", 9.0)}
-    found = sampling.foreign({1: ("in)it", 3.0)}, foreign | {os.getpid(): ("me", 99.0)}, 10.0)
-    assert found["processes"][-1] == {"name": "in)it", "pid": 1, "cpu_s": 2.0, "share": 0.2}
-    assert os.getpid() not in [row["pid"] for row in found["processes"]]
-
-
 def test_who_is_stopped_waits_for_nothing(started):
     process = started("print('ready', flush=True); input()")
     process.send_signal(signal.SIGSTOP)

@@ -222,8 +222,8 @@ def test_skew_is_the_time_from_the_first_start_to_the_last():
 
 def test_a_window_of_several_bursts_is_their_sum():
     bursts = [
-        windows.Stretch(0, 30 * MS, [activity([10, 20], slot=3), activity([15], slot=5)], None),
-        windows.Stretch(0, 40 * MS, [activity([12, 24], slot=3), activity([40], slot=5)], None),
+        windows.Stretch(0, 30 * MS, [activity([10, 20], slot=3), activity([15], slot=5)], {}),
+        windows.Stretch(0, 40 * MS, [activity([12, 24], slot=3), activity([40], slot=5)], {}),
     ]
     one = windows.window_record(bursts, 0)
     assert (one["slot"], one["steps"], one["step_us"]) == (3, 4, [10_000, 10_000, 12_000, 12_000])

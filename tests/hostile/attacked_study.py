@@ -25,7 +25,7 @@ READERS = {
     "tables/windows.parquet": "render",
     "profile/*/profile.json": "inflation",
     "profile/*/8/operators.json": "inflation",
-    "profile/*/8/stacks.raw": "render",
+    "profile/*/8/stacks-0.raw": "render",
     "why/*/0.jsonl": "causes",
     "fingerprint.json": "causes",
     **{

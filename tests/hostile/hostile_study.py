@@ -50,7 +50,7 @@ def config(**sections):
             "warmup_steps": 3,
             "retakes": 20,
         },
-        "profile": {"launches": ["baseline"], "stacks_s": 3.0, "rate_hz": 20},
+        "profile": {"launches": ["baseline"], "samples": 40, "rate_hz": 20},
         "why": "off",
         **sections,
     }

@@ -8,6 +8,7 @@ from scaling_study.rendering.study import (
     StudyInUseError,
     StudyLock,
     conclusion,
+    look_around,
     outline,
 )
 
@@ -40,6 +41,10 @@ def announce():
         records = of_chosen(RECORDS)
         measured = sum(Path(path).exists() for path in records)
         print(outline(PLAN, len(records), measured, CHOSEN))
+        # On a cluster other machines measure, and have not been chosen yet.
+        busy = look_around() if measured < len(records) and workflow.local_exec else ""
+        if busy:
+            print(busy)
 
 
 def refuse_one_machine_under_several_names():

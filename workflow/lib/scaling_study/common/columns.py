@@ -195,7 +195,12 @@ WINDOWS = Table(
         Column("psi_cpu_some_s", "number", "s", "Pressure: some task waited for a CPU."),
         Column("psi_memory_some_s", "number", "s", "Pressure: some task waited for memory."),
         Column("psi_io_some_s", "number", "s", "Pressure: some task waited for input or output."),
-        Column("frequency_mhz", "number", "MHz", "Mean CPU frequency, where readable."),
+        Column(
+            "frequency_mhz",
+            "number",
+            "MHz",
+            "Mean frequency of the CPUs that the members ran on, where readable.",
+        ),
         Column("members_cpus", "number", "CPUs", "CPUs that some thread of a member may run on."),
         Column(
             "trainers_cpus", "number", "CPUs", "CPUs that some member's training thread may run on."
@@ -373,7 +378,12 @@ EXPERIMENTS = Table(
         Column("psi_cpu_share", "number", "", "Share of the time some task waited for a CPU."),
         Column("psi_memory_share", "number", "", "Share of the time some task waited for memory."),
         Column("psi_io_share", "number", "", "Share of the time some task waited for a device."),
-        Column("frequency_mhz", "number", "MHz", "Mean CPU frequency, where readable."),
+        Column(
+            "frequency_mhz",
+            "number",
+            "MHz",
+            "Mean frequency of the CPUs that the members ran on, where readable.",
+        ),
         *(
             Column(f"{name}_per_step", "number", "1/step", f"`{name}` of /proc/vmstat (machine).")
             for name in VMSTAT

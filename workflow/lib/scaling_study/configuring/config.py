@@ -311,7 +311,7 @@ class Profile(Section):
     """torch's profiler for a few steps of one member."""
 
     stacks: StrictBool = True
-    """Stacks of one member, sampled by py-spy with native frames: flamegraphs are made of them."""
+    """Stacks of members in turn, sampled by py-spy with native frames: for flamegraphs."""
 
     calls: StrictBool = False
     """cProfile for a few steps of one member: exact call counts, at a high price."""
@@ -322,8 +322,8 @@ class Profile(Section):
     rate_hz: Annotated[StrictInt, Field(ge=1, le=1000), Unit("samples/s")] = 3
     """Stack samples in a second. With native frames each stops the member for some 15 ms."""
 
-    stacks_s: Annotated[StrictFloat, Field(ge=1, le=3600, allow_inf_nan=False)] = 15.0
-    """How long stacks are sampled: longer is finer."""
+    samples: Annotated[StrictInt, Field(ge=1, le=100_000), Unit("samples")] = 300
+    """Stack samples of each point, of up to four members in turn; fewer than 300 are coarse."""
 
     unprofiled_s: Annotated[StrictFloat, Field(gt=0, le=3600, allow_inf_nan=False)] = 1.5
     """Windows without a profiler, before and after each profile, last at least this long."""

@@ -7,6 +7,7 @@ from scaling_study.diagnosing.cause import Cause, Remedy, Route
 from scaling_study.diagnosing.evidence import MOST, Asked
 from scaling_study.diagnosing.measures import Account, Demand, Fewer, Partly
 from scaling_study.diagnosing.relief_share import AtLeast, ByRelief
+from scaling_study.diagnosing.sampled import UNSEEN
 
 SCHEDSTAT = "run_delay in Documentation/scheduler/sched-stats.rst of the Linux kernel"
 UNPILED = ("pinned", "unpinned", "spread", "per_l3")
@@ -135,7 +136,9 @@ def _helpers(asked: Asked) -> tuple[bool | None, str]:
 
 
 THROTTLED = Account(("trainer_throttled_s_per_step",), "time held back by a quota")
-STOPPED = Account(("blocked_stopped_s_per_step",), "standing still, stopped by a signal")
+STOPPED = Account(
+    ("blocked_stopped_s_per_step",), "standing still, stopped by a signal", missing=UNSEEN
+)
 PILED = AtLeast(
     Account(("wait_pileup_s_per_step",), "waiting for a CPU while others were idle"),
     ByRelief(UNPILED, beyond=("passive", "one_thread"), own="wait_pileup_s_per_step"),

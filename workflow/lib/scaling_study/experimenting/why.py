@@ -29,7 +29,7 @@ from scaling_study.experimenting import (
     unthrottled,
 )
 from scaling_study.experimenting.experiment_windows import Taker, irregular, key
-from scaling_study.measuring import cohort, counters, resolve, windows
+from scaling_study.measuring import cohort, counters, foreign, resolve, windows
 from scaling_study.measuring.journal import Journal
 from scaling_study.measuring.measure import (
     MEMBER_RESTARTS,
@@ -140,7 +140,7 @@ class Experiments:
             knee: where the launch's scaling law has its knee, None if it has none.
         """
         began = time.perf_counter()
-        before = sampling.cpu_times()
+        before = foreign.cpu_times()
         self._n = reference_count(resolve.counts(self._job.plan, self._machine), knee)
         try:
             resolved = self._resolve({})
@@ -155,7 +155,7 @@ class Experiments:
             self._journal.finish()
             return
         span_s = time.perf_counter() - began
-        self._journal.write(sampling.foreign(before, sampling.cpu_times(), span_s))
+        self._journal.write(foreign.record(before, foreign.cpu_times(), span_s))
         self._end(status, reason, None, span_s)
 
     def _end(

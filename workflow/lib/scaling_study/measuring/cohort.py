@@ -91,12 +91,12 @@ class Host:
     Attributes:
         cpus: the CPUs that the study may use.
         memory_bytes: what all members together may use.
-        frequency: files that hold the current frequency (kHz) of those CPUs.
+        frequency: CPUs, each with the file that holds its current frequency (kHz).
     """
 
     cpus: frozenset[int]
     memory_bytes: int
-    frequency: tuple[Path, ...]
+    frequency: tuple[tuple[int, Path], ...]
 
 
 class MemberEndedError(Exception):
@@ -436,7 +436,7 @@ class Cohort:
         after = edges.read(self.members, slots, self._host.cpus, self._hardware)
         members = [edges.member_record(stretches, at, before, after) for at in range(len(slots))]
         machine = edges.machine_record(before, after)
-        machine["frequency_mhz"] = stretches[-1].frequency_mhz
+        machine["frequency_mhz"] = edges.members_mhz(stretches[-1].frequencies_mhz, before, after)
         overlap = statistics.fmean(
             windows.overlap(one.activities, one.opened_ns, one.counted_ns) for one in stretches
         )
@@ -485,13 +485,13 @@ class Cohort:
         if not bursts and not ended:
             closed_ns = self.members.close_window(slots)
             ended = self._wait(slots, self.members.wait_passed, self.members.passed)
-        frequency_mhz = edges.read_frequency_mhz(self._host.frequency)
+        frequencies_mhz = edges.read_frequencies_mhz(self._host.frequency)
         self.members.close_gates(slots)
         ended |= self._rest(slots)
         if ended:
             raise MemberEndedError(sorted(ended))
         activities = [self._activity(slot, restarts[slot]) for slot in slots]
-        return windows.Stretch(opened_ns, closed_ns, activities, frequency_mhz, saved)
+        return windows.Stretch(opened_ns, closed_ns, activities, frequencies_mhz, saved)
 
     def _settle(
         self, slots: Sequence[int], opened_ns: int, longest_s: float

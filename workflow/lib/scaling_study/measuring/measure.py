@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.measuring import between, cohort, resolve, windows
+from scaling_study.measuring import between, cohort, foreign, resolve, windows
 from scaling_study.measuring.journal import Journal
 from scaling_study.probing import probe
 
@@ -161,6 +161,7 @@ class Measurement:
         self._in_windows_s = 0.0
         self._steps: list[between.Steps] = []
         self._last_end: str | None = None
+        self._lookout = foreign.Lookout(resolve.host(self._machine).cpus)
 
     def run(self) -> None:
         """Measure, and leave a whole record file."""
@@ -382,6 +383,10 @@ class Measurement:
                     for member in record["members"]
                 ]
             self._journal.write({"kind": "window", "cohort": self._cohort, "take": take, **record})
+            seen = self._lookout.after_window(record["flags"])
+            if seen is not None:
+                told = foreign.describe(seen) or "whoever took it is not at it any more"
+                log.warning("windows keep being lost to others' CPU time: %s", told)
             if record["valid"]:
                 return True
             log.info("n = %d: invalid (%s)", window.n, ", ".join(record["flags"]))

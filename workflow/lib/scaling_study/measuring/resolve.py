@@ -221,10 +221,12 @@ def wrong(found: Sequence[Mapping[str, Any]]) -> str:
 def host(machine: Mapping[str, Any]) -> cohort.Host:
     """Return what a coordinator must know of this machine."""
     cpus = parse_cpu_list(machine["allowed_cpus"])
-    files = [Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq") for cpu in cpus]
+    files = [
+        (cpu, Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq")) for cpu in cpus
+    ]
     whole_bytes = machine["memory_bytes"]
     return cohort.Host(
         cpus=frozenset(cpus),
         memory_bytes=min(machine["memory_limit_bytes"] or whole_bytes, whole_bytes),
-        frequency=tuple(file for file in files if os.access(file, os.R_OK)),
+        frequency=tuple((cpu, file) for cpu, file in files if os.access(file, os.R_OK)),
     )

@@ -113,14 +113,14 @@ class Stretch:
         opened_ns: when its settle time was over.
         closed_ns: steps that begin after this time do not count.
         activities: what members did.
-        frequency_mhz: of the CPUs when it closed; None where that is not known.
+        frequencies_mhz: by CPU, when it closed; without those that cannot be read.
         saved: whether batches that were saved up before it may have shortened counted steps.
     """
 
     opened_ns: int
     closed_ns: int
     activities: Sequence[Activity]
-    frequency_mhz: float | None
+    frequencies_mhz: Mapping[int, float]
     saved: bool = False
 
     @property
@@ -263,6 +263,11 @@ def overlap(activities: Sequence[Activity], opened_ns: int, closed_ns: int) -> f
     return max(0, last - first) / max(1, closed_ns - opened_ns)
 
 
+def foreign_limit_cpus(usable_cpus: int) -> float:
+    """Return how many CPUs others may keep busy before a window is invalid."""
+    return max(FOREIGN_FLOOR_CPUS, FOREIGN_SHARE * usable_cpus)
+
+
 def flags(
     activities: Sequence[Activity],
     records: Sequence[Mapping[str, Any]],
@@ -294,7 +299,7 @@ def flags(
         bursts: whether the window consists of bursts that no quota may hold back.
         saved: whether batches saved up before the window may have shortened counted steps.
     """
-    limit_s = edges_s * max(FOREIGN_FLOOR_CPUS, FOREIGN_SHARE * usable_cpus)
+    limit_s = edges_s * foreign_limit_cpus(usable_cpus)
     error_s = edges_s * THROTTLED_ERROR * usable_cpus if throttled_s else 0.0
     steps = min(record["steps"] for record in records)
     tests = {

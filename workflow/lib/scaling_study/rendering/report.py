@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,11 @@ from scaling_study.common.columns import EXPERIMENTS, OPERATORS, TABLES
 from scaling_study.common.quantities import format_count, format_percent, format_seconds
 from scaling_study.configuring.axes_table import DEFAULTS
 from scaling_study.rendering import report_rows, svg
+from scaling_study.rendering.busy import tell_lost_windows
 from scaling_study.rendering.explanation import explain
 from scaling_study.rendering.figure_axes import find_boundaries
 from scaling_study.rendering.figure_series import choose_series
-from scaling_study.rendering.headline import describe_sureness, write_headline
+from scaling_study.rendering.headline import Headline, describe_sureness, write_headline
 from scaling_study.rendering.report_between import view_between
 from scaling_study.rendering.report_figures import Material, draw_all
 from scaling_study.rendering.report_machines import view_comparison
@@ -217,12 +218,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
         "anchor": anchor,
         "name": study.name or study.machine["cpu_model"],
         "size": report_rows.describe_size(study.machine, named=bool(study.name)),
-        "headline": write_headline(
-            recommendation,
-            study.analyses["noise"],
-            replicates=plan["replicates"],
-            failures=failures,
-        ),
+        "headline": _headline(plan, study.analyses),
         "run": _run(study) if ok else None,
         "findings": explain(
             {
@@ -257,6 +253,19 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
         "member": _first_member(attestation["launches"], shown),
         "machine": report_rows.machine_facts(study.machine),
     }
+
+
+def _headline(plan: Mapping[str, Any], analyses: Mapping[str, Any]) -> Headline:
+    """The first answer, with a word on windows that were lost to other programs."""
+    failures = analyses["failures"]
+    written = write_headline(
+        analyses["recommendation"],
+        analyses["noise"],
+        replicates=plan["replicates"],
+        failures=failures,
+    )
+    lost = tell_lost_windows(failures, analyses["provenance"])
+    return replace(written, notes=(*lost, *written.notes))
 
 
 def _choose_series(plan: Mapping[str, Any], study: MachineStudy) -> tuple[Series, ...]:
