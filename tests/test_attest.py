@@ -146,7 +146,8 @@ def test_the_process_itself(case):
         assert got["python"] == sys.executable
         assert got["os_threads"] >= got["intra_op"]
         assert got["sgemm_gflops"] > 0.1
-        assert "PATH" in got["env"]
+        assert "PYTHONPATH" in got["env"]
+        assert not {"PATH", "HOME", "KEY"} & set(got["env"])
     assert case["first"]["intra_op"] == asked(case)["intra_op"]
 
 

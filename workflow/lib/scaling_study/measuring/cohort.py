@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from scaling_study.common import workload_env
 from scaling_study.measuring import counters, edges, perf_events, windows
 from scaling_study.measuring.launchers import LaunchError, Member, launcher
 from scaling_study.measuring.members import Members
@@ -204,7 +205,10 @@ class Cohort:
             question = channel.ATTEST_KERNEL if first else channel.ATTEST
             if self.ask(slot, question, timeout_s):
                 path = self._launch.folder / f"attestation-{slot}.json"
-                reports.append(json.loads(path.read_text()))
+                report = json.loads(path.read_text())
+                set_by_workload = report["env"].keys() & self._launch.masked
+                report["env"] |= workload_env.masked(set_by_workload)
+                reports.append(report)
         return reports
 
     def ask(self, slot: int, question: int, patience_s: float | None = None) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.common import placeholders
+from scaling_study.common import placeholders, workload_env
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.measuring import capacity, cohort, environment
@@ -35,7 +35,8 @@ class Resolved:
         launch: what all members share; its folder is the cohort's to set.
         members: of the largest cohort, by slot.
         slots: the same as they are recorded.
-        requested_env: the variables that the launch itself sets.
+        requested_env: the variables that the launch itself sets, with masks for values of
+            ``workload.env``.
     """
 
     launch: Launch
@@ -91,10 +92,11 @@ def resolve(
             env=environment.member_environment(os.environ, effects.environment(), workload["env"]),
             by_mark=workload["step"] == "mark",
             inter_op=inter_op if isinstance(inter_op, int) else None,
+            masked=frozenset(workload["env"]),
         ),
         members=tuple(members),
         slots=tuple(slots),
-        requested_env=effects.environment() | workload["env"],
+        requested_env=effects.environment() | workload_env.masked(workload["env"]),
     )
 
 
