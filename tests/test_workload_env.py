@@ -159,6 +159,13 @@ def test_a_job_names_variables_and_its_member_gets_their_values(planned):
     assert member_environment({}, {}, workload["env"]).items() >= VALUES.items()
 
 
+def test_no_job_is_made_whose_member_would_get_masks(planned):
+    plan = planned()
+    del plan["workload_env"]
+    with pytest.raises(ValueError, match="members would get masks"):
+        job_text(plan, plan["launches"][0])
+
+
 def test_a_changed_value_is_another_measurement(planned):
     def measured(plan):
         job = read_job(job_text(plan, plan["launches"][0]), 0)

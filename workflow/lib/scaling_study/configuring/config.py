@@ -188,8 +188,7 @@ class Workload(Section):
     """Its arguments; `{member}` becomes the slot number (0, 1, …), `{{word}}` passes `{word}`."""
 
     env: Annotated[Mapping[str, str], PlainValidator(_read_variables), Allowed(VARIABLES)] = {}
-    """Variables added to the members' environment; those that an axis sets are refused.
-    A value may be a key: no record, report or command line shows it."""
+    """Variables for members alone, which may be keys; those that an axis sets are refused."""
 
     step: Literal["optimizer", "mark"] = "optimizer"
     """What ends a step: the optimizer's step, or the script's call of `scaling_study.mark()`."""

@@ -78,14 +78,20 @@ def job_text(
         launch: one of its launches; None if the job itself finds out which.
         files: a digest of all files that count; with other files it is another measurement.
         sections: further sections of the plan that count, without their list of launches.
+
+    Raises:
+        ValueError: the plan has masks for values, and no reference to the values.
     """
+    reference = plan.get("workload_env")
+    if plan["workload"]["env"] and not reference:
+        raise ValueError("members would get masks: the plan has no workload_env")
     return json.dumps(
         {
             **{key: plan[key] for key in ("study", "seed", "processes")},
             "measure": _without(plan["measure"], "replicates"),
             "workload": {
                 **_without(plan["workload"], "steps_per_model"),
-                "env_kept": plan.get("workload_env"),
+                "env_kept": reference,
             },
             **{name: _without(plan[name], "launches") for name in sections},
             "launch": launch,
