@@ -5,10 +5,12 @@ Measuring and profiling start their cohorts from the same resolved launch.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,7 +80,7 @@ def resolve(
     if asked["membind"] != "none":
         axes.library("numa", machine)  # py-libnuma loads it
     if asked["blas"] == "bundled-intel-path":
-        machine["libraries"]["intel-path"] = intel_path_library(builds)
+        machine["libraries"]["intel-path"] = intel_path_library(builds, machine["hash"])
     workload = plan["workload"]
     effects = axes.prepare(asked, machine)
     topology = probe.usable_topology(machine)
@@ -128,15 +130,36 @@ def build_python(build: str, folder: Path) -> str:
     return build
 
 
-def intel_path_library(folder: Path) -> str | None:
-    """Compile the library for ``blas: bundled-intel-path``; None where there is no C compiler."""
+def intel_path_library(folder: Path, machine: str) -> str:
+    """Return the library for ``blas: bundled-intel-path``, compiled once for each machine.
+
+    Jobs that compile it at the same time each do so apart; a member never sees half a file, nor one
+    that changes while it is mapped.
+
+    Args:
+        folder: where all machines have theirs.
+        machine: the machine's hash.
+
+    Raises:
+        UnavailableError: there is no C compiler, or it cannot make it.
+    """
+    source = Path(__file__).with_name("intel_path.c")
+    version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+    library = folder / f"libintel_path-{machine}-{version}.so"
+    if library.exists():
+        return str(library)
     compiler = shutil.which("cc")
     if compiler is None:
-        return None
+        raise UnavailableError("there is no C compiler (cc)", axes.INSTALL["intel-path"])
     folder.mkdir(parents=True, exist_ok=True)
-    library = folder / "libintel_path.so"
-    source = Path(__file__).with_name("intel_path.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    with tempfile.TemporaryDirectory(prefix=".intel_path-", dir=folder) as own:
+        made = Path(own) / library.name
+        command = [compiler, "-shared", "-fPIC", "-o", str(made), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            last = "".join(done.stderr.strip().splitlines()[-1:])
+            raise UnavailableError(f"{compiler} failed: {last}", axes.INSTALL["intel-path"])
+        made.replace(library)
     return str(library)
 
 
