@@ -154,12 +154,15 @@ def test_the_launch_script_gives_each_member_its_cpu_and_its_node(name, tmp_path
             "slots": list(found.slots), "requested_env": found.requested_env,
         },
     }  # fmt: skip
-    plan = {"study": "large", "workload": {"script": "train.py", "args": [], "step": "optimizer"}}
+    plan = {
+        "study": "large",
+        "workload": {"script": "train.py", "args": [], "env": {}, "step": "optimizer"},
+    }
     script = tmp_path / "recommended.sh"
     script.write_text(
         render_launch_script(
             recommendation, plan, python="python", binder=["/bin/echo"], folder=str(tmp_path),
-            kept=("PATH",),
+            kept=("PATH",), values_file="none",
         )
     )  # fmt: skip
     subprocess.run(["/bin/bash", script, "logs"], cwd=tmp_path, check=True, capture_output=True)

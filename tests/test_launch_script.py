@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from processes import PATIENCE_S
+from scaling_study.common.workload_env import MASK, write_private
 from scaling_study.member import bind
 from scaling_study.rendering.launch_script import render_launch_script
 
@@ -50,13 +52,25 @@ def recommendation(slots, env=None, **axes):
 def plan(script, args=(), **workload):
     return {
         "study": "quick",
-        "workload": {"script": str(script), "args": list(args), "step": "optimizer", **workload},
+        "workload": {
+            "script": str(script),
+            "args": list(args),
+            "env": {},
+            "step": "optimizer",
+            **workload,
+        },
     }
 
 
 def write(tmp_path, found, planned, binder=BINDER, python=sys.executable):
     text = render_launch_script(
-        found, planned, python=python, binder=binder, folder=str(tmp_path), kept=KEPT
+        found,
+        planned,
+        python=python,
+        binder=binder,
+        folder=str(tmp_path),
+        kept=KEPT,
+        values_file=str(tmp_path / "it's the values"),
     )
     path = tmp_path / "recommended.sh"
     path.write_text(text, encoding="utf-8")
@@ -85,6 +99,26 @@ def script(tmp_path):
     path = tmp_path / "träin it's.py"
     path.write_text(TELL)
     return path
+
+
+def test_values_of_workload_env_come_from_a_file(tmp_path, script):
+    value = "sk-planted \"it's\n$HOME"
+    env = {"OMP_NUM_THREADS": "1", "KEY": MASK, "RANDOM": MASK}
+    planned = plan(script, env={"KEY": MASK, "RANDOM": MASK})
+    path = write(tmp_path, recommendation([slot(0)], env), planned)
+    done = run(path, "missing")
+    assert done.returncode == 1
+    assert "it's the values, with the values of KEY, RANDOM, cannot be read" in done.stderr
+    assert not (tmp_path / "missing").exists()
+    values = tmp_path / "it's the values"
+    write_private(values, {"KEY": value, "RANDOM": "5"})
+    assert stat.S_IMODE(values.stat().st_mode) == 0o600
+    done = run(path, "logs", KEY="the caller's")
+    assert done.returncode == 0, done.stderr
+    (member,) = told(tmp_path / "logs")
+    assert {name: member["env"][name] for name in ("KEY", "RANDOM", "OMP_NUM_THREADS")} == {
+        "KEY": value, "RANDOM": "5", "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
 
 
 def test_every_member_gets_its_arguments_environment_and_cpus(tmp_path, script):

@@ -17,6 +17,7 @@ import browser
 import hostile_study
 import sandbox
 import texts
+from scaling_study.common.workload_env import write_private
 from scaling_study.member import bind
 from scaling_study.rendering import launch_script
 
@@ -132,7 +133,9 @@ def test_the_launch_script_carries_everything(tmp_path):
         binder=[sys.executable, "-P", str(bind.__file__)],
         folder=str(folder),
         kept=["PATH"],
+        values_file=str(folder / "values.json"),
     )
+    write_private(folder / "values.json", config["workload"]["env"])
     assert texts.LONG in text
     script = folder / "recommended.sh"
     script.write_text(text, encoding="utf-8")

@@ -3,7 +3,6 @@
 import subprocess
 
 from scaling_study.common import file_errors
-from scaling_study.common.file_errors import UnusableError
 from scaling_study.rendering.study import (
     StudyInUseError,
     StudyLock,
@@ -30,6 +29,8 @@ def announce():
     global study_lock
     try:
         study_lock = StudyLock(Path(RESULTS))
+        if not IMPORTED:
+            WORKLOAD_ENV.keep()
     except (StudyInUseError, UnusableError) as error:
         raise WorkflowError(f"\n{error}") from None
     except OSError as error:

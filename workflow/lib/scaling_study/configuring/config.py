@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -22,13 +23,16 @@ from pydantic import (
 from scaling_study.common import placeholders
 from scaling_study.common.problems import (
     ConfigError,
+    Problem,
     found,
     nearest_number,
     nearest_word,
     read_distinct,
     read_each,
+    shorten,
     wrong,
 )
+from scaling_study.common.workload_env import MASK
 from scaling_study.configuring.axes_table import AXES
 from scaling_study.configuring.config_launches import Launches
 from scaling_study.configuring.config_machines import (
@@ -40,6 +44,7 @@ from scaling_study.configuring.config_machines import (
 )
 from scaling_study.configuring.config_schema import (
     FILES_MUST_EXIST,
+    UNKNOWN_KEY,
     Allowed,
     Section,
     Unit,
@@ -143,7 +148,13 @@ def _read_variables(value: object) -> dict[str, str]:
 
     if not isinstance(value, Mapping):
         raise wrong(value, found(value), VARIABLES)
-    return dict(read_each(value.items(), read))
+    # A slip such as {KEY=value} makes a name of both.
+    shown = {name: name for name in value} | {
+        name: f"{name.partition('=')[0]}={MASK}"
+        for name in value
+        if isinstance(name, str) and "=" in name
+    }
+    return dict(read_each(((shown[name], item) for name, item in value.items()), read))
 
 
 def _read_processes(value: object) -> Literal["auto"] | tuple[int, ...]:
@@ -201,7 +212,7 @@ class Workload(Section):
     """Its arguments; `{member}` becomes the slot number (0, 1, …), `{{word}}` passes `{word}`."""
 
     env: Annotated[Mapping[str, str], PlainValidator(_read_variables), Allowed(VARIABLES)] = {}
-    """Variables added to the members' environment; those that an axis sets are refused."""
+    """Variables for members alone, which may be keys; those that an axis sets are refused."""
 
     step: Annotated[
         Literal["optimizer", "mark"] | Mapping[str, int | str],
@@ -382,10 +393,22 @@ def load_config(mapping: object) -> Config:
         ConfigError: With every mistake found.
     """
     if not isinstance(mapping, Mapping):
-        raise wrong(
-            mapping, found(mapping), f"a section with the keys {', '.join(Config.model_fields)}"
-        )
+        allowed = f"a section with the keys {', '.join(Config.model_fields)}"
+        raise ConfigError([_masked(Problem((), shorten(mapping), found(mapping), allowed))])
     try:
         return Config.model_validate(mapping, context=FILES_MUST_EXIST)
     except ValidationError as error:
-        raise ConfigError(problems_of(error, Config)) from None
+        raise ConfigError(map(_masked, problems_of(error, Config))) from None
+
+
+def _masked(problem: Problem) -> Problem:
+    """Mask a value that may be one of ``workload.env``, or hold it, wherever it slipped to."""
+    place = problem.loc
+    text_or_more = problem.value.startswith(("'", '"', "{", "["))
+    hidden = (
+        place[:2] == ("workload", "env")
+        or (place in {(), ("workload",)} and text_or_more)
+        or (problem.what == UNKNOWN_KEY and place[0] == "workload")
+        or (problem.what == UNKNOWN_KEY and len(place) == 1 and text_or_more)
+    )
+    return replace(problem, value=MASK) if hidden and problem.value else problem

@@ -107,7 +107,7 @@ class Experiments:
         self._job = job
         self._target = target
         self._builds = builds
-        self._journal = Journal(path)
+        self._journal = Journal(path, "why", SAME)
         self._machine = probe.read_machine().to_dict()
         self._effort = EFFORTS[job.plan["why"]["effort"]]
         self._taker = Taker(self._journal, _timing(self._effort))
@@ -243,7 +243,7 @@ class Experiments:
             MemberEndedError: a member of the reference died or hung.
         """
         head = self._head(resolved)
-        records = self._journal.resume(head, SAME)
+        records = self._journal.resume(head)
         if records and records[-1]["kind"] == "end":
             return DONE_BEFORE, None
         self._begun = bool(records)

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from scaling_study.common import workload_env
 from scaling_study.measuring import counters, edges, perf_events, windows
 from scaling_study.measuring.launchers import LaunchError, Member, launcher
 from scaling_study.measuring.members import Members
@@ -235,6 +236,8 @@ class Cohort:
             if self.ask(slot, question, timeout_s):
                 path = self._launch.folder / f"attestation-{slot}.json"
                 report = json.loads(path.read_text())
+                set_by_workload = report["env"].keys() & self._launch.masked
+                report["env"] |= workload_env.masked(set_by_workload)
                 # From its launch to the end of its first step, while all of them started.
                 reports.append({**report, "start_s": self._start_s[slot]})
         return reports

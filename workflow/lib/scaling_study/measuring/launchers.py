@@ -42,6 +42,7 @@ class Launch:
         step: what ends a step, as ``rounds.encode`` writes it.
         inter_op: inter-op threads, None for torch's default.
         change: single changes that are made inside each member (see ``changes``).
+        masked: names of variables whose values are for the members alone.
     """
 
     folder: Path
@@ -50,6 +51,7 @@ class Launch:
     step: str
     inter_op: int | None
     change: tuple[str, ...] = ()
+    masked: frozenset[str] = frozenset()
 
     def log(self, slot: int) -> Path:
         """Return the file that gets a member's output."""

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.common import private
+from scaling_study.common import private, workload_env
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.measuring import between, cohort, foreign, resolve, windows
 from scaling_study.measuring.journal import Journal
@@ -30,7 +30,7 @@ SCHEMA_VERSION = 1
 
 # What decides what is measured and how: a change of any of them makes old windows another thing.
 HARNESS = (
-    *("common/private", "common/topology", "planning/ladder"),
+    *("common/private", "common/topology", "common/workload_env", "planning/ladder"),
     *("probing", "member", "measuring"),
 )
 
@@ -51,7 +51,8 @@ class Job:
     """What one job measures.
 
     Attributes:
-        plan: what of plan.json the measurement depends on (see ``job_text``).
+        plan: what of plan.json the measurement depends on (see ``job_text``), with the values of
+            ``workload.env``.
         launch: the launch's entry in the plan.
         replicate: which fresh start of the launch this is.
     """
@@ -72,19 +73,29 @@ def job_text(
 ) -> str:
     """Return, as JSON, all that measuring a launch, or profiling it, depends on.
 
-    What only names or counts afterwards is left out: changing it measures nothing anew.
+    What only names or counts afterwards is left out: changing it measures nothing anew. Values of
+    ``workload.env`` are left out too, as anybody may read the text: there is a reference to them.
 
     Args:
         plan: the content of plan.json.
         launch: one of its launches; None if the job itself finds out which.
         files: a digest of all files that count; with other files it is another measurement.
         sections: further sections of the plan that count, without their list of launches.
+
+    Raises:
+        ValueError: the plan has masks for values, and no reference to the values.
     """
+    reference = plan.get("workload_env")
+    if plan["workload"]["env"] and not reference:
+        raise ValueError("members would get masks: the plan has no workload_env")
     return json.dumps(
         {
             **{key: plan[key] for key in ("study", "seed", "processes")},
             "measure": _without(plan["measure"], "replicates"),
-            "workload": _without(plan["workload"], "steps_per_model"),
+            "workload": {
+                **_without(plan["workload"], "steps_per_model"),
+                "env_kept": reference,
+            },
             **{name: _without(plan[name], "launches") for name in sections},
             "launch": launch,
             "files": files,
@@ -94,8 +105,15 @@ def job_text(
 
 
 def read_job(text: str, replicate: int) -> Job:
-    """Return the job of a text that ``job_text`` made."""
+    """Return the job of a text that ``job_text`` made.
+
+    Raises:
+        UnusableError: the values of ``workload.env`` are not there any more.
+    """
     plan = json.loads(text)
+    workload = plan["workload"]
+    if workload["env_kept"]:
+        workload["env"] = workload_env.read(workload["env_kept"])
     return Job(plan, plan.pop("launch"), replicate)
 
 
@@ -127,10 +145,17 @@ def workload_digest(workload: Mapping[str, Any]) -> str:
 
 
 def measured_digest(workload: Mapping[str, Any], python: str) -> str:
-    """Return the digest of what is measured: files, arguments, environment and build."""
+    """Return the digest of what is measured: files, arguments, environment and build.
+
+    Args:
+        workload: of a job.
+        python: the interpreter of the build.
+    """
+    kept = workload["env_kept"]
     return digest(
         workload_digest(workload),
-        *(workload[key] for key in ("script", "args", "env", "step")),
+        *(workload[key] for key in ("script", "args", "step")),
+        kept and kept["hmac"],
         resolve.build_versions(python),
     )
 

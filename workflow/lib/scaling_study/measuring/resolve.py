@@ -5,15 +5,17 @@ Measuring and profiling start their cohorts from the same resolved launch.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.common import placeholders
+from scaling_study.common import placeholders, workload_env
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.measuring import capacity, cohort, environment
@@ -36,7 +38,8 @@ class Resolved:
         launch: what all members share; its folder is the cohort's to set.
         members: of the largest cohort, by slot.
         slots: the same as they are recorded.
-        requested_env: the variables that the launch itself sets.
+        requested_env: the variables that the launch itself sets, with masks for values of
+            ``workload.env``.
     """
 
     launch: Launch
@@ -78,7 +81,7 @@ def resolve(
     if asked["membind"] != "none":
         axes.library("numa", machine)  # py-libnuma loads it
     if asked["blas"] == "bundled-intel-path":
-        machine["libraries"]["intel-path"] = intel_path_library(builds)
+        machine["libraries"]["intel-path"] = intel_path_library(builds, machine["hash"])
     workload = plan["workload"]
     effects = axes.prepare(asked, machine)
     topology = probe.usable_topology(machine)
@@ -92,10 +95,11 @@ def resolve(
             env=environment.member_environment(os.environ, effects.environment(), workload["env"]),
             step=rounds.encode(workload["step"]),
             inter_op=inter_op if isinstance(inter_op, int) else None,
+            masked=frozenset(workload["env"]),
         ),
         members=tuple(members),
         slots=tuple(slots),
-        requested_env=effects.environment() | workload["env"],
+        requested_env=effects.environment() | workload_env.masked(workload["env"]),
     )
 
 
@@ -127,15 +131,36 @@ def build_python(build: str, folder: Path) -> str:
     return build
 
 
-def intel_path_library(folder: Path) -> str | None:
-    """Compile the library for ``blas: bundled-intel-path``; None where there is no C compiler."""
+def intel_path_library(folder: Path, machine: str) -> str:
+    """Return the library for ``blas: bundled-intel-path``, compiled once for each machine.
+
+    Jobs that compile it at the same time each do so apart; a member never sees half a file, nor one
+    that changes while it is mapped.
+
+    Args:
+        folder: where all machines have theirs.
+        machine: the machine's hash.
+
+    Raises:
+        UnavailableError: there is no C compiler, or it cannot make it.
+    """
+    source = Path(__file__).with_name("intel_path.c")
+    version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+    library = folder / f"libintel_path-{machine}-{version}.so"
+    if library.exists():
+        return str(library)
     compiler = shutil.which("cc")
     if compiler is None:
-        return None
+        raise UnavailableError("there is no C compiler (cc)", axes.INSTALL["intel-path"])
     folder.mkdir(parents=True, exist_ok=True)
-    library = folder / "libintel_path.so"
-    source = Path(__file__).with_name("intel_path.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    with tempfile.TemporaryDirectory(prefix=".intel_path-", dir=folder) as own:
+        made = Path(own) / library.name
+        command = [compiler, "-shared", "-fPIC", "-o", str(made), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            last = "".join(done.stderr.strip().splitlines()[-1:])
+            raise UnavailableError(f"{compiler} failed: {last}", axes.INSTALL["intel-path"])
+        made.replace(library)
     return str(library)
 
 
