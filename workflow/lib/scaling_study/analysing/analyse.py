@@ -158,14 +158,11 @@ def noise(rates: pd.DataFrame, plan: Mapping[str, Any]) -> Json:
         The machine's entry of noise.json, without the machine. `spread` is None without a point
         that both have.
     """
-    baseline, repeat = (
-        rates[rates["launch"] == plan[name]].groupby("n")["steps_per_s"]
-        for name in ("baseline", "repeat")
-    )
-    shared = sorted(set(baseline.groups) & set(repeat.groups))
+    counts = [set(rates.loc[rates["launch"] == plan[name], "n"]) for name in ("baseline", "repeat")]
+    means = stats.Means(rates)
     ratios = {
-        int(n): stats.ratio(repeat.get_group(n).to_numpy(), baseline.get_group(n).to_numpy())
-        for n in shared
+        int(n): means.ratio((plan["repeat"], n), (plan["baseline"], n))
+        for n in sorted(set.intersection(*counts))
     }
     if not ratios:
         return {"points": [], "spread": None, "text": "the baseline and its repeat share no point"}
