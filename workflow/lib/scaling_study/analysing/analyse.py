@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scaling_study.analysing import laws
+from scaling_study.analysing import law_choice, laws
 from scaling_study.analysing.failures import list_failures
 from scaling_study.analysing.recommend import enough, or_null, ratio_entry, recommend, records
 from scaling_study.common import stats
@@ -52,7 +52,7 @@ def analyse(
         own = points[points["machine"] == machine]
         own_rates = rates[rates["machine"] == machine]
         found = {
-            "scaling": scaling(own, cohorts, description),
+            "scaling": scaling(own, own_rates, cohorts, description),
             "noise": noise(own_rates, plan),
             "recommendation": recommend(own, own_rates, cohorts, plan),
             "failures": list_failures(cohorts, study["missing"]),
@@ -76,6 +76,7 @@ def analyse(
 
 def scaling(
     points: pd.DataFrame,
+    rates: pd.DataFrame,
     cohorts: Sequence[Mapping[str, Any]],
     description: Mapping[str, Any],
 ) -> Json:
@@ -83,6 +84,7 @@ def scaling(
 
     Args:
         points: The machine's rows of the table of points.
+        rates: Its rows of the table of replicates.
         cohorts: Its cohorts.
         description: Its machine.json.
 
@@ -91,6 +93,7 @@ def scaling(
     """
     topology = Topology.from_dict(description["topology"])
     slots = {each["launch"]: each["slots"] for each in cohorts if each["slots"]}
+    means = stats.Means(rates)
     launches = []
     for launch, rows in points.groupby("launch", sort=False):
         first = rows.iloc[0]
@@ -100,7 +103,9 @@ def scaling(
             {
                 **{name: first[name] for name in NAMES},
                 "points": [_point(record) for record in own],
-                "laws": laws.choose(n, throughput, domain_laws(slots[launch], topology)),
+                "laws": law_choice.choose(
+                    n, throughput, means.scatter(str(launch)), domain_laws(slots[launch], topology)
+                ),
                 "best_n": int(n[throughput.argmax()]),
                 "recommended_n": enough(own)["n"],
             },

@@ -94,6 +94,10 @@ class Means:
         deviation = self._deviations[launch][own.columns.get_loc(n)]
         return LogMean(float(own[n].mean()), float(deviation))
 
+    def scatter(self, launch: str) -> Floats:
+        """Deviation of each of a launch's points, by n, without what all its points share."""
+        return np.asarray(np.sqrt(1 - self._correlation) * self._deviations[launch])
+
     def ratio(self, over: tuple[str, int], under: tuple[str, int]) -> Estimate:
         """Ratio of two points, given as launch and n; paired by replicate within a launch.
 
