@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scaling_study.analysing import laws
+from scaling_study.analysing import law_choice, laws
 from scaling_study.analysing.failures import list_failures
 from scaling_study.analysing.recommend import enough, or_null, ratio_entry, recommend, records
 from scaling_study.common import stats
@@ -55,7 +55,7 @@ def analyse(
         own = points[points["machine"] == machine]
         own_rates = rates[rates["machine"] == machine]
         found = {
-            "scaling": scaling(own, cohorts, description),
+            "scaling": scaling(own, own_rates, cohorts, description),
             "noise": noise(own_rates, plan),
             "recommendation": recommend(own, own_rates, cohorts, plan),
             "failures": list_failures(cohorts, study["missing"]),
@@ -79,6 +79,7 @@ def analyse(
 
 def scaling(
     points: pd.DataFrame,
+    rates: pd.DataFrame,
     cohorts: Sequence[Mapping[str, Any]],
     description: Mapping[str, Any],
 ) -> Json:
@@ -86,6 +87,7 @@ def scaling(
 
     Args:
         points: The machine's rows of the table of points.
+        rates: Its rows of the table of replicates.
         cohorts: Its cohorts.
         description: Its machine.json.
 
@@ -94,6 +96,7 @@ def scaling(
     """
     topology = Topology.from_dict(description["topology"])
     slots = {each["launch"]: each["slots"] for each in cohorts if each["slots"]}
+    means = stats.Means(rates)
     launches = []
     for launch, rows in points.groupby("launch", sort=False):
         first = rows.iloc[0]
@@ -103,7 +106,9 @@ def scaling(
             {
                 **{name: first[name] for name in NAMES},
                 "points": [_point(record) for record in own],
-                "laws": laws.choose(n, throughput, domain_laws(slots[launch], topology)),
+                "laws": law_choice.choose(
+                    n, throughput, means.scatter(str(launch)), domain_laws(slots[launch], topology)
+                ),
                 "best_n": int(n[throughput.argmax()]),
                 "recommended_n": enough(own)["n"],
             },
@@ -161,14 +166,11 @@ def noise(rates: pd.DataFrame, plan: Mapping[str, Any]) -> Json:
         The machine's entry of noise.json, without the machine. `spread` is None without a point
         that both have.
     """
-    baseline, repeat = (
-        rates[rates["launch"] == plan[name]].groupby("n")["steps_per_s"]
-        for name in ("baseline", "repeat")
-    )
-    shared = sorted(set(baseline.groups) & set(repeat.groups))
+    counts = [set(rates.loc[rates["launch"] == plan[name], "n"]) for name in ("baseline", "repeat")]
+    means = stats.Means(rates)
     ratios = {
-        int(n): stats.ratio(repeat.get_group(n).to_numpy(), baseline.get_group(n).to_numpy())
-        for n in shared
+        int(n): means.ratio((plan["repeat"], n), (plan["baseline"], n))
+        for n in sorted(set.intersection(*counts))
     }
     if not ratios:
         return {"points": [], "spread": None, "text": "the baseline and its repeat share no point"}

@@ -1,15 +1,13 @@
 """Several machines of one study side by side: what each gives per hour, per price and per energy.
 
-Nothing is pooled: a ratio of two machines is Welch's, of the replicates that each has of its own. A
-machine that is not through is named with what it lacks, and does not keep the others from being
-compared.
+Nothing is pooled over machines: each has the intervals of its own replicates, and a ratio joins two
+of them. A machine that is not through is named with what it lacks, and does not keep the others
+from being compared.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from scaling_study.analysing.machine_results import Results
 from scaling_study.analysing.recommend import ratio_entry
@@ -155,7 +153,7 @@ def ratios(
     """
     if under is None or over == under or not (_chosen(there[over]) and _chosen(there[under])):
         return dict.fromkeys(MEASURES)
-    found = ratio_entry(stats.ratio(_rates(there[over]), _rates(there[under])))
+    found = ratio_entry(stats.ratio(_rate(there[over]), _rate(there[under])))
     costs, others = _costs(kinds[over]), _costs(kinds[under])
     factors = {
         measure: None if mine is None or other is None else other / mine
@@ -164,11 +162,10 @@ def ratios(
     return {"rate": found} | {name: _scaled(found, factor) for name, factor in factors.items()}
 
 
-def _rates(one: Results) -> stats.Floats:
-    """Throughput of the recommended point in each replicate."""
+def _rate(one: Results) -> stats.LogMean:
+    """Throughput of the recommended point."""
     chosen = one.recommendation["recommended"]
-    rows = one.rates[(one.rates["launch"] == chosen["launch"]) & (one.rates["n"] == chosen["n"])]
-    return np.asarray(rows["steps_per_s"], dtype=np.float64)
+    return stats.Means(one.rates).of(chosen["launch"], chosen["n"])
 
 
 def _chosen(one: Results) -> bool:

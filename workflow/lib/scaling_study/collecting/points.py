@@ -79,8 +79,8 @@ def _throughput(
         steps_per_model: Steps of a model.
         start_s: What the start of a process takes, of each point.
     """
-    found = stats.geometric_means(rates.set_index(POINT)["steps_per_s"].map(np.log).groupby(POINT))
-    step = stats.geometric_means(rates.set_index(POINT)["step_s"].map(np.log).groupby(POINT))
+    found = stats.pooled_means(rates, POINT, "steps_per_s")
+    step = stats.pooled_means(rates, POINT, "step_s")
     n = found.index.get_level_values("n").to_numpy()
 
     def models(steps_per_s: pd.Series) -> stats.Floats:
@@ -108,9 +108,12 @@ def _speedup(rates: pd.DataFrame) -> pd.DataFrame:
     """Speedup and efficiency with their intervals, by POINT; over replicates that have n = 1."""
     keys = ["machine", "launch", "replicate"]
     one = rates[rates["n"] == 1].set_index(keys)["steps_per_s"].rename("one")
-    paired = rates.join(one, on=keys).dropna(subset="one").set_index(POINT)
-    ratios = paired["steps_per_s"] / paired["one"]
-    found = stats.geometric_means(ratios.map(np.log).groupby(POINT))
+    paired = rates.join(one, on=keys).dropna(subset="one")
+    paired["ratio"] = paired["steps_per_s"] / paired["one"]
+    found = stats.pooled_means(paired[paired["n"] != 1], POINT, "ratio")
+    itself = paired.loc[paired["n"] == 1, POINT].drop_duplicates()
+    exact = pd.DataFrame(1.0, index=pd.MultiIndex.from_frame(itself), columns=found.columns)
+    found = pd.concat([each for each in (exact, found) if len(each)] or [found])
     n = found.index.get_level_values("n")
     return pd.DataFrame(
         {

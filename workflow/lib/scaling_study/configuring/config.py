@@ -350,7 +350,7 @@ class Config(Section):
     """What the study is about, in the report."""
 
     seed: Annotated[StrictInt, Field(ge=0, le=2**32 - 1)] = 1
-    """Decides the order of launches and windows, and the bootstrap."""
+    """Decides the order of launches and windows, and the draws behind probabilities."""
 
     workload: Workload
     """What is measured."""

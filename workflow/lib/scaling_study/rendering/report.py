@@ -352,7 +352,7 @@ def _provenance(plan: Mapping[str, Any], machines: Sequence[MachineStudy]) -> li
 
     return [
         ("study", plan["study"]),
-        ("seed of the order and the bootstrap", str(plan["seed"])),
+        ("seed of the order and of the draws", str(plan["seed"])),
         ("started", joined([entry["started"] for entry in entries])),
         ("cohorts", joined([f"{entry['cohorts']:,}" for entry in entries])),
         ("valid windows", joined([f"{entry['windows_valid']:,}" for entry in entries])),
