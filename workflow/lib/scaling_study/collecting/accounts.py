@@ -2,7 +2,7 @@
 
 The training thread's wall time divides into user time, system time, waiting for a CPU, held back by
 a quota, and blocked; these five are of all steps between the release of a member and its next rest.
-The mean of the counted steps, those wholly inside the window, differs from their sum a little; that
+The mean of the counted steps, those that begin inside the window, differs from their sum a little; that
 is the residual.
 
 Held back by a quota

@@ -52,8 +52,7 @@ MODULES = ("experimenting", "planning/efforts")
 """What decides, beside the harness, what these experiments measure."""
 
 # Windows hold many of what comes and goes: a quota holds its cgroup back in periods of 100 ms
-# (cpu.max). Steps count only if they lie wholly inside a window, so that short ones lose too many
-# of the long steps.
+# (cpu.max).
 PERIODS_S = 1.0
 
 # The reference lies past the knee by this factor, where the ladder reaches that far.

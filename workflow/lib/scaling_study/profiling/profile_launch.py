@@ -334,10 +334,17 @@ def _step_times(
     first = activities[0]
     if last is not None:
         since_ns = first.steps[-1 - last].end_ns
-    return [
-        [duration / 1e9 for duration in windows.counted_steps(one, since_ns, first.parked_ns)[0]]
-        for one in activities
-    ]
+    times = []
+    for one in activities:
+        durations, steps = windows.counted_steps(one, since_ns, first.parked_ns)
+        times.append(
+            [
+                duration / 1e9
+                for duration, step in zip(durations, steps, strict=True)
+                if step.end_ns <= first.parked_ns  # others may rest later than the first
+            ]
+        )
+    return times
 
 
 def _taxes(steps_s: Sequence[Sequence[float]], *around: Sequence[float]) -> Json:
