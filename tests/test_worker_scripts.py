@@ -265,7 +265,7 @@ def test_a_member_imports_nothing_of_the_study_around_it(trained):
     assert not tops & {"snakemake", "pandas", "pydantic", "pyarrow", "matplotlib", "seaborn"}
     ours = {name for name in modules if name.startswith("scaling_study.")}
     assert ours == {
-        f"scaling_study.member{module}" for module in ("", ".bind", ".channel", ".rounds")
+        f"scaling_study.member{module}" for module in ("", ".bind", ".channel", ".iterations")
     }
 
 

@@ -70,7 +70,9 @@ WHERE = (
 )
 PER_STEP = (
     Column("load_s_per_step", "number", "s", "Time in the loader, its workers' start and end too."),
-    Column("forward_s_per_step", "number", "s", "Rest: forward pass, Python, what lies between steps."),
+    Column(
+        "forward_s_per_step", "number", "s", "Rest: forward pass, Python, what lies between steps."
+    ),
     Column("backward_s_per_step", "number", "s", "Time in `backward`."),
     Column("optimizer_s_per_step", "number", "s", "Time in the optimizer."),
     Column(

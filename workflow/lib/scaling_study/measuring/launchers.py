@@ -39,7 +39,7 @@ class Launch:
         folder: the cohort's private folder.
         python: the interpreter of the build.
         env: the members' whole environment.
-        step: what ends a step, as ``rounds.encode`` writes it.
+        step: what ends a step, as ``iterations.encode`` writes it.
         inter_op: inter-op threads, None for torch's default.
         change: single changes that are made inside each member (see ``changes``).
         masked: names of variables whose values are for the members alone.

@@ -20,7 +20,7 @@ from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.measuring import capacity, cohort, environment
 from scaling_study.measuring.launchers import Launch, Member
-from scaling_study.member import rounds
+from scaling_study.member import iterations
 from scaling_study.planning import ladder
 from scaling_study.probing import axes, placement, probe
 
@@ -93,7 +93,7 @@ def resolve(
             folder=Path(),
             python=build_python(asked["build"], builds),
             env=environment.member_environment(os.environ, effects.environment(), workload["env"]),
-            step=rounds.encode(workload["step"]),
+            step=iterations.encode(workload["step"]),
             inter_op=inter_op if isinstance(inter_op, int) else None,
             masked=frozenset(workload["env"]),
         ),

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import scaling_study
 from scaling_study.member import bind, channel
-from scaling_study.member.rounds import Rounds
+from scaling_study.member.iterations import Iterations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ class Member:
         self._once = once
         self._folder = folder
         self._launcher = launcher
-        self._rounds = Rounds(step)
+        self._iterations = Iterations(step)
         self._words = channel.Page(channel.open_words(folder), slot).words
         self._gate = channel.Pipe(folder / f"gate-{slot}", os.O_RDONLY)
         self._rest = channel.Pipe(folder / "rest", os.O_WRONLY)
@@ -154,7 +154,7 @@ class Member:
         from scaling_study.member import attest  # noqa: PLC0415 (not needed by any step)
 
         report = {"slot": self.slot, "launcher": self._launcher, "once": self._once}
-        report["counted"] = self._rounds.report()
+        report["counted"] = self._iterations.report()
         report |= attest.report(with_kernel=with_kernel)
         (self._folder / f"attestation-{self.slot}.json").write_text(json.dumps(report))
 
@@ -181,7 +181,7 @@ class Member:
         """Count a start of the script and, outside a window, sleep before the next one."""
         self._words[channel.RESTARTS] += 1
         self.fresh = 1
-        self._rounds.begin()
+        self._iterations.begin()
         if self._words[channel.ORDER] in {channel.CLOSED, channel.CLOSING}:
             self.park()
 
@@ -270,7 +270,7 @@ class Member:
             return
         self._optimizer_frame = None
         self._optimizer_ns += _now() - self._optimizer_began_ns - self._closure_ns
-        if self._rounds.ends(optimizer):
+        if self._iterations.ends(optimizer):
             self.step_end()
 
 
@@ -430,7 +430,7 @@ def serve(
         slot: this member's slot.
         command: the script and its arguments.
         step: what ends a step: ``mark`` where the script calls ``scaling_study.mark()``, else as
-            ``Rounds`` takes it.
+            ``Iterations`` takes it.
         inter_op: inter-op threads to set, which torch takes from no environment variable.
         launcher: how this process was started, for the attestation.
         change: names of single changes to make in this process (see ``changes``).

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 
-class Rounds:
+class Iterations:
     """Counts the steps of a script's optimizers and tells which of them end an iteration.
 
     Args:
@@ -80,7 +80,7 @@ class Rounds:
 
 
 def encode(step: Any) -> str:
-    """Return the config's ``workload.step`` as one word: ``mark``, or as ``Rounds`` takes it."""
+    """Return the config's ``workload.step`` as one word: ``mark``, or what Iterations takes."""
     if isinstance(step, str):
         return step
     ((kind, value),) = dict(step).items()

@@ -3,11 +3,11 @@
 import pytest
 
 from scaling_study.configuring.config import load_config
-from scaling_study.member.rounds import Rounds, encode
+from scaling_study.member.iterations import Iterations, encode
 
 
 class Adam:
-    """Stands for an optimizer: Rounds looks at its identity and its class's name."""
+    """Stands for an optimizer: Iterations looks at its identity and its class's name."""
 
 
 class SGD(Adam):
@@ -16,8 +16,8 @@ class SGD(Adam):
 
 def ends(how, sequence):
     """Which steps of a sequence of optimizers end an iteration."""
-    rounds = Rounds(how)
-    return [rounds.ends(one) for one in sequence]
+    counting = Iterations(how)
+    return [counting.ends(one) for one in sequence]
 
 
 D, G, THIRD = Adam(), Adam(), SGD()
@@ -48,11 +48,11 @@ def test_one_optimizer_after_the_other_ends_each_time():
 
 
 def test_a_script_that_starts_anew_makes_new_optimizers():
-    rounds = Rounds()
+    counting = Iterations()
     for _ in range(5):
-        rounds.begin()
+        counting.begin()
         turn = [Adam(), Adam()]
-        found = [rounds.ends(one) for one in turn * 10]
+        found = [counting.ends(one) for one in turn * 10]
         assert sum(found[4:]) == 8
 
 
@@ -65,10 +65,10 @@ def test_the_steps_of_one_class_only():
 
 
 def test_what_was_counted_is_reported():
-    rounds = Rounds()
+    counting = Iterations()
     for one in [D, G] * 5:
-        rounds.ends(one)
-    assert rounds.report() == {
+        counting.ends(one)
+    assert counting.report() == {
         "how": "optimizer",
         "optimizers": [
             {"name": "Adam", "steps": 5, "ends": False},
