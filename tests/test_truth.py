@@ -33,6 +33,8 @@ from truth_plan import first_runs, next_runs  # noqa: E402
 from truth_rates import Ratio, Side  # noqa: E402
 from truth_runs import Run  # noqa: E402
 
+import synthetic  # noqa: E402
+
 DONE = {"code": "c", "machine": "m", "started": "2026-01-01", "wall_s": 20.0, "status": "ok"}
 
 
@@ -514,6 +516,23 @@ def test_a_study_says_the_rate_of_the_baseline_and_its_repeat(results):
     nothing = truth_studies.read_point(results, 2, whole=False)
     assert (nothing["value"], nothing["values"], nothing["invalid"]) == (None, [], 9)
     assert nothing["between"] == {"between_s_per_step": None}
+
+
+def test_the_tables_of_a_real_collection_are_read(tmp_path):
+    plan = synthetic.write_study(tmp_path)
+    command = [sys.executable, ROOT / "scripts/collect.py", "--study-folder", tmp_path]
+    subprocess.run(command, check=True, capture_output=True)
+    points = pd.read_csv(tmp_path / "tables/points.csv").set_index(["launch", "n"])
+    base, repeat = (points.loc[(plan[role], 1)] for role in ("baseline", "repeat"))
+    between = sorted((base["steps_per_s"], repeat["steps_per_s"]))
+    found = truth_studies.read_point(tmp_path, 1, whole=False)
+    assert between[0] <= found["value"] <= between[1]
+    assert len(found["values"]) == base["replicates"] + repeat["replicates"]
+    assert np.exp(np.log(found["values"]).mean()) == pytest.approx(found["value"], rel=1e-6)
+    whole = truth_studies.read_point(tmp_path, 1, whole=True)
+    models = [base["models_per_hour"], repeat["models_per_hour"]]
+    assert [one["value"] for one in whole["rounds"]] == pytest.approx(models)
+    assert all(one["low"] < one["value"] < one["high"] for one in whole["rounds"])
 
 
 ARM = {"launch": "b-1", "n": 1, "queue": "process_per_model", "value": 410.0, "low": 400.0,
