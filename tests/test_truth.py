@@ -476,8 +476,9 @@ def test_a_rows_study_has_default_settings(name):
 def test_the_columns_that_are_read_exist():
     assert {"launch", "n", "replicate", "steps_per_s"} <= set(columns.REPLICATES.names)
     ends = {f"models_per_hour{end}" for end in ("", "_low", "_high")}
-    read = {"launch", "n", "replicates", "windows_invalid", "steps_per_s"} | ends
-    assert read <= set(columns.POINTS.names)
+    assert {"launch", "n", "replicates", "steps_per_s"} | ends <= set(columns.POINTS.names)
+    window = {"launch", "n", "replicate", "cohort", "window", "valid"}
+    assert window <= set(columns.WINDOWS.names)
 
 
 @pytest.fixture
@@ -497,13 +498,22 @@ def results(tmp_path):
         models_per_hour_low=points["models_per_hour"] * 0.9,
         models_per_hour_high=[math.nan, 700.0, math.nan, math.nan],
         between_s_per_step=[0.5, 0.1, 0.2, math.nan],
-        windows_invalid=[0, 2, 3, 9],
         between_what="validation",
     )
     points.to_csv(tmp_path / "tables/points.csv", index=False)
     rates = [("default", 50.0), ("b-1", 99.0), ("b-1", 101.0), ("b-1-repeat", 108.0)]
     replicates = pd.DataFrame(rates, columns=["launch", "steps_per_s"]).assign(n=1)
     replicates.to_csv(tmp_path / "tables/replicates.csv", index=False)
+    lost = [
+        ("default", 1, 0, False),
+        ("b-1", 1, 0, False),
+        ("b-1", 1, 0, False),
+        ("b-1-repeat", 1, 1, False),
+        ("b-1-repeat", 1, 2, True),
+        ("b-1", 2, 3, False),
+    ]
+    windows = pd.DataFrame(lost, columns=["launch", "n", "window", "valid"])
+    windows.assign(replicate=0, cohort=0).to_csv(tmp_path / "tables/windows.csv", index=False)
     return tmp_path
 
 
@@ -511,10 +521,10 @@ def test_a_study_says_the_rate_of_the_baseline_and_its_repeat(results):
     found = truth_studies.read_point(results, 1, whole=False)
     assert found["value"] == pytest.approx((100 * 100 * 108) ** (1 / 3))
     assert found["values"] == [99, 101, 108]
-    assert found["invalid"] == 5
+    assert found["invalid"] == 2
     assert found["between"] == {"between_s_per_step": pytest.approx(0.15)}
     nothing = truth_studies.read_point(results, 2, whole=False)
-    assert (nothing["value"], nothing["values"], nothing["invalid"]) == (None, [], 9)
+    assert (nothing["value"], nothing["values"], nothing["invalid"]) == (None, [], 1)
     assert nothing["between"] == {"between_s_per_step": None}
 
 
