@@ -1,4 +1,4 @@
-"""The twelve scripts of the truth benchmark, and which number of each is compared."""
+"""The twelve scripts of the truth benchmark, and the number of each that is compared."""
 
 from __future__ import annotations
 

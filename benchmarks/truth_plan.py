@@ -1,4 +1,4 @@
-"""Which run of the truth benchmark comes next: a pure function of the runs so far."""
+"""The next run of the truth benchmark: a pure function of the runs so far."""
 
 from __future__ import annotations
 

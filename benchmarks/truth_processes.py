@@ -1,4 +1,4 @@
-"""What runs of the truth benchmark start: in a folder of its own, and stopped whatever happens."""
+"""The processes and files of a run of the truth benchmark: none of them outlives the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shell loop counted, and the ratio of a study's number to it, with an interval."""
+"""Rates that a shell loop counted, and the ratio of a study's number to them, with an interval."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What a loop's processes did together.
+    """Iterations or whole processes of all slots of a loop.
 
     Attributes:
         rate: Iterations per second, or whole processes per hour, of all processes.

@@ -82,10 +82,11 @@ def read_point(results: Path, n: int, *, whole: bool) -> Entry:
     """
     plan = json.loads((results / "plan.json").read_text(encoding="utf-8"))
     launches = [plan["baseline"], plan["repeat"]]
-    points, replicates = (
+    points, replicates, windows = (
         table[table["launch"].isin(launches) & (table["n"] == n)]
         for table in (
-            pd.read_csv(results / f"tables/{one}.csv") for one in ("points", "replicates")
+            pd.read_csv(results / f"tables/{one}.csv")
+            for one in ("points", "replicates", "windows")
         )
     )
     between = {
@@ -93,7 +94,9 @@ def read_point(results: Path, n: int, *, whole: bool) -> Entry:
         for column in points.columns
         if column.startswith("between_") and pd.api.types.is_numeric_dtype(points[column])
     }
-    common = {"invalid": int(points["windows_invalid"].sum()), "between": between}
+    # A point without a valid window has no row; a window has a row for each member.
+    lost = windows[~windows["valid"]].drop_duplicates(["launch", "replicate", "cohort", "window"])
+    common = {"invalid": len(lost), "between": between}
     if whole:
         return {**_processes(results, points, launches, n), **common}
     measured = points.dropna(subset="steps_per_s")

@@ -1,4 +1,4 @@
-"""The cells of the truth benchmark: what the runs in its ledger say together, and its table."""
+"""The ledger of the truth benchmark, the cells that its runs make together, and their table."""
 
 from __future__ import annotations
 

@@ -33,6 +33,8 @@ from truth_plan import first_runs, next_runs  # noqa: E402
 from truth_rates import Ratio, Side  # noqa: E402
 from truth_runs import Run  # noqa: E402
 
+import synthetic  # noqa: E402
+
 DONE = {"code": "c", "machine": "m", "started": "2026-01-01", "wall_s": 20.0, "status": "ok"}
 
 
@@ -474,8 +476,9 @@ def test_a_rows_study_has_default_settings(name):
 def test_the_columns_that_are_read_exist():
     assert {"launch", "n", "replicate", "steps_per_s"} <= set(columns.REPLICATES.names)
     ends = {f"models_per_hour{end}" for end in ("", "_low", "_high")}
-    read = {"launch", "n", "replicates", "windows_invalid", "steps_per_s"} | ends
-    assert read <= set(columns.POINTS.names)
+    assert {"launch", "n", "replicates", "steps_per_s"} | ends <= set(columns.POINTS.names)
+    window = {"launch", "n", "replicate", "cohort", "window", "valid"}
+    assert window <= set(columns.WINDOWS.names)
 
 
 @pytest.fixture
@@ -495,13 +498,22 @@ def results(tmp_path):
         models_per_hour_low=points["models_per_hour"] * 0.9,
         models_per_hour_high=[math.nan, 700.0, math.nan, math.nan],
         between_s_per_step=[0.5, 0.1, 0.2, math.nan],
-        windows_invalid=[0, 2, 3, 9],
         between_what="validation",
     )
     points.to_csv(tmp_path / "tables/points.csv", index=False)
     rates = [("default", 50.0), ("b-1", 99.0), ("b-1", 101.0), ("b-1-repeat", 108.0)]
     replicates = pd.DataFrame(rates, columns=["launch", "steps_per_s"]).assign(n=1)
     replicates.to_csv(tmp_path / "tables/replicates.csv", index=False)
+    lost = [
+        ("default", 1, 0, False),
+        ("b-1", 1, 0, False),
+        ("b-1", 1, 0, False),
+        ("b-1-repeat", 1, 1, False),
+        ("b-1-repeat", 1, 2, True),
+        ("b-1", 2, 3, False),
+    ]
+    windows = pd.DataFrame(lost, columns=["launch", "n", "window", "valid"])
+    windows.assign(replicate=0, cohort=0).to_csv(tmp_path / "tables/windows.csv", index=False)
     return tmp_path
 
 
@@ -509,11 +521,28 @@ def test_a_study_says_the_rate_of_the_baseline_and_its_repeat(results):
     found = truth_studies.read_point(results, 1, whole=False)
     assert found["value"] == pytest.approx((100 * 100 * 108) ** (1 / 3))
     assert found["values"] == [99, 101, 108]
-    assert found["invalid"] == 5
+    assert found["invalid"] == 2
     assert found["between"] == {"between_s_per_step": pytest.approx(0.15)}
     nothing = truth_studies.read_point(results, 2, whole=False)
-    assert (nothing["value"], nothing["values"], nothing["invalid"]) == (None, [], 9)
+    assert (nothing["value"], nothing["values"], nothing["invalid"]) == (None, [], 1)
     assert nothing["between"] == {"between_s_per_step": None}
+
+
+def test_the_tables_of_a_real_collection_are_read(tmp_path):
+    plan = synthetic.write_study(tmp_path)
+    command = [sys.executable, ROOT / "scripts/collect.py", "--study-folder", tmp_path]
+    subprocess.run(command, check=True, capture_output=True)
+    points = pd.read_csv(tmp_path / "tables/points.csv").set_index(["launch", "n"])
+    base, repeat = (points.loc[(plan[role], 1)] for role in ("baseline", "repeat"))
+    between = sorted((base["steps_per_s"], repeat["steps_per_s"]))
+    found = truth_studies.read_point(tmp_path, 1, whole=False)
+    assert between[0] <= found["value"] <= between[1]
+    assert len(found["values"]) == base["replicates"] + repeat["replicates"]
+    assert np.exp(np.log(found["values"]).mean()) == pytest.approx(found["value"], rel=1e-6)
+    whole = truth_studies.read_point(tmp_path, 1, whole=True)
+    models = [base["models_per_hour"], repeat["models_per_hour"]]
+    assert [one["value"] for one in whole["rounds"]] == pytest.approx(models)
+    assert all(one["low"] < one["value"] < one["high"] for one in whole["rounds"])
 
 
 ARM = {"launch": "b-1", "n": 1, "queue": "process_per_model", "value": 410.0, "low": 400.0,
