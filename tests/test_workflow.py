@@ -46,8 +46,8 @@ def study(script=SCRIPT, **launches):
             "longest_s": 3.0,
             "settle_s": 0.1,
             "warmup_steps": 5,
-            "retakes": 20,  # whatever else runs meanwhile
         },
+        "profile": {"stacks_s": 2.0, "unprofiled_s": 0.5},
         "why": "off",
     }
 
@@ -55,6 +55,7 @@ def study(script=SCRIPT, **launches):
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     project = Project(tmp_path_factory.mktemp('a project\'s "own" földer'))
+    project.take_every_window()
     shutil.copy(project.folder / "tests/workloads/reporting.py", project.folder / SCRIPT)
     return project
 

@@ -22,10 +22,7 @@ from scaling_study.member import bind
 from scaling_study.rendering import launch_script
 
 REASON = sandbox.reason_against()
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(REASON is not None, reason=str(REASON)),
-]
+pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 # What a folder's name may hold that Snakemake itself can live with.
 FOLDER = f'it\'s "a" $(touch {texts.CANARY}-j);`touch {texts.CANARY}-k` & <b>\u05e2 \U0001f600'
 
