@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common.printable import printable
-from scaling_study.common.quantities import format_count
+from scaling_study.common.quantities import format_count, format_cpus
 from scaling_study.measuring import counters, machine_counters, windows
 
 if TYPE_CHECKING:
@@ -158,11 +158,6 @@ def _by_name(rows: Iterable[tuple[float, int, str]], span_s: float) -> tuple[Pro
         cpus[name].append(cpu_s / span_s)
     found = (Program(name, len(shares), sum(shares)) for name, shares in cpus.items())
     return tuple(sorted(found, key=lambda one: -one.cpus)[:NAMED_MOST])
-
-
-def format_cpus(cpus: float) -> str:
-    """Write a number of CPUs, which is known to a hundredth: ``1.9``, ``0.05``."""
-    return f"{cpus:.2f}".rstrip("0").rstrip(".")
 
 
 def describe(seen: Look) -> str:
