@@ -146,10 +146,15 @@ def look(cpus: frozenset[int], span_s: float = LOOK_S) -> Look:
     own = set(counters.descendants(pid))
     return Look(
         usable_cpus=len(cpus),
-        foreign_cpus=max(0.0, used["busy_cpu_s"] - own_s) / took_s,
-        stolen_cpus=max(0.0, used["steal_s"]) / took_s,
+        foreign_cpus=_cpus(used["busy_cpu_s"] - own_s, took_s, len(cpus)),
+        stolen_cpus=_cpus(used["steal_s"], took_s, len(cpus)),
         programs=_by_name(largest(times, after, took_s, own), took_s),
     )
+
+
+def _cpus(cpu_s: float, span_s: float, most: int) -> float:
+    """CPU time as a number of CPUs; whole ticks may make it a little less or more than there is."""
+    return min(float(most), max(0.0, cpu_s) / span_s)
 
 
 def _by_name(rows: Iterable[tuple[float, int, str]], span_s: float) -> tuple[Program, ...]:
