@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scaling_study.common.quantities import format_number, format_percent
+from scaling_study.common.quantities import format_cpus, format_number, format_percent
 from scaling_study.diagnosing.agreement import AnyOf, Attested, Fact, Waiting
 from scaling_study.diagnosing.case import CACHED
 from scaling_study.diagnosing.cause import Cause, Remedy, Route
@@ -59,7 +59,7 @@ def _other_threads(asked: Asked) -> tuple[bool | None, str]:
     )
     share = ran / case.mean("step_s", n)
     return bool(share >= LEAST) and not np.isnan(share), (
-        f"Other threads of the member use {format_number(share)} CPUs."
+        f"Other threads of the member use {format_cpus(share)} CPUs."
     )
 
 

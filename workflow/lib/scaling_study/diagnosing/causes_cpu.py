@@ -1,6 +1,12 @@
 """Causes that have to do with who has which CPU, and how fast it is."""
 
-from scaling_study.common.quantities import format_count, format_number, format_seconds, known
+from scaling_study.common.quantities import (
+    format_count,
+    format_cpus,
+    format_number,
+    format_seconds,
+    known,
+)
 from scaling_study.diagnosing.agreement import BringsBack, Fact, FirstKnown, Waiting
 from scaling_study.diagnosing.case import REFERENCE, UNTHROTTLED
 from scaling_study.diagnosing.cause import Cause, Remedy, Route
@@ -96,10 +102,10 @@ def _foreign(asked: Asked) -> tuple[bool | None, str]:
     n = asked.n
     cpus = case.mean("foreign_cpus", n)
     names = ", ".join(
-        f"{one['name']} (process {one['pid']}, {format_number(one['share'])} CPUs)"
+        f"{one['name']} (process {one['pid']}, {format_cpus(one['share'])} CPUs)"
         for one in case.foreign
     )
-    text = f"Other programs kept {format_number(cpus)} CPUs busy{': ' + names if names else ''}."
+    text = f"Other programs kept {format_cpus(cpus)} CPUs busy{': ' + names if names else ''}."
     return cpus >= FOREIGN_CPUS, text
 
 
@@ -128,7 +134,7 @@ def _helpers(asked: Asked) -> tuple[bool | None, str]:
     text = (
         f"A member has {format_number(case.mean('threads', n))} threads in "
         f"{format_number(case.mean('processes', n))} processes; beside the training thread they "
-        f"keep {format_number(busy)} CPUs busy."
+        f"keep {format_cpus(busy)} CPUs busy."
     )
     if case.threads > 1:
         return False, f"{text} Operators have {case.threads} threads: these are theirs."

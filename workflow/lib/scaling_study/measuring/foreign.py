@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common.printable import printable
-from scaling_study.common.quantities import format_count
+from scaling_study.common.quantities import format_count, format_cpus
 from scaling_study.measuring import counters, machine_counters, windows
 
 if TYPE_CHECKING:
@@ -146,10 +146,15 @@ def look(cpus: frozenset[int], span_s: float = LOOK_S) -> Look:
     own = set(counters.descendants(pid))
     return Look(
         usable_cpus=len(cpus),
-        foreign_cpus=max(0.0, used["busy_cpu_s"] - own_s) / took_s,
-        stolen_cpus=max(0.0, used["steal_s"]) / took_s,
+        foreign_cpus=_cpus(used["busy_cpu_s"] - own_s, took_s, len(cpus)),
+        stolen_cpus=_cpus(used["steal_s"], took_s, len(cpus)),
         programs=_by_name(largest(times, after, took_s, own), took_s),
     )
+
+
+def _cpus(cpu_s: float, span_s: float, most: int) -> float:
+    """CPU time as a number of CPUs; whole ticks may make it a little less or more than there is."""
+    return min(float(most), max(0.0, cpu_s) / span_s)
 
 
 def _by_name(rows: Iterable[tuple[float, int, str]], span_s: float) -> tuple[Program, ...]:
@@ -158,11 +163,6 @@ def _by_name(rows: Iterable[tuple[float, int, str]], span_s: float) -> tuple[Pro
         cpus[name].append(cpu_s / span_s)
     found = (Program(name, len(shares), sum(shares)) for name, shares in cpus.items())
     return tuple(sorted(found, key=lambda one: -one.cpus)[:NAMED_MOST])
-
-
-def format_cpus(cpus: float) -> str:
-    """Write a number of CPUs, which is known to a hundredth: ``1.9``, ``0.05``."""
-    return f"{cpus:.2f}".rstrip("0").rstrip(".")
 
 
 def describe(seen: Look) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.common.quantities import format_count, format_percent
+from scaling_study.common.quantities import format_count, format_cpus, format_percent
 from scaling_study.measuring import foreign, windows
 from scaling_study.rendering.headline import Note
 
@@ -26,7 +26,7 @@ def warn_busy(seen: Look) -> str:
     """Say, before a study starts, that its machine is busy; empty where that costs no window."""
     if not seen.busy:
         return ""
-    limit = foreign.format_cpus(windows.foreign_limit_cpus(seen.usable_cpus))
+    limit = format_cpus(windows.foreign_limit_cpus(seen.usable_cpus))
     return (
         f"  Warning: this machine is busy now: {foreign.describe(seen)}.\n"
         f"  Windows in which others take more than {limit} CPUs are not used. Stop these programs, "
