@@ -205,7 +205,7 @@ def test_mkl_from_pypi_owns_sgemm(case):
 @of("intel path, jemalloc")
 def test_the_intel_path_is_the_preloaded_librarys(case):
     got = case["first"]
-    assert name_of(got["intel_path"]) .startswith("libintel_path-")
+    assert name_of(got["intel_path"]).startswith("libintel_path-")
     assert "torch" in got["sgemm"]
 
 
