@@ -105,7 +105,18 @@ class MemberEndedError(Exception):
 class Cohort:
     """Starts members and takes windows from them; ends them all when closed."""
 
-    def __init__(self, launch: Launch, name: str, members: Sequence[Member], host: Host) -> None:
+    def __init__(
+        self, launch: Launch, name: str, members: Sequence[Member], host: Host, beside: int = 0
+    ) -> None:
+        """Make a cohort, of which nothing is started yet.
+
+        Args:
+            launch: what all members share.
+            name: of the launcher.
+            members: what each is to be.
+            host: of the machine.
+            beside: members of other cohorts that will live beside this one.
+        """
         self._launch = launch
         self._specs = {member.slot: member for member in members}
         self._host = host
@@ -114,7 +125,7 @@ class Cohort:
         self._launcher = launcher(name, launch, len(members))
         # A Dask worker samples its own stack a hundred times a second, also while its task sleeps.
         self._restless = name == "dask"
-        self._hardware = perf_events.PerfEvents(len(members))
+        self._hardware = perf_events.PerfEvents(len(members), beside=beside)
         self._ended: Counter[int] = Counter()
 
     def __enter__(self) -> Self:
