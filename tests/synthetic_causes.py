@@ -58,7 +58,7 @@ SPINNING = cause(
         "text": "Let waiting threads sleep, or give each process one thread.",
         "axes": {"wait_policy": "passive"},
         "config": "launches:\n  grid:\n    wait_policy: [passive]\n",
-        "command": "OMP_WAIT_POLICY=PASSIVE python scripts/workloads/tsmixerx.py --seed 0",
+        "command": "env -u GOMP_SPINCOUNT \\\n  OMP_WAIT_POLICY=PASSIVE python train.py",
     },
 )
 BANDWIDTH = cause(

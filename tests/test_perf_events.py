@@ -97,9 +97,16 @@ def test_few_descriptors_are_for_the_first_events(limit, soft, members, most):
     assert found == tuple(event.name for event in events)[:most]
 
 
+@needs_perf
+def test_cohorts_beside_keep_their_descriptors(limit):
+    limit(1024)
+    assert len(PerfEvents(192, (FAULTS, SWITCHES, TASK_CLOCK)).names) == 2
+    assert PerfEvents(192, (FAULTS, SWITCHES, TASK_CLOCK), beside=256).names == ()
+
+
 def test_all_events_of_192_members_fit_without_a_limit(limit):
     limit(resource.RLIM_INFINITY)
-    assert perf_events._affordable(192) >= len(perf_events.EVENTS)
+    assert perf_events._affordable(192, beside=192) >= len(perf_events.EVENTS)
 
 
 @needs_perf

@@ -16,6 +16,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import private
@@ -29,7 +30,7 @@ from scaling_study.experimenting import (
     unthrottled,
 )
 from scaling_study.experimenting.experiment_windows import Taker, irregular, key
-from scaling_study.measuring import cohort, counters, foreign, resolve, windows
+from scaling_study.measuring import capacity, cohort, counters, foreign, resolve, windows
 from scaling_study.measuring.journal import Journal
 from scaling_study.measuring.measure import (
     MEMBER_RESTARTS,
@@ -247,7 +248,9 @@ class Experiments:
             return DONE_BEFORE, None
         self._begun = bool(records)
         reference = arms.Arm("reference", self._job.launch["axes"], {}, resolved)
-        ((one, attestation),) = self._starter.start([reference], folder, stack)
+        # As many members again: each relief fits beside it, if need be one at a time.
+        started = self._starter.start([reference], folder, stack, beside=self._n)
+        ((one, attestation),) = started
         if isinstance(attestation, str):
             self._begin(head)
             self._write_events("reference", one.events)
@@ -350,25 +353,30 @@ class Experiments:
                 impossible.append({"relief": relief.name, "title": relief.title, "reason": reason})
         return tried, impossible
 
-    @staticmethod
-    def _waves(one: cohort.Cohort, tried: Sequence[Tried]) -> list[Sequence[Tried]]:
-        """Divide the reliefs into groups that fit into memory beside the reference."""
+    def _waves(self, one: cohort.Cohort, tried: Sequence[Tried]) -> list[Sequence[Tried]]:
+        """Divide the reliefs into groups that can live beside the reference.
+
+        All cohorts of a group live at once: their members, threads and memory add up.
+        """
         used_bytes = sum(
             process.rss_bytes
             for pid in one.members.pids.values()
             for process in counters.read_tree(pid).values()
         )
-        fit = max(1, int(MEMORY_SHARE * room.read_free_memory().free / used_bytes))
-        return [tried[at : at + fit] for at in range(0, len(tried), fit)] or [[]]
+        most = max(1, int(MEMORY_SHARE * room.read_free_memory().free / used_bytes))
+        needs = [self._arm(*each).resolved.need for each in tried]
+        rest = iter(tried)
+        return [list(islice(rest, size)) for size in capacity.together(needs, most)] or [[]]
 
     def _wave(self, one: cohort.Cohort, wave: Sequence[Tried], folder: Path) -> None:
         """Take all blocks of the reference and a group of reliefs."""
         with ExitStack() as stack:
             cohorts = {"reference": one, **{each.name: one for each, _ in wave if each.bursts}}
             arms_of_wave = [self._arm(*each) for each in wave if not each[0].bursts]
+            members = sum(arm.size for arm in arms_of_wave)
             for group in self._starter.groups(arms_of_wave):
                 for arm, (beside, shown) in zip(
-                    group, self._starter.start(group, folder, stack), strict=True
+                    group, self._starter.start(group, folder, stack, beside=members), strict=True
                 ):
                     if isinstance(shown, str):
                         self._write_events(arm.name, beside.events)
@@ -389,7 +397,7 @@ class Experiments:
 
     def _arm(self, relief: reliefs.Relief, resolved: resolve.Resolved) -> arms.Arm:
         n = max(self._relief_counts(relief))
-        few = replace(resolved, members=resolved.members[:n])
+        few = replace(resolved, members=resolved.members[:n], need=resolved.need.of(n))
         return arms.Arm(relief.name, self._job.launch["axes"], relief.axes, few)
 
     def _relief_counts(self, relief: reliefs.Relief) -> list[int]:
@@ -436,6 +444,11 @@ class Experiments:
         count = bystanders.count(self._machine, usable_cpus, self._n, threads)
         if not count:
             log.info("no bystanders: the training member needs all CPUs itself")
+            return
+        try:
+            capacity.check([capacity.Need(count, count, "exec")])
+        except UnavailableError as error:
+            self._fail("kernels", error.reason)
             return
         slots = self._slots(resolved, count + 1)[1:]
         where = [(slot["cpus"], slot["policy"]) for slot in slots]

@@ -118,15 +118,17 @@ class Cohort:
         members: Sequence[Member],
         host: Host,
         hang_s: float | None = None,
+        beside: int = 0,
     ) -> None:
-        """Prepare the cohort; nothing is started yet.
+        """Make a cohort, of which nothing is started yet.
 
         Args:
-            launch: what its members share.
+            launch: what all members share.
             name: of the launcher.
-            members: all of them.
-            host: the machine.
+            members: what each is to be.
+            host: of the machine.
             hang_s: a member that ends no step for so long is hung; by default HANG_S.
+            beside: members of other cohorts that will live beside this one.
         """
         self._launch = launch
         self._hang_s = HANG_S if hang_s is None else hang_s
@@ -138,7 +140,7 @@ class Cohort:
         self._launcher = launcher(name, launch, len(members))
         # A Dask worker samples its own stack a hundred times a second, also while its task sleeps.
         self._restless = name == "dask"
-        self._hardware = perf_events.PerfEvents(len(members))
+        self._hardware = perf_events.PerfEvents(len(members), beside=beside)
         self._ended: Counter[int] = Counter()
         self._launched_ns: dict[int, int] = {}
         self._start_s: dict[int, float] = {}

@@ -40,12 +40,14 @@ class Resolved:
         slots: the same as they are recorded.
         requested_env: the variables that the launch itself sets, with masks for values of
             ``workload.env``.
+        need: what all members take of the machine's limits.
     """
 
     launch: Launch
     members: tuple[Member, ...]
     slots: tuple[dict[str, Any], ...]
     requested_env: dict[str, str]
+    need: capacity.Need
 
 
 def counts(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> list[int]:
@@ -86,7 +88,9 @@ def resolve(
     effects = axes.prepare(asked, machine)
     topology = probe.usable_topology(machine)
     members, slots = _members(workload, asked, topology, most)
-    capacity.check(most, _threads(asked["intra_op"], members, topology), asked["launcher"])
+    threads = _threads(asked["intra_op"], members, topology)
+    need = capacity.Need(most, threads, asked["launcher"])
+    capacity.check([need])
     inter_op = asked["inter_op"]
     return Resolved(
         launch=Launch(
@@ -100,6 +104,7 @@ def resolve(
         members=tuple(members),
         slots=tuple(slots),
         requested_env=effects.environment() | workload_env.masked(workload["env"]),
+        need=need,
     )
 
 
