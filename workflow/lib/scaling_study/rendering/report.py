@@ -81,6 +81,7 @@ class MachineStudy:
         name: what the config calls it; ``""`` in a study of this machine alone.
         time: what its profiles show; None where none was taken.
         causes: what its experiments on causes show; None where none was made.
+        confirmation: its entry of analysis/confirmation.json; None where there is none.
     """
 
     machine: Mapping[str, Any]
@@ -92,6 +93,7 @@ class MachineStudy:
     name: str = ""
     time: TimeView | None = None
     causes: CausesView | None = None
+    confirmation: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +221,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
             study.analyses["noise"],
             replicates=plan["replicates"],
             failures=failures,
+            confirmation=study.confirmation,
         ),
         "run": _run(study) if ok else None,
         "findings": explain(
