@@ -11,7 +11,8 @@ import numpy as np
 
 from scaling_study.analysing import law_choice, laws
 from scaling_study.analysing.failures import list_failures
-from scaling_study.analysing.recommend import enough, or_null, ratio_entry, recommend, records
+from scaling_study.analysing.noise import noise
+from scaling_study.analysing.recommend import enough, or_null, recommend, records
 from scaling_study.common import stats
 from scaling_study.common.topology import Topology, parse_cpu_list
 
@@ -153,36 +154,6 @@ def domain_laws(slots: Sequence[Mapping[str, Any]], topology: Topology) -> list[
         if not even and not known_already:
             found.append((domain, occupancy))
     return [laws.domain_saturation(domain, occupancy) for domain, occupancy in found]
-
-
-def noise(rates: pd.DataFrame, plan: Mapping[str, Any]) -> Json:
-    """The A/A check: the repeat of the baseline against the baseline.
-
-    Args:
-        rates: The machine's rows of the table of replicates.
-        plan: plan.json.
-
-    Returns:
-        The machine's entry of noise.json, without the machine. `spread` is None without a point
-        that both have.
-    """
-    counts = [set(rates.loc[rates["launch"] == plan[name], "n"]) for name in ("baseline", "repeat")]
-    means = stats.Means(rates)
-    ratios = {
-        int(n): means.ratio((plan["repeat"], n), (plan["baseline"], n))
-        for n in sorted(set.intersection(*counts))
-    }
-    if not ratios:
-        return {"points": [], "spread": None, "text": "the baseline and its repeat share no point"}
-    spread = max(abs(found.value - 1) for found in ratios.values())
-    return {
-        "points": [
-            {"n": n, "ratio": found["value"], "low": found["low"], "high": found["high"]}
-            for n, found in ((n, ratio_entry(each)) for n, each in ratios.items())
-        ],
-        "spread": spread,
-        "text": f"the same launch measured twice differs by up to {spread:.1%} here",
-    }
 
 
 def attestation(cohorts: Sequence[Mapping[str, Any]]) -> Json:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysing.machine_results import Results
+from scaling_study.analysing.noise import spread_at
 from scaling_study.analysing.recommend import ratio_entry
 from scaling_study.common import stats
 from scaling_study.probing import probe
@@ -86,7 +87,7 @@ def _measured(one: Results, kind: Mapping[str, Any]) -> Json:
         "machine": one.hash,
         "cpu_model": description["cpu_model"],
         "hosts": sorted(one.hosts[one.hash]),
-        "spread": one.spread,
+        "spread": one.noise["spread"],
         "default": _launch(recommendation, recommendation["default"], kind),
         "recommended": _launch(recommendation, recommendation["recommended"], kind),
         "others": [
@@ -185,7 +186,10 @@ def _best(
     if len(values) < 2:  # noqa: PLR2004 (two to compare)
         return None
     first, second, *_ = sorted(values, key=lambda name: -values[name])
-    spreads = [there[name].spread or 0.0 for name in (first, second)]
+    spreads = [
+        spread_at(there[name].noise, there[name].recommendation["recommended"]["n"]) or 0.0
+        for name in (first, second)
+    ]
     return {
         "first": first,
         "next": second,

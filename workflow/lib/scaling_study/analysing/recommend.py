@@ -124,11 +124,16 @@ def _choose(
     return {
         "default": None
         if default is None
-        else {**_entry(default), "at_n": None if same_n is None else _entry(same_n)},
+        else {
+            **_entry(default),
+            "at_n": None if same_n is None else _entry(same_n),
+            "most": _most(measured, default, by_launch[plan["default"]]),
+        },
         "best": _entry(max(candidates, key=_throughput)),
         "recommended": {
             **_entry(chosen),
             "probability_best": sure.get(chosen["launch"]),
+            "most": _most(measured, chosen, by_launch[chosen["launch"]]),
             **_how(chosen, cohorts),
         },
         "ratio": _ratio(measured, chosen, default, "each at its own number of processes"),
@@ -175,6 +180,15 @@ def _entry(point: Json) -> Json:
         "high": or_null(point["steps_per_s_high"]),
         "models_per_hour": or_null(point["models_per_hour"]),
     }
+
+
+def _most(measured: stats.Means, point: Json, own: Sequence[Json]) -> Json | None:
+    """The launch with the most processes that it was measured with, against a point of it."""
+    last = max(own, key=lambda each: int(each["n"]))
+    if last["n"] == point["n"]:
+        return None
+    ratio = ratio_entry(measured.ratio(_at(last), _at(point)))
+    return {**_entry(last), "ratio": ratio}
 
 
 def _how(point: Json, cohorts: Sequence[Json]) -> Json:

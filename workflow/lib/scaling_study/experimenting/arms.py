@@ -101,7 +101,7 @@ class Starter:
         host = resolve.host(self.machine)
         log.info("starting %s", arm.name)
         one = stack.enter_context(
-            cohort.Cohort(running, arm.axes["launcher"], arm.resolved.members, host, beside)
+            cohort.Cohort(running, arm.axes["launcher"], arm.resolved.members, host, beside=beside)
         )
         one.launch([member.slot for member in arm.resolved.members])
         return one

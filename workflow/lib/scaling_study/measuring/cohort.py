@@ -117,6 +117,7 @@ class Cohort:
         name: str,
         members: Sequence[Member],
         host: Host,
+        *,
         hang_s: float | None = None,
         beside: int = 0,
     ) -> None:

@@ -276,7 +276,7 @@ class Measurement:
             name = self._job.launch["axes"]["launcher"]
             specs = resolved.members[: max(counts)]
             host, hang_s = resolve.host(self._machine), self._settings["hang_timeout_s"]
-            with cohort.Cohort(running, name, specs, host, hang_s) as one:
+            with cohort.Cohort(running, name, specs, host, hang_s=hang_s) as one:
                 status, reason = self._take_all(one, resolved.slots, todo, began)
         self._journal.write(self._end(status, reason, None, time.perf_counter() - began))
         log.info("%s%s", status, f": {reason}" if reason else "")

@@ -17,7 +17,7 @@ from scaling_study.common.quantities import (
     format_ratio,
     known,
 )
-from scaling_study.rendering.headline import Note
+from scaling_study.rendering.headline_words import Note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

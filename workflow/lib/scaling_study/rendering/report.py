@@ -84,6 +84,7 @@ class MachineStudy:
         name: what the config calls it; ``""`` in a study of this machine alone.
         time: what its profiles show; None where none was taken.
         causes: what its experiments on causes show; None where none was made.
+        confirmation: its entry of analysis/confirmation.json; None where there is none.
     """
 
     machine: Mapping[str, Any]
@@ -96,6 +97,7 @@ class MachineStudy:
     name: str = ""
     time: TimeView | None = None
     causes: CausesView | None = None
+    confirmation: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
         "anchor": anchor,
         "name": study.name or study.machine["cpu_model"],
         "size": report_rows.describe_size(study.machine, named=bool(study.name)),
-        "headline": _headline(plan, study.analyses),
+        "headline": _headline(plan, study),
         "run": _run(study) if ok else None,
         "findings": explain(
             {
@@ -255,14 +257,15 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
     }
 
 
-def _headline(plan: Mapping[str, Any], analyses: Mapping[str, Any]) -> Headline:
+def _headline(plan: Mapping[str, Any], study: MachineStudy) -> Headline:
     """The first answer, with a word on windows that were lost to other programs."""
-    failures = analyses["failures"]
+    analyses, failures = study.analyses, study.analyses["failures"]
     written = write_headline(
         analyses["recommendation"],
         analyses["noise"],
         replicates=plan["replicates"],
         failures=failures,
+        confirmation=study.confirmation,
     )
     lost = tell_lost_windows(failures, analyses["provenance"])
     return replace(written, notes=(*lost, *written.notes))

@@ -87,6 +87,14 @@ def read_causes(results: Path) -> dict[str, list[dict[str, Any]]]:
     return {entry["machine"]: entry["targets"] for entry in storage.read_json(path)["machines"]}
 
 
+def read_confirmations(results: Path) -> dict[str, dict[str, Any]]:
+    """Entries of analysis/confirmation.json by machine; none in a study that was not confirmed."""
+    path = results / "analysis/confirmation.json"
+    if not path.exists():
+        return {}
+    return {entry["machine"]: entry for entry in storage.read_json(path)["machines"]}
+
+
 def _conclude_causes(targets: Sequence[Mapping[str, Any]]) -> list[str]:
     """Why each launch does not scale further, with what is left unexplained and what helps."""
     lines = []
@@ -113,7 +121,7 @@ def _conclude_machines(
             for analysis in ("recommendation", "noise", "failures", "provenance")
         )
     )
-    causes = read_causes(folder)
+    causes, confirmed = read_causes(folder), read_confirmations(folder)
     lines = []
     for machine, entry in recommendations.items():
         found = write_headline(
@@ -121,6 +129,7 @@ def _conclude_machines(
             noise.get(machine),
             replicates=plan["replicates"],
             failures=lost.get(machine),
+            confirmation=confirmed.get(machine),
         )
         lines += [found.verdict, *(f"  {bar.text}: {bar.value} {bar.unit}" for bar in found.bars)]
         notes = (*tell_lost_windows(lost[machine], provenance[machine]), *found.notes)
