@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from scaling_study.member import bind
+from scaling_study.member import bind, model_queue
 from scaling_study.rendering.launch_script import render_launch_script
 
 BASH = "/bin/bash"
 KEPT = ("PATH", "HOME", "LANG")
 BINDER = [sys.executable, "-P", bind.__file__]
+QUEUE = [sys.executable, "-P", model_queue.__file__]
 TELL = """
 import json, os, sys
 print(json.dumps({"argv": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd(),
@@ -55,7 +56,13 @@ def plan(script, args=(), **workload):
 
 def write(tmp_path, found, planned, binder=BINDER, python=sys.executable):
     text = render_launch_script(
-        found, planned, python=python, binder=binder, folder=str(tmp_path), kept=KEPT
+        found,
+        planned,
+        python=python,
+        binder=binder,
+        queue=QUEUE,
+        folder=str(tmp_path),
+        kept=KEPT,
     )
     path = tmp_path / "recommended.sh"
     path.write_text(text, encoding="utf-8")
