@@ -30,6 +30,7 @@ from scaling_study.common.problems import (
     wrong,
 )
 from scaling_study.configuring.axes_table import AXES
+from scaling_study.configuring.config_confirm import Confirm, read_confirm
 from scaling_study.configuring.config_launches import Launches
 from scaling_study.configuring.config_machines import (
     CURRENCY,
@@ -323,6 +324,9 @@ class Config(Section):
 
     measure: Measure = Measure()
     """How long and how often is measured."""
+
+    confirm: Annotated[Confirm, BeforeValidator(read_confirm)] = Confirm()
+    """How long the recommended launch is run as a user would run it."""
 
     profile: Profile = Profile()
     """Where the time goes."""
