@@ -48,6 +48,7 @@ def study(script=SCRIPT, **launches):
             "retakes": 20,  # whatever else runs meanwhile
         },
         "why": "off",
+        "confirm": "off",
     }
 
 

@@ -52,6 +52,7 @@ def config(**sections):
         },
         "profile": {"launches": ["baseline"], "stacks_s": 3.0, "rate_hz": 20},
         "why": "off",
+        "confirm": "off",
         **sections,
     }
 
