@@ -21,7 +21,7 @@ from scaling_study.rendering.report_causes import view_causes
 from scaling_study.rendering.report_figures import MEMBER_COLUMNS, compare_members
 from scaling_study.rendering.report_flames import view_flames
 from scaling_study.rendering.report_time import view_time
-from scaling_study.rendering.study import read_causes
+from scaling_study.rendering.study import read_causes, read_confirmations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,6 +126,7 @@ def _read_machines(
     manifests = profiles.read_manifests(_profiled(folder, planned))
     inflation = _read_inflation(folder)
     causes = read_causes(folder)
+    confirmations = read_confirmations(folder)
     fingerprint = _read_fingerprint(folder)
     studies: list[MachineStudy] = []
     for provenance in sorted(
@@ -154,6 +155,7 @@ def _read_machines(
                 suffix=suffix,
                 name=f"{name}, other nodes" if name and studies else name,
                 time=time,
+                confirmation=confirmations.get(machine),
                 causes=view_causes(
                     causes.get(machine, []),
                     fingerprint if fingerprint and fingerprint["machine"] == machine else None,

@@ -25,6 +25,7 @@ from scaling_study.rendering.explanation import explain
 from scaling_study.rendering.figure_axes import find_boundaries
 from scaling_study.rendering.figure_series import choose_series
 from scaling_study.rendering.headline import describe_sureness, write_headline
+from scaling_study.rendering.report_confirm import view_confirmation
 from scaling_study.rendering.report_figures import Material, draw_all
 from scaling_study.rendering.report_machines import view_comparison
 
@@ -44,6 +45,7 @@ TEMPLATES = Path(__file__).parents[3] / "report"
 CONTENTS = (
     ("headline", "Answer"),
     ("run", "What to run"),
+    ("confirmed", "Confirmed"),
     ("why", "Why it stops"),
     ("time", "Where the time goes"),
     ("launches", "Launches"),
@@ -81,6 +83,7 @@ class MachineStudy:
         name: what the config calls it; ``""`` in a study of this machine alone.
         time: what its profiles show; None where none was taken.
         causes: what its experiments on causes show; None where none was made.
+        confirmation: its entry of analysis/confirmation.json; None in an older study.
     """
 
     machine: Mapping[str, Any]
@@ -92,6 +95,7 @@ class MachineStudy:
     name: str = ""
     time: TimeView | None = None
     causes: CausesView | None = None
+    confirmation: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +225,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
             failures=failures,
         ),
         "run": _run(study) if ok else None,
+        "confirm": view_confirmation(study.confirmation),
         "findings": explain(
             {
                 one.launch: one.title

@@ -80,6 +80,14 @@ def read_causes(results: Path) -> dict[str, list[dict[str, Any]]]:
     return {entry["machine"]: entry["targets"] for entry in storage.read_json(path)["machines"]}
 
 
+def read_confirmations(results: Path) -> dict[str, dict[str, Any]]:
+    """Entries of analysis/confirmation.json by machine; none in a study that is older than it."""
+    path = results / "analysis/confirmation.json"
+    if not path.exists():
+        return {}
+    return {entry["machine"]: entry for entry in storage.read_json(path)["machines"]}
+
+
 def _conclude_causes(targets: Sequence[Mapping[str, Any]]) -> list[str]:
     """Why each launch does not scale further, with what is left unexplained and what helps."""
     lines = []
