@@ -28,6 +28,7 @@ else:
         build,
         collect,
         analyse,
+        confirmation,
         inflation,
         causes,
         render,
@@ -39,6 +40,7 @@ else:
     include: "workflow/rules/profile.smk"
     include: "workflow/rules/collect.smk"
     include: "workflow/rules/analyse.smk"
+    include: "workflow/rules/confirm.smk"
     include: "workflow/rules/inflation.smk"
     include: "workflow/rules/why.smk"
     include: "workflow/rules/causes.smk"

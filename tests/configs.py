@@ -52,5 +52,6 @@ def short(**sections: Any) -> Any:
         "launches": {"baseline": {"intra_op": 1}},
         "profile": {"launches": []},
         "why": "off",
+        "confirm": "off",
         **sections,
     }

@@ -109,6 +109,17 @@ def test_how_much_is_explained_is_a_word_or_a_section(written, read):
     assert load_config(minimal(why=written)).why.effort == read
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        *(("off", None), (False, None), ({}, 300.0), ({"seconds": 60}, 60.0)),
+        *(({"seconds": "off"}, None), ({"seconds": False}, None), ({"seconds": 12.5}, 12.5)),
+    ],
+)
+def test_how_long_is_confirmed_is_a_section_or_off(written, read):
+    assert load_config(minimal(confirm=written)).confirm.seconds == read
+
+
 def test_a_config_does_not_change():
     read = load_config(minimal())
     with pytest.raises(ValueError, match="frozen"):
@@ -125,6 +136,15 @@ MISTAKES = [
     ("why.effort", "of", "why.effort", "is not a known word", "off"),
     ("why.launches", "default", "why.launches", "is text", "['default']"),
     ("why.lunches", [], "why.lunches", "unknown key", "launches"),
+    ("confirm", "of", "confirm", "is not a known word", "off"),
+    ("confirm", True, "confirm", "is a boolean", None),
+    ("confirm", 300, "confirm", "is a whole number", "{seconds: 300}"),
+    ("confirm", None, "confirm", "is empty", None),
+    ("confirm.seconds", 5, "confirm.seconds", "is not allowed", "10"),
+    ("confirm.seconds", 1e6, "confirm.seconds", "is not allowed", "86400"),
+    ("confirm.seconds", True, "confirm.seconds", "is a boolean", None),
+    ("confirm.seconds", "long", "confirm.seconds", "is not a known word", None),
+    ("confirm.second", 60, "confirm.second", "unknown key", "seconds"),
     # names of keys
     ("measure.windws", 3, "measure.windws", "unknown key", "windows"),
     ("windows", 3, "windows", "unknown key", "measure.windows"),

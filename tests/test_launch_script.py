@@ -11,12 +11,13 @@ import pytest
 
 from processes import PATIENCE_S
 from scaling_study.common.workload_env import MASK, write_private
-from scaling_study.member import bind
+from scaling_study.member import bind, model_queue
 from scaling_study.rendering.launch_script import render_launch_script
 
 BASH = "/bin/bash"
 KEPT = ("PATH", "HOME", "LANG")
 BINDER = [sys.executable, "-P", bind.__file__]
+QUEUE = [sys.executable, "-P", model_queue.__file__]
 TELL = """
 import json, os, sys
 print(json.dumps({"argv": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd(),
@@ -68,6 +69,7 @@ def write(tmp_path, found, planned, binder=BINDER, python=sys.executable):
         planned,
         python=python,
         binder=binder,
+        queue=QUEUE,
         folder=str(tmp_path),
         kept=KEPT,
         values_file=str(tmp_path / "it's the values"),

@@ -10,7 +10,7 @@ PACKAGE = ROOT / "workflow/lib/scaling_study"
 
 STAGES = (
     *("common", "configuring", "planning", "probing", "member", "measuring", "experimenting"),
-    *("profiling", "collecting", "analysing", "diagnosing", "importing", "rendering"),
+    *("profiling", "collecting", "analysing", "confirming", "diagnosing", "importing", "rendering"),
     "documenting",
 )
 

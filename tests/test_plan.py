@@ -196,7 +196,7 @@ def test_plan_json_holds_what_measuring_needs():
     assert set(stored) == {
         *("schema_version", "study", "description", "seed", "default", "baseline", "repeat"),
         *("launches", "dropped", "processes", "replicates", "measure", "workload"),
-        *("profile", "profiled", "why", "explained"),
+        *("confirm", "profile", "profiled", "why", "explained"),
     }
     assert stored["processes"] == [1, 2, 4]
     assert stored["replicates"] == stored["measure"]["replicates"] == 3
@@ -251,7 +251,7 @@ def test_priorities_are_small_whole_numbers():
 
 def test_estimate_counts_cohorts_windows_and_minutes():
     measure = {"replicates": 2, "windows": 3, "shortest_s": 2.0, "longest_s": 4.0}
-    nothing = {"profile": {"launches": []}, "why": "off"}
+    nothing = {"profile": {"launches": []}, "why": "off", "confirm": "off"}
     made = plan(launches={"baseline": {"intra_op": 1}}, measure=measure, **nothing)
     forecast = estimate(made, (1, 2), start_s=10.0)
     assert (forecast.launches, forecast.cohorts, forecast.windows) == (3, 6, 36)
@@ -278,6 +278,19 @@ def test_estimate_counts_profiles():
     # Operators of each point; stacks of one member, of two and of four, at 3 a second.
     stacks_s = 2 * LATE * 30 / 3 + (1 + SAMPLED_MEMBERS) * PROFILE_S
     assert added_s == pytest.approx(2 * (9 + 2 * (3 * 2 + PROFILE_S) + stacks_s))
+
+
+def test_estimate_counts_what_confirms():
+    off, on = (plan(confirm=word) for word in ("off", {"seconds": 90}))
+    assert (off.confirm.seconds, on.confirm.seconds) == (None, 90.0)
+    without, with_it = (estimate(made, (1, 2)) for made in (off, on))
+    assert (without.confirm_minutes, with_it.confirm_minutes) == (0.0, 1.5)
+    for shorter, longer in zip(without.minutes, with_it.minutes, strict=True):
+        assert longer - shorter == pytest.approx(1.5)
+    said = [line for line in describe(on, (1, 2), with_it).split("\n") if "confirm" in line]
+    assert len(said) == 1
+    assert "1.5 minutes" in said[0]
+    assert "confirm" not in describe(off, (1, 2), without)
 
 
 def test_estimate_counts_the_experiments_that_explain():
@@ -325,10 +338,14 @@ def test_description_says_what_will_be_done():
         "  processes: 1, 2, 4",
         "  36 cohorts (3 replicates of each launch), 108 windows; profiles of 6 points",
         (
+            "  confirm: the recommended launch and the default one, as you would run them, 4.0"
+            " minutes of all"
+        ),
+        (
             "  why (full): experiments on 2 launches, 0.6 to 2.2 hours of all;"
             " more where a step takes over 0.2 s"
         ),
-        "  0.8 to 2.6 hours",
+        "  0.8 to 2.7 hours",
     ]
     many = dataclasses.replace(made, launches=made.launches * 25)
     assert "hours" in describe(many, (1, 2), estimate(many, (1, 2), start_s=8.0))

@@ -49,6 +49,7 @@ def study(script=SCRIPT, **launches):
         },
         "profile": {"stacks_s": 2.0, "unprofiled_s": 0.5},
         "why": "off",
+        "confirm": "off",
     }
 
 

@@ -134,7 +134,13 @@ class FaultyStudy(Project):
         path = self.folder / "tests/workloads" / script
         settings = {"shortest_s": 0.1, "settle_s": 0.02, **(measure or {})}
         mapping = config(path, args=args, step="mark", launch=launch, **settings)
-        mapping |= {"study": STUDY, "why": "off", "profile": {"launches": []}, **sections}
+        mapping |= {
+            "study": STUDY,
+            "why": "off",
+            "confirm": "off",
+            "profile": {"launches": []},
+            **sections,
+        }
         self.configure(mapping)
         plan = make_plan(load_config(mapping))
         self.files = [

@@ -51,6 +51,7 @@ def config(**sections):
         },
         "profile": {"launches": ["baseline"], "samples": 40, "rate_hz": 20},
         "why": "off",
+        "confirm": "off",
         **sections,
     }
 

@@ -26,6 +26,7 @@ from scaling_study.common.workload_env import WorkloadEnv, masked
 from scaling_study.configuring.config import load_config
 from scaling_study.configuring.config_file import read_config
 from scaling_study.configuring.config_machines import CHOICE, choose_machines
+from scaling_study.confirming import confirm
 from scaling_study.experimenting import fingerprint, why
 from scaling_study.importing import imported
 from scaling_study.importing.import_config import is_import
@@ -111,7 +112,9 @@ if not IMPORTED:
         for target in PLAN.explained
         for replicate in range(EFFORTS[PLAN.why.effort].replicates)
     ]
-    KEPT = [*RECORDS, *PROFILES, *WHY, f"{HERE}/tables/points.parquet"]
+    CONFIRMED = [] if PLAN.confirm.seconds is None else [f"{HERE}/confirm/rounds.jsonl"]
+    KEPT = [*RECORDS, *CONFIRMED, *PROFILES, *WHY, f"{HERE}/tables/points.parquet"]
+    CONFIRM_FILES = measure.digest(FILES, measure.harness_digest(*confirm.MODULES))
     WHY_FILES = measure.digest(FILES, measure.harness_digest(*why.MODULES))
     FINGERPRINT_FILES = measure.harness_digest(*fingerprint.MODULES)
     # What measures under a machine's name checks that its node is the one that was probed.
@@ -140,7 +143,9 @@ wildcard_constraints:
 def build_of(wildcards):
     """The environment that a launch needs, where it is one of ours; any, where it is not known."""
     launches = (
-        [LAUNCHES[wildcards.launch]] if wildcards.launch in LAUNCHES else PLAN.launches
+        [LAUNCHES[wildcards.launch]]
+        if wildcards.get("launch") in LAUNCHES
+        else PLAN.launches
     )
     builds = {launch.axes["build"] for launch in launches}
     return [
@@ -154,6 +159,11 @@ def profile_of(wildcards):
     """What a profile depends on; the recommended launch is the job's to find out."""
     launch = JOBS.get(wildcards.launch)
     return measure.job_text(PLAN_JSON, launch, PROFILE_FILES, "profile")
+
+
+def confirm_of(_):
+    """What a confirmation depends on; the recommended launch is the job's to find out."""
+    return measure.job_text(PLAN_JSON, JOBS[PLAN.default], CONFIRM_FILES, "confirm")
 
 
 def why_of(wildcards):

@@ -10,6 +10,7 @@ rule render:
         machine=of_chosen(rules.probe.output),
         tables=of_chosen(rules.collect.output),
         analyses=of_chosen(ANALYSES),
+        confirmation=of_chosen(CONFIRMATION),
         inflation=of_chosen(INFLATION),
         causes=of_chosen(CAUSES),
         profiles=of_chosen(PROFILES),

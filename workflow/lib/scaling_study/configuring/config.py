@@ -34,6 +34,7 @@ from scaling_study.common.problems import (
 )
 from scaling_study.common.workload_env import MASK
 from scaling_study.configuring.axes_table import AXES
+from scaling_study.configuring.config_confirm import Confirm, read_confirm
 from scaling_study.configuring.config_launches import Launches
 from scaling_study.configuring.config_machines import (
     CURRENCY,
@@ -365,6 +366,9 @@ class Config(Section):
 
     measure: Measure = Measure()
     """How long and how often is measured."""
+
+    confirm: Annotated[Confirm, BeforeValidator(read_confirm)] = Confirm()
+    """How long the recommended launch is run as a user would run it."""
 
     profile: Profile = Profile()
     """Where the time goes."""

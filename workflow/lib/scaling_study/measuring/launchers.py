@@ -93,8 +93,8 @@ def bind_command(cpus: str | None, mempolicy: str, env: Mapping[str, str]) -> li
     return [*command, "--die-with", str(os.getpid()), "--"]
 
 
-def _split_preload(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    # A preload is for the member alone, not for the small process that binds it.
+def split_preload(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Split an environment: a preload is for the member alone, not for what binds it."""
     preload = {name: value for name, value in env.items() if name == "LD_PRELOAD"}
     return {name: env[name] for name in env if name not in preload}, preload
 
@@ -111,7 +111,7 @@ class Exec:
     def start(self, member: Member) -> int:
         """Start ``worker`` in a new interpreter, bound before it begins."""
         launch = self._launch
-        env, preload = _split_preload(launch.env)
+        env, preload = split_preload(launch.env)
         options = ["--step", launch.step]
         if launch.inter_op is not None:
             options += ["--inter-op", str(launch.inter_op)]
@@ -162,7 +162,7 @@ class Host:
 
     def __init__(self, launch: Launch, module: str, members: int) -> None:
         self._launch = launch
-        env, preload = _split_preload(launch.env)
+        env, preload = split_preload(launch.env)
         command = [
             *bind_command(None, "default", preload),
             *(launch.python, "-m", module),

@@ -34,6 +34,7 @@ class Estimate:
         profiles: Points that are profiled.
         explained: Launches that are explained.
         why_minutes: Shortest and longest time of the experiments that explain them.
+        confirm_minutes: Time of the rounds that confirm the recommendation.
         minutes: Shortest and longest time of all.
     """
 
@@ -43,6 +44,7 @@ class Estimate:
     profiles: int
     explained: int
     why_minutes: tuple[float, float]
+    confirm_minutes: float
     minutes: tuple[float, float]
 
 
@@ -67,8 +69,9 @@ def estimate(plan: Plan, ladder: Sequence[int], start_s: float = START_S) -> Est
         + sum(_profile_s(plan.profile, n) for n in chosen_counts(plan.profile.processes, ladder))
     )
     explained = len(plan.explained)
+    confirm_s = plan.confirm.seconds or 0.0
     shortest, longest = (
-        ((cohorts * start_s + windows * window_s + profiling_s) / 60, why_s / 60)
+        ((cohorts * start_s + windows * window_s + profiling_s + confirm_s) / 60, why_s / 60)
         for window_s, why_s in zip(
             (measure.shortest_s, measure.longest_s),
             efforts.seconds(plan.why.effort, explained, start_s),
@@ -82,6 +85,7 @@ def estimate(plan: Plan, ladder: Sequence[int], start_s: float = START_S) -> Est
         profiles,
         explained,
         (shortest[1], longest[1]),
+        confirm_s / 60,
         (sum(shortest), sum(longest)),
     )
 
@@ -118,10 +122,19 @@ def describe(plan: Plan, ladder: Sequence[int], forecast: Estimate) -> str:
             f"  {launches}: {arms}{dropped}",
             f"  processes: {', '.join(map(str, ladder))}",
             f"  {cohorts} ({replicates} of each launch), {windows}{profiles}",
+            *_confirm(forecast),
             *_why(plan, forecast),
             f"  {_duration(forecast.minutes)}",
         ]
     )
+
+
+def _confirm(forecast: Estimate) -> list[str]:
+    """What confirming will take, where that is asked for."""
+    if not forecast.confirm_minutes:
+        return []
+    took = f"{forecast.confirm_minutes:.1f} minutes of all"
+    return [f"  confirm: the recommended launch and the default one, as you would run them, {took}"]
 
 
 def _why(plan: Plan, forecast: Estimate) -> list[str]:

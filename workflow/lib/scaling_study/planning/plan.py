@@ -8,11 +8,12 @@ from typing import Any, Literal, Self
 from scaling_study.common import workload_env
 from scaling_study.common.problems import ConfigError, nearest_word, read_each, wrong
 from scaling_study.configuring.config import Config, Measure, Profile, Workload
+from scaling_study.configuring.config_confirm import Confirm
 from scaling_study.configuring.config_why import Why
 from scaling_study.configuring.launches import Axes, Launch, label, named, repeat_of
 
-# 1: the first format. 2: with what is explained.
-SCHEMA_VERSION = 2
+# 1: the first format. 2: with what is explained. 3: with how long is confirmed.
+SCHEMA_VERSION = 3
 
 # Where a launch stands within its replicate: 20 bits keep ties among 10,000 launches rare (and a
 # tie only leaves two neighbours in the scheduler's own order), and priorities small integers.
@@ -57,6 +58,7 @@ class Plan:
     dropped: tuple[Dropped, ...]
     processes: Literal["auto"] | tuple[int, ...]
     measure: Measure
+    confirm: Confirm
     profile: Profile
     profiled: Mapping[str, str]
     why: Why
@@ -89,6 +91,7 @@ class Plan:
             "processes": self.processes if self.processes == "auto" else list(self.processes),
             "replicates": self.replicates,
             "measure": self.measure.model_dump(mode="json"),
+            "confirm": self.confirm.model_dump(mode="json"),
             "profile": self.profile.model_dump(mode="json"),
             "profiled": dict(self.profiled),
             "why": self.why.model_dump(mode="json"),
@@ -128,6 +131,7 @@ class Plan:
             ),
             processes="auto" if processes == "auto" else tuple(processes),
             measure=Measure.model_validate(data["measure"]),
+            confirm=Confirm.model_validate(data["confirm"]),
             profile=Profile.model_validate(data["profile"]),
             profiled=dict(data["profiled"]),
             why=Why.model_validate(data["why"]),
@@ -162,6 +166,7 @@ def make_plan(config: Config) -> Plan:
         ),
         processes=config.processes if config.processes == "auto" else tuple(config.processes),
         measure=config.measure,
+        confirm=config.confirm,
         profile=config.profile,
         profiled=_targets("profile", config.profile.launches, launches, baseline),
         why=config.why,

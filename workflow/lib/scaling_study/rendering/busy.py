@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.common.quantities import format_count, format_cpus, format_percent
 from scaling_study.measuring import foreign, windows
-from scaling_study.rendering.headline import Note
+from scaling_study.rendering.headline_words import Note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

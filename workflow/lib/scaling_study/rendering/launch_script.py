@@ -77,12 +77,22 @@ SCRIPT = """\
 #   sureness  {sureness}
 #
 # usage: bash recommended.sh [LOGS]
+#   Starts the members once. Fails if a member fails. Ctrl-C stops them all.
 #   LOGS  folder for the members' output, one file each; default: a new folder in this one
-# Fails if a member fails. Ctrl-C stops them all.
+#
+#        bash recommended.sh --queue MODELS [LOGS]
+#   Trains a list of models, {at_once}: when one has ended, the next one starts.
+#   MODELS  a file with the script's arguments for one model on each line, quoted as for a shell;
+#           lines that begin with # are comments
+#   LOGS    folder for output and progress; default: MODELS with .logs at its end
+#   The same command goes on after an interruption, and trains failed models again. The last line
+#   says models/hour.
 {note}set -euo pipefail
 {values}
-# A small program sets CPUs, memory policy and environment, and becomes the member.
+# One small program sets CPUs, memory policy and environment, and becomes the member; another one
+# works through a list of models.
 bind=({bind})
+queue=({queue})
 command=({command})
 
 # Of the caller's environment only these pass; whatever else a member gets is set here.
@@ -93,6 +103,17 @@ for name in "${{kept[@]}}"; do environment+=(--keep-env "$name"); done
 # Of each member: its CPUs ('' is not bound) and its memory policy.
 cpus=({cpus})
 policies=({policies})
+
+if [[ ${{1-}} == --queue ]]; then
+  list=${{2:?--queue needs the file of the models}}
+  models=$(realpath -- "$list")
+  logs=$(realpath -m -- "${{3:-$list.logs}}")
+  slots=()
+  for slot in "${{!cpus[@]}}"; do slots+=(--slot "${{cpus[slot]}}" "${{policies[slot]}}"); done
+  cd -- {folder}
+  exec "${{queue[@]}}" --models "$models" --logs "$logs" "${{slots[@]}}" -- \\
+    "${{bind[@]}}" "${{environment[@]}}" -- "${{command[@]}}"
+fi
 
 logs=${{1:-$PWD/recommended-$(date +%Y%m%d-%H%M%S)-$$}}
 mkdir -p -- "$logs"
@@ -140,6 +161,7 @@ def render_launch_script(
     *,
     python: str,
     binder: Sequence[str],
+    queue: Sequence[str],
     folder: str,
     kept: Sequence[str],
     values_file: str,
@@ -151,6 +173,7 @@ def render_launch_script(
         plan: plan.json.
         python: the interpreter of the launch's build.
         binder: the command line of ``bind.py``, to which its options are added.
+        queue: the command line of ``model_queue.py``, likewise.
         folder: the folder that a relative ``workload.script`` starts from.
         kept: names of the variables that members inherit.
         values_file: the file with the values of ``workload.env``.
@@ -175,7 +198,9 @@ def render_launch_script(
         measured=_measured(launch),
         sureness=_sureness(recommendation),
         note=_launcher_note(launch["axes"]["launcher"]),
+        at_once=f"{launch['n']} at once" if launch["n"] > 1 else "one after the other",
         bind=_words(binder),
+        queue=_words(queue),
         command=_words(_command(python, str(workload["script"]), launch["axes"]["inter_op"])),
         started=" ".join(
             ['"${command[@]}"', *(_argument(str(argument)) for argument in workload["args"])]

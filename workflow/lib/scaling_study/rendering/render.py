@@ -12,7 +12,7 @@ from scaling_study.common import storage, workload_env
 from scaling_study.common.columns import BETWEEN, POINTS, WINDOWS
 from scaling_study.measuring.environment import INHERITED, member_environment
 from scaling_study.measuring.resolve import build_python
-from scaling_study.member import bind
+from scaling_study.member import bind, model_queue
 from scaling_study.profiling import profiles
 from scaling_study.rendering import svg
 from scaling_study.rendering.launch_script import render_launch_script
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ANALYSES = ("scaling", "noise", "recommendation", "failures", "attestation", "provenance")
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 BINDER = [sys.executable, "-P", str(bind.__file__)]
+QUEUE = [sys.executable, "-P", str(model_queue.__file__)]
 """``-P`` keeps this package's folder, with modules named like common ones, off the path."""
 
 
@@ -160,6 +161,7 @@ def _read_machines(
                 suffix=suffix,
                 name=f"{name}, other nodes" if name and studies else name,
                 time=time,
+                confirmation=confirmations.get(machine),
                 causes=view_causes(
                     causes.get(machine, []),
                     fingerprint if fingerprint and fingerprint["machine"] == machine else None,
@@ -206,6 +208,7 @@ def _launch_script(
         plan,
         python=str(Path(build_python(build, builds)).absolute()),
         binder=BINDER,
+        queue=QUEUE,
         folder=str(Path.cwd()),
         kept=INHERITED,
         values_file=str(_values_of(path).absolute()),

@@ -25,8 +25,10 @@ from scaling_study.rendering.busy import tell_lost_windows
 from scaling_study.rendering.explanation import explain
 from scaling_study.rendering.figure_axes import find_boundaries
 from scaling_study.rendering.figure_series import choose_series
-from scaling_study.rendering.headline import Headline, describe_sureness, write_headline
+from scaling_study.rendering.headline import describe_sureness, write_headline
+from scaling_study.rendering.headline_words import Headline
 from scaling_study.rendering.report_between import view_between
+from scaling_study.rendering.report_confirm import view_confirmation
 from scaling_study.rendering.report_figures import Material, draw_all
 from scaling_study.rendering.report_machines import view_comparison
 
@@ -46,6 +48,7 @@ TEMPLATES = Path(__file__).parents[3] / "report"
 CONTENTS = (
     ("headline", "Answer"),
     ("run", "What to run"),
+    ("confirmed", "Confirmed"),
     ("why", "Why it stops"),
     ("time", "Where the time goes"),
     ("launches", "Launches"),
@@ -222,6 +225,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
         "size": report_rows.describe_size(study.machine, named=bool(study.name)),
         "headline": _headline(plan, study),
         "run": _run(study) if ok else None,
+        "confirm": view_confirmation(study.confirmation),
         "findings": explain(
             {
                 one.launch: one.title

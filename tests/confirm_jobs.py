@@ -1,0 +1,76 @@
+"""Running real confirmations in tests: through the real entry and its keeper."""
+
+import json
+import os
+import subprocess
+import sys
+
+from jobs import ROOT, config, environment
+from scaling_study.configuring.config import load_config
+from scaling_study.confirming import round_schema
+from scaling_study.measuring.measure import job_text
+from scaling_study.planning.plan import make_plan
+from scaling_study.probing import probe
+
+
+def point(plan, launch, n):
+    """A point of a recommendation, as the analysis writes it."""
+    label = next(one["label"] for one in plan["launches"] if one["id"] == launch)
+    return {
+        "launch": launch,
+        "label": label,
+        "n": n,
+        "steps_per_s": 100.0,
+        "models_per_hour": 1000.0,
+        "at_n": None,
+    }
+
+
+def recommendation(plan, n=1, default_n=1, machine=None):
+    """What an analysis of this machine would hold if the baseline were the best launch."""
+    return {
+        "machines": [
+            {
+                "machine": machine or probe.read_machine().to_dict()["hash"],
+                "cpu_model": "a processor",
+                "status": "ok",
+                "reason": None,
+                "objective": "models_per_hour",
+                "recommended": point(plan, plan["baseline"], n),
+                "default": default_n and point(plan, plan["default"], default_n),
+            }
+        ]
+    }
+
+
+def planned(script, seconds, *, args=(), **sections):
+    mapping = config(script, args=args, **sections) | {"confirm": {"seconds": seconds}}
+    return make_plan(load_config(mapping)).to_dict()
+
+
+def command(plan, found, folder):
+    """The job that confirms, below its keeper."""
+    (folder / "plan.json").write_text(json.dumps(plan))
+    (folder / "recommendation.json").write_text(json.dumps(found))
+    default = next(one for one in plan["launches"] if one["id"] == plan["default"])
+    return [
+        *(sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"),
+        *(sys.executable, str(ROOT / "scripts/confirm.py")),
+        *("--job", job_text(plan, default, "", "confirm")),
+        *("--builds", str(folder / "builds"), "--plan", str(folder / "plan.json")),
+        *("--recommendation", str(folder / "recommendation.json")),
+        *("--log", str(folder / "log"), "--output", str(folder / "rounds.jsonl")),
+    ]
+
+
+def run(plan, found, folder):
+    """Confirm, and return the records."""
+    done = subprocess.run(
+        command(plan, found, folder),
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    return [record for _, record in round_schema.read(folder / "rounds.jsonl")]

@@ -1,0 +1,225 @@
+"""Real confirmations, small ones, through the real entry and its keeper."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+import confirm_jobs
+from jobs import WORKLOADS, environment, left_behind, processes
+from scaling_study.confirming import running
+from scaling_study.measuring.launchers import Launch, Member
+from scaling_study.member import counted
+
+SECONDS = 12
+
+
+@pytest.fixture(scope="module")
+def confirmed(tmp_path_factory):
+    """One process at a time, whole models of 60 steps."""
+    folder = tmp_path_factory.mktemp("confirmed")
+    plan = confirm_jobs.planned(WORKLOADS / "plain_loop.py", SECONDS, args=["--steps", "60"])
+    found = confirm_jobs.recommendation(plan)
+    return folder, plan, found, confirm_jobs.run(plan, found, folder)
+
+
+def of_kind(records, kind):
+    return [record for record in records if record["kind"] == kind]
+
+
+def test_every_arm_has_its_rounds_in_turn(confirmed):
+    _, plan, _, records = confirmed
+    head, *_ = records
+    keys = [f"{arm['role']}/{arm['queue']}" for arm in head["arms"]]
+    assert sorted(keys) == [
+        "default/process_per_model",
+        "recommended/one_process",
+        "recommended/process_per_model",
+    ]
+    rounds = of_kind(records, "round")
+    assert [one["turn"] for one in rounds] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert [one["arm"] for one in rounds] == [one["arm"] for one in rounds[:3]] * 3
+    assert all(one["status"] == "ok" for one in rounds), [one["reason"] for one in rounds]
+    assert records[-1]["kind"] == "end"
+    launches = {arm["launch"] for arm in head["arms"]}
+    assert launches == {plan["default"], plan["baseline"]}
+
+
+def test_slots_are_busy_and_times_are_in_order(confirmed):
+    for one in of_kind(confirmed[3], "round"):
+        assert any(run["iterations"] > 1 for run in one["runs"])
+        for run in one["runs"]:
+            times = [run[name] for name in ("began_s", "first_s", "latest_s", "ended_s")]
+            seen = [seconds for seconds in times if seconds is not None]
+            assert seen == sorted(seen)
+            assert run["iterations"] <= 60
+            if run["ended_s"] is not None:
+                assert run["iterations"] == 60
+        again = [run["again"] for run in one["runs"]]
+        if one["arm"].endswith("one_process"):
+            assert again == list(range(len(again)))
+        else:
+            assert set(again) == {0}
+
+
+def test_the_same_again_runs_nothing(confirmed):
+    folder, plan, found, records = confirmed
+    (folder / "rounds.jsonl").unlink()  # as Snakemake does before it runs a job again
+    assert confirm_jobs.run(plan, found, folder) == records
+
+
+def test_an_interrupted_run_goes_on_after_its_last_round(confirmed, tmp_path):
+    folder, plan, found, records = confirmed
+    lines = (folder / "rounds.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "rounds.jsonl.part").write_text("".join(lines[:-2]) + '{"kind": "rou')
+    new = confirm_jobs.run(plan, found, tmp_path)
+    assert new[:-2] == records[:-2]
+    assert [new[-2]["turn"], new[-2]["arm"]] == [records[-2]["turn"], records[-2]["arm"]]
+    assert new[-2] != records[-2]
+    assert left_behind(tmp_path) == []
+
+
+def test_another_choice_is_confirmed_anew_and_none_is_not(confirmed, tmp_path):
+    folder, plan, found, _ = confirmed
+    (tmp_path / "rounds.jsonl.part").write_bytes((folder / "rounds.jsonl").read_bytes())
+    nothing = json.loads(json.dumps(found))
+    nothing["machines"][0] |= {"status": "none", "recommended": None, "reason": "no window"}
+    head, end = confirm_jobs.run(plan, nothing, tmp_path)
+    assert head["arms"] == []
+    assert end["kind"] == "end"
+
+
+def test_a_stop_leaves_no_process(tmp_path):
+    plan = confirm_jobs.planned(WORKLOADS / "plain_loop.py", 600, args=["--steps", "100000000"])
+    job = subprocess.Popen(
+        confirm_jobs.command(plan, confirm_jobs.recommendation(plan), tmp_path),
+        env=environment(tmp_path),
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while not processes(tmp_path, "scaling_study.member.counted") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert processes(tmp_path, "scaling_study.member.counted")
+    job.terminate()
+    assert job.wait(60) == 143
+    assert left_behind(tmp_path) == []
+
+
+ONCE = """
+import sys, torch
+torch.set_num_interop_threads(2)
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    model(torch.ones(2)).backward()
+    optimizer.step()
+"""
+
+
+def test_a_script_that_runs_once_in_a_process_is_confirmed_with_one_per_model(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(ONCE)
+    plan = confirm_jobs.planned(script, SECONDS)
+    rounds = of_kind(confirm_jobs.run(plan, confirm_jobs.recommendation(plan), tmp_path), "round")
+    together = [one for one in rounds if one["arm"] == "recommended/one_process"]
+    assert together[-1]["status"] == "once"
+    assert "set_num_interop_threads" in together[-1]["reason"]
+    others = [one for one in rounds if one not in together]
+    assert len(others) == 6
+    assert all(one["status"] == "ok" for one in others)
+
+
+def test_a_script_that_fails_is_given_up_with_its_words(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("raise SystemExit('no such data')\n")
+    plan = confirm_jobs.planned(script, SECONDS)
+    rounds = of_kind(confirm_jobs.run(plan, confirm_jobs.recommendation(plan), tmp_path), "round")
+    assert len(rounds) == 3
+    for one in rounds:
+        assert one["status"] == "failed"
+        assert "slot 0 ended with status 1: no such data" in one["reason"]
+
+
+TELL = """
+import json, os, sys, torch
+if __name__ == "__main__":
+    told = {"argv": sys.argv, "path": sys.path[0], "env": dict(os.environ), "file": __file__,
+            "cpus": sorted(os.sched_getaffinity(0)), "name": __name__,
+            "threads": [torch.get_num_threads(), torch.get_num_interop_threads()]}
+    open(os.environ["TOLD"], "w").write(json.dumps(told))
+"""
+
+
+@pytest.mark.parametrize("inter_op", [None, 3])
+def test_the_counted_process_is_that_of_the_launch_script(tmp_path, inter_op):
+    from test_launch_script import plan, recommendation, slot, write
+
+    script = tmp_path / "train.py"
+    script.write_text(TELL)
+    cpu = str(min(os.sched_getaffinity(0)))
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    own = {"OMP_NUM_THREADS": "2", "TOLD": str(tmp_path / "a")}
+    found = recommendation([slot(0, cpu)], own, inter_op=inter_op or "default")
+    subprocess.run(
+        ["/bin/bash", write(tmp_path, found, plan(script, ["--x", "{member}"])), "logs"],
+        cwd=tmp_path,
+        check=True,
+    )
+    page = tmp_path / "page"
+    counted.make_page(page, 1)
+    library = str(running.counted.Path(counted.__file__).parents[2])
+    env = {**kept, **own, "TOLD": str(tmp_path / "b"), "PYTHONPATH": library}
+    launch = Launch(tmp_path, sys.executable, env, step="optimizer", inter_op=inter_op)
+    member = Member(0, cpu, "default", (str(script), "--x", "0"))
+    words = running.command(launch, member, page, "process_per_model")
+    subprocess.run(words, env=env, cwd=tmp_path, check=True)
+    first, second = (json.loads((tmp_path / name).read_text()) for name in "ab")
+    assert second["env"].pop("PYTHONPATH") == library
+    for told in (first, second):
+        told["env"].pop("TOLD")
+    assert first == second
+
+
+def count(tmp_path, text, *options, starts=1):
+    script, page = tmp_path / "train.py", tmp_path / "page"
+    script.write_text(text)
+    counted.make_page(page, starts)
+    done = subprocess.run(
+        [sys.executable, "-m", "scaling_study.member.counted", page, *options, "--", script],
+        check=False,
+    )
+    return done.returncode, counted.read_page(page)
+
+
+def test_marks_are_counted(tmp_path):
+    text = "from scaling_study import mark\nfor _ in range(7): mark()\n"
+    code, (seen,) = count(tmp_path, text, "--step", "mark")
+    assert code == 0
+    assert seen.iterations == 7
+    assert 0 < seen.first_ns < seen.latest_ns
+    assert seen.ended_ns == 0
+
+
+def test_a_process_that_the_script_forks_is_not_counted(tmp_path):
+    text = (
+        "import os\nfrom scaling_study import mark\nmark()\n"
+        "if not os.fork():\n    mark()\n    os._exit(0)\nos.wait()\nmark()\n"
+    )
+    _, (seen,) = count(tmp_path, text, "--step", "mark")
+    assert seen.iterations == 2
+
+
+def test_starts_in_one_process_are_counted_apart_until_the_page_is_full(tmp_path):
+    text = "from scaling_study import mark\nfor _ in range(5): mark()\n"
+    code, seen = count(tmp_path, text, "--step", "mark", "--again", starts=3)
+    assert code == 0
+    assert [one.iterations for one in seen] == [5, 5, 5]
+    assert all(one.first_ns <= one.latest_ns <= one.ended_ns for one in seen)
+    assert seen[0].ended_ns <= seen[1].first_ns
+
+
+def test_the_scripts_own_status_is_the_processs(tmp_path):
+    assert count(tmp_path, "import sys\nsys.exit(5)\n")[0] == 5

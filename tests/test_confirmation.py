@@ -1,0 +1,240 @@
+"""analysis/confirmation.json, from rounds that are made up."""
+
+import json
+import math
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+import confirm_jobs
+from configs import ROOT
+from scaling_study.collecting.record_schema import RecordError
+from scaling_study.common.columns import WINDOWS
+from scaling_study.common.storage import write_json, write_table
+from scaling_study.confirming.summary import summarise
+from test_timeline import PER_HOUR, queue
+
+PLAN = {
+    "default": "d",
+    "baseline": "b",
+    "launches": [{"id": "d", "label": "default"}, {"id": "b", "label": "intra_op 1"}],
+}
+MACHINE = "abc"
+MODEL_S, SLOW_S = 8.0, 16.0
+MODEL, SLOW = (5.0, 500, 0.005, 0.5), (5.0, 500, 0.021, 0.5)
+KEYS = ("recommended/process_per_model", "recommended/one_process", "default/process_per_model",
+        "default_same_n/process_per_model")  # fmt: skip
+NO_WINDOWS = WINDOWS.frame()[["machine", "launch", "n", "valid", "frequency_mhz"]]
+
+
+def found(n=2, default_n=1):
+    return confirm_jobs.recommendation(PLAN, n, default_n, MACHINE)
+
+
+def head():
+    arms = []
+    for key in KEYS:
+        role, way = key.split("/")
+        mine = role == "recommended"
+        arms.append(
+            {
+                "role": role,
+                "queue": way,
+                "launch": "b" if mine else "d",
+                "label": "intra_op 1" if mine else "default",
+                "n": 1 if role == "default" else 2,
+            }
+        )
+    return {
+        "kind": "confirmation",
+        "schema_version": 1,
+        "study": "s",
+        "machine_hash": MACHINE,
+        "arms": arms,
+        "seed": 1,
+        "seconds": 100.0,
+        "started": "2026-01-01T00:00:00+00:00",
+        "measured_hash": "m",
+        "harness_hash": "h",
+    }
+
+
+def a_round(key, turn, factor=1.0, **changed):
+    """A round of whole models, of which each takes `factor` as long as usual."""
+    slow = not key.startswith("recommended")
+    usual = [each * factor for each in (SLOW if slow else MODEL)]
+    usual[1] = 500
+    way = key.split("/")[1]
+    slots = 1 if key.startswith("default/") else 2
+    runs = [one for slot in range(slots) for one in queue(slot, [tuple(usual)] * 9, 40.0, way=way)]
+    return {
+        "kind": "round",
+        "turn": turn,
+        "arm": key,
+        "status": "ok",
+        "reason": None,
+        "limit_s": 40.0,
+        "cut_s": 40.0,
+        "frequency_mhz": None,
+        "foreign_cpu_s": 0.0,
+        "runs": runs,
+        **changed,
+    }
+
+
+def write(tmp_path, records):
+    path = tmp_path / "rounds.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in [head(), *records]))
+    return path
+
+
+def machine(tmp_path, records, *, windows=NO_WINDOWS, steps_per_model=500, recommendation=None):
+    files = [write(tmp_path, records)]
+    content = summarise(recommendation or found(), files, windows, steps_per_model, off=False)
+    json.dumps(content, allow_nan=False)
+    (one,) = content["machines"]
+    return one
+
+
+def rounds(*factors):
+    return [a_round(key, turn, factor) for turn, factor in enumerate(factors) for key in KEYS]
+
+
+def test_every_arm_is_there_with_its_interval(tmp_path):
+    one = machine(tmp_path, rounds(1.0, 1.05, 0.95))
+    assert one["status"] == "confirmed"
+    assert [f"{arm['role']}/{arm['queue']}" for arm in one["arms"]] == list(KEYS)
+    best = one["arms"][0]
+    assert best["value"] == pytest.approx(2 * PER_HOUR / MODEL_S, rel=0.02)
+    assert best["low"] < best["value"] < best["high"]
+    assert (best["rounds"], best["ran"], best["cut"]) == (3, "exec", False)
+    assert best["predicted"] == 1000.0
+    assert best["whole_models"] == 2 * (5 + 4 + 5)
+    assert one["left_out"] == []
+
+
+def test_ratios_are_paired_by_turn(tmp_path):
+    one = machine(tmp_path, rounds(1.0, 1.5, 0.8))
+    for name, times in (("ratio", 2), ("ratio_same_n", 1)):
+        ratio = one[name]
+        assert ratio["value"] == pytest.approx(times * SLOW_S / MODEL_S, rel=0.02)
+        # Turns differ by half; within a turn both go along.
+        assert ratio["high"] / ratio["low"] < 1.2
+
+
+def test_one_round_has_no_interval(tmp_path):
+    best = machine(tmp_path, rounds(1.0))["arms"][0]
+    assert (best["low"], best["high"]) == (None, None)
+
+
+def test_the_difference_is_a_product_of_its_parts(tmp_path):
+    recommendation = found()
+    point = recommendation["machines"][0]["recommended"]
+    point |= {"steps_per_s": 2 / 0.005, "models_per_hour": 2 / 0.005 / 500 * PER_HOUR}
+    one = machine(tmp_path, rounds(1.0, 1.0), recommendation=recommendation)
+    difference = one["difference"]
+    parts = {part["what"]: part["factor"] for part in difference["parts"]}
+    assert difference["value"] == pytest.approx(2.5 / MODEL_S, rel=0.01)
+    assert parts["start"] == pytest.approx(2.5 / MODEL_S, rel=0.01)
+    assert parts["queue"] == 1
+    assert difference["unexplained"] == pytest.approx(1, rel=0.01)
+    product = math.prod(parts.values()) * difference["unexplained"]
+    assert product == pytest.approx(difference["value"])
+
+
+def test_a_prediction_that_counts_the_start_leaves_nothing_to_it(tmp_path):
+    recommendation = found()
+    point = recommendation["machines"][0]["recommended"]
+    point |= {"steps_per_s": 2 / 0.005, "models_per_hour": 2 * PER_HOUR / MODEL_S}
+    one = machine(tmp_path, rounds(1.0, 1.0), recommendation=recommendation)
+    parts = {part["what"]: part["factor"] for part in one["difference"]["parts"]}
+    assert parts["start"] == pytest.approx(1, rel=0.01)
+    assert one["difference"]["value"] == pytest.approx(1, rel=0.01)
+
+
+def test_the_clock_is_a_part_where_it_is_known(tmp_path):
+    windows = pd.DataFrame(
+        {
+            "machine": [MACHINE] * 3,
+            "launch": ["b", "b", "d"],
+            "n": [2, 2, 2],
+            "valid": [True, False, True],
+            "frequency_mhz": [4000.0, 9000.0, 1000.0],
+        }
+    )
+    records = [{**one, "frequency_mhz": 3600.0} for one in rounds(1.0, 1.0)]
+    one = machine(tmp_path, records, windows=windows)
+    (clock,) = [part for part in one["difference"]["parts"] if part["what"] == "clock"]
+    assert clock["factor"] == pytest.approx(0.9)
+
+
+def test_an_arm_that_failed_once_is_left_out_with_its_reason(tmp_path):
+    records = rounds(1.0, 1.0)
+    records[-1] |= {"status": "failed", "reason": "out of memory", "runs": []}
+    once = [one for one in records if one["arm"] == "recommended/one_process"]
+    once[0] |= {"status": "once", "reason": "not twice"}
+    one = machine(tmp_path, records)
+    assert [(left["arm"], left["status"], left["reason"]) for left in one["left_out"]] == [
+        ("recommended/one_process", "once", "not twice"),
+        ("default_same_n/process_per_model", "failed", "out of memory"),
+    ]
+    assert len(one["arms"]) == 2
+    assert one["ratio_same_n"] is None
+    assert one["ratio"]["value"] > 1
+
+
+def test_a_recommended_launch_that_fails_is_no_confirmation(tmp_path):
+    records = rounds(1.0, 1.0)
+    records[0] |= {"status": "failed", "reason": "no such file"}
+    one = machine(tmp_path, records)
+    assert (one["status"], one["reason"]) == ("failed", "no such file")
+    assert one["arms"] == []
+
+
+def test_iterations_count_where_a_models_length_is_unknown(tmp_path):
+    recommendation = found()
+    recommendation["machines"][0]["objective"] = "steps_per_s"
+    one = machine(tmp_path, rounds(1.0, 1.0), steps_per_model=None, recommendation=recommendation)
+    assert one["arms"][0]["value"] == pytest.approx(2 / 0.005)
+    assert one["arms"][0]["predicted"] == 100.0
+    assert one["difference"]["value"] == pytest.approx(4.0)
+
+
+def test_off_and_none_are_said():
+    off = summarise(found(), [], NO_WINDOWS, 500, off=True)["machines"][0]
+    assert (off["status"], off["arms"]) == ("off", [])
+    other = summarise(found(), [], NO_WINDOWS, 500, off=False)["machines"][0]
+    assert other["status"] == "none"
+    nothing = found()
+    nothing["machines"][0] |= {"recommended": None, "reason": "no valid window"}
+    one = summarise(nothing, [], NO_WINDOWS, 500, off=False)["machines"][0]
+    assert (one["status"], one["reason"]) == ("none", "no valid window")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"cut_s": "long"}, {"cut_s": -1.0}, {"status": "fine"}, {"runs": [{"slot": 0}]}],
+)
+def test_a_damaged_record_is_named(tmp_path, damage):
+    with pytest.raises(RecordError, match=r"rounds.jsonl:2"):
+        machine(tmp_path, [{**rounds(1.0)[0], **damage}])
+
+
+def test_the_script_writes_it(tmp_path):
+    path = write(tmp_path, rounds(1.0, 1.0))
+    plan = {"workload": {"steps_per_model": 500}, "confirm": {"seconds": 100.0}}
+    write_json(tmp_path / "plan.json", plan)
+    write_json(tmp_path / "analysis/recommendation.json", found())
+    write_table(tmp_path / "tables", WINDOWS, WINDOWS.frame())
+    command = [sys.executable, str(ROOT / "scripts/confirmation.py"), "--study-folder", tmp_path]
+    options = ["--plan", tmp_path / "plan.json", "--rounds", path]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    content = json.loads((tmp_path / "analysis/confirmation.json").read_text())
+    assert content["machines"][0]["status"] == "confirmed"
+    path.write_text("{}\n")
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "rounds.jsonl:1" in done.stderr

@@ -1,0 +1,237 @@
+"""The queue of models, as `recommended.sh --queue` runs it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from scaling_study.member import bind, model_queue
+from test_launch_script import BASH, alive, gone, plan, recommendation, slot, write
+
+BINDER = [sys.executable, "-P", bind.__file__]
+TELL = """
+import os, sys, time
+print(sys.argv[1:], sorted(os.sched_getaffinity(0)), os.environ.get("SPICY"), flush=True)
+if "fail" in sys.argv:
+    sys.exit(7)
+if "once" in sys.argv and not os.path.exists("second time"):
+    open("second time", "w").close()
+    sys.exit(3)
+with open("order", "a") as file:
+    print(sys.argv[1], file=file)
+"""
+
+
+@pytest.fixture
+def launch(tmp_path):
+    script = tmp_path / "träin it's.py"
+    script.write_text(TELL)
+    cpu = str(min(os.sched_getaffinity(0)))
+    env = {"SPICY": "a b'c\"$HOME`id`"}
+    return write(tmp_path, recommendation([slot(0, cpu)], env), plan(script, ["--unused"]))
+
+
+def queue(path, models, *logs):
+    (path.parent / "models.txt").write_text(models, encoding="utf-8")
+    return subprocess.run(
+        [BASH, path, "--queue", "models.txt", *logs],
+        cwd=path.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def log(folder, number):
+    return (folder / f"models.txt.logs/model-{number:05}.log").read_text()
+
+
+def order(folder):
+    return (folder / "order").read_text().split()
+
+
+def test_each_line_is_one_model_with_the_launchs_cpus_and_environment(tmp_path, launch):
+    done = queue(launch, "# the first ones\n1 --name 'a b' '#x'\n\n  2 \"\"\n")
+    assert done.returncode == 0, done.stderr
+    cpu = min(os.sched_getaffinity(0))
+    assert log(tmp_path, 1).startswith(f"['1', '--name', 'a b', '#x'] [{cpu}] a b'c\"$HOME`id`")
+    assert log(tmp_path, 2).startswith("['2', '']")
+    assert order(tmp_path) == ["1", "2"]
+    assert "models/hour: 2 trained in " in done.stdout.splitlines()[-1]
+    assert done.stdout.splitlines()[-1].endswith("1 at once")
+
+
+def test_the_same_command_goes_on_and_a_failed_model_is_trained_again(tmp_path, launch):
+    models = "1\n2 once\n3 fail\n4\n"
+    first = queue(launch, models)
+    assert first.returncode == 1
+    assert "model 2 failed with status 3; see " in first.stderr
+    assert "failed: models 2, 3" in first.stderr
+    assert order(tmp_path) == ["1", "4"]
+    journal = tmp_path / "models.txt.logs/queue.jsonl"
+    with journal.open("a") as file:
+        file.write('{"model": 4, "argu')  # cut off by a crash
+    second = queue(launch, models)
+    assert second.returncode == 1
+    assert "failed: models 3" in second.stderr
+    assert order(tmp_path) == ["1", "4", "2"]
+    assert "1 trained in" in second.stdout
+    assert "2 trained before" in second.stdout
+    assert [json.loads(line)["model"] for line in journal.read_text().splitlines()] == [
+        *(1, 2, 3, 4),
+        *(2, 3),
+    ]
+
+
+def test_a_list_may_grow_and_not_change_where_it_was_trained(tmp_path, launch):
+    assert queue(launch, "1\n2\n").returncode == 0
+    assert queue(launch, "1\n2\n# more\n3\n").returncode == 0
+    assert order(tmp_path) == ["1", "2", "3"]
+    changed = queue(launch, "1\n2.5\n3\n")
+    assert changed.returncode == 2
+    assert "model 2 was trained as: 2; in the list it is now: 2.5" in changed.stderr
+    shorter = queue(launch, "1\n2\n")
+    assert shorter.returncode == 2
+    assert "model 3 was trained as: 3; in the list it is now: missing" in shorter.stderr
+    assert order(tmp_path) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("models", "words"), [("1\n'2\n", "line 2: No closing quotation"), ("# 1\n", "no model")]
+)
+def test_a_list_that_cannot_be_read_starts_nothing(tmp_path, launch, models, words):
+    done = queue(launch, models)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert not (tmp_path / "order").exists()
+
+
+def test_a_missing_list_is_named(launch):
+    done = subprocess.run(
+        [BASH, launch, "--queue", "nothing.txt"],
+        cwd=launch.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "nothing.txt" in done.stderr
+
+
+def test_a_damaged_journal_is_named(tmp_path, launch):
+    folder = tmp_path / "models.txt.logs"
+    folder.mkdir()
+    (folder / "queue.jsonl").write_text("[1]\n")
+    done = queue(launch, "1\n")
+    assert done.returncode == 2
+    assert "queue.jsonl" in done.stderr
+    assert not (tmp_path / "order").exists()
+
+
+ENDLESS = """
+import os, subprocess, sys, time
+if sys.argv[1] == "short":
+    sys.exit(0)
+child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])
+print(os.getpid(), child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def start(path, models, logs):
+    """Start a queue, and wait until the logs of all models of these numbers have two numbers."""
+    (path.parent / "models.txt").write_text(models)
+    command = ["/usr/bin/env", "--default-signal=INT", BASH, path, "--queue", "models.txt"]
+    process = subprocess.Popen(command, cwd=path.parent, stdout=subprocess.PIPE, text=True)
+    files = [path.parent / f"models.txt.logs/model-{number:05}.log" for number in logs]
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        told = [file.read_text().split() for file in files if file.exists()]
+        if len(told) == len(files) and all(len(pids) == 2 for pids in told):
+            return process, [int(pid) for pids in told for pid in pids]
+        time.sleep(0.05)
+    raise AssertionError("models did not start")
+
+
+@pytest.fixture
+def endless(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(ENDLESS)
+    return write(tmp_path, recommendation([slot(0), slot(1)]), plan(script))
+
+
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_leaves_no_process_and_interrupted_models_start_anew(
+    tmp_path, endless, sent, status
+):
+    process, pids = start(endless, "short\nlong 1\nlong 2\nlong 3\n", (2, 3))
+    process.send_signal(sent)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == status
+    assert gone(pids)
+    assert "1 trained in" in said.splitlines()[-1]
+    journal = (tmp_path / "models.txt.logs/queue.jsonl").read_text().splitlines()
+    assert [json.loads(line)["model"] for line in journal] == [1]
+    again, pids = start(endless, "short\nlong 1\nlong 2\nlong 3\n", (2, 3))
+    again.terminate()
+    again.communicate(timeout=60)
+    assert gone(pids)
+
+
+def test_models_do_not_outlive_a_killed_queue(endless):
+    process, pids = start(endless, "long 1\nlong 2\n", (1, 2))
+    process.kill()
+    process.communicate(timeout=60)
+    assert gone(pids[::2])
+    for child in pids[1::2]:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_two_queues_of_one_folder_do_not_run_at_once(endless):
+    process, pids = start(endless, "long 1\nlong 2\n", (1, 2))
+    second = queue(endless, "long 1\nlong 2\n")
+    assert second.returncode == 2
+    assert "another queue" in second.stderr
+    assert all(map(alive, pids))
+    process.terminate()
+    process.communicate(timeout=60)
+    assert gone(pids)
+
+
+def test_a_slot_takes_the_next_model_while_others_train(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, sys, time\n"
+        "open(sys.argv[1], 'w').close()\n"
+        "while not os.path.exists(sys.argv[2]): time.sleep(0.02)\n"
+    )
+    path = write(tmp_path, recommendation([slot(0), slot(1)]), plan(script))
+    # The first one waits for the third, which can only start in the second's slot.
+    done = queue(path, "1 3\n2 1\n3 1\n")
+    assert done.returncode == 0, done.stderr
+    assert "3 trained" in done.stdout
+    assert "2 at once" in done.stdout
+
+
+def test_what_a_failed_model_leaves_is_ended():
+    code = (
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print(child.pid, flush=True)\n"
+        "sys.exit(1)\n"
+    )
+    slots = model_queue.Slots(1)
+    read, write_end = os.pipe()
+    log = f"/dev/fd/{write_end}"
+    slots.start(0, [sys.executable, "-c", code], model_queue.Path(log))
+    (ended,) = slots.wait()
+    os.close(write_end)
+    assert ended.status == 1
+    assert gone([int(os.read(read, 100))])
+    assert slots.free == [0]
+    os.close(read)

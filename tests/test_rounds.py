@@ -1,0 +1,74 @@
+"""Which arms are confirmed, and how the time is shared out."""
+
+import pytest
+
+from scaling_study.confirming import rounds
+
+DEFAULT = {"id": "default-1", "label": "default"}
+
+
+def point(launch, n):
+    return {"launch": launch, "label": launch, "n": n}
+
+
+def found(best, default):
+    return {"status": "ok", "recommended": best, "default": default}
+
+
+def arms(best, default):
+    return [
+        (arm.key, arm.launch, arm.n) for arm in rounds.choose_arms(found(best, default), DEFAULT)
+    ]
+
+
+ONE_BEST = [("recommended/process_per_model", "x", 4), ("recommended/one_process", "x", 4)]
+
+
+def test_the_default_is_confirmed_at_its_own_best_and_at_the_recommended_n():
+    assert arms(point("x", 4), point("default-1", 1)) == [
+        *ONE_BEST,
+        ("default/process_per_model", "default-1", 1),
+        ("default_same_n/process_per_model", "default-1", 4),
+    ]
+
+
+def test_the_same_n_is_confirmed_once():
+    assert arms(point("x", 4), point("default-1", 4)) == [
+        *ONE_BEST,
+        ("default/process_per_model", "default-1", 4),
+    ]
+
+
+def test_a_default_without_a_point_is_tried_at_the_recommended_n():
+    assert arms(point("x", 4), None) == [
+        *ONE_BEST,
+        ("default_same_n/process_per_model", "default-1", 4),
+    ]
+
+
+def test_a_recommended_default_has_nothing_to_be_compared_with():
+    assert [arm[0] for arm in arms(point("default-1", 4), point("default-1", 4))] == [
+        "recommended/process_per_model",
+        "recommended/one_process",
+    ]
+
+
+def test_nothing_recommended_is_nothing_to_confirm():
+    nothing = {"status": "none", "recommended": None, "default": None}
+    assert rounds.choose_arms(nothing, DEFAULT) == ()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "turns", "round_s"),
+    [(30, 3, 2.5), (120, 3, 10), (360, 3, 30), (600, 5, 30), (4800, 10, 120)],
+)
+def test_all_arms_take_turns_and_share_the_time(seconds, turns, round_s):
+    chosen = rounds.choose_arms(found(point("x", 4), point("default-1", 1)), DEFAULT)
+    planned = rounds.schedule(chosen, seconds, seed=3)
+    assert planned.round_s == pytest.approx(round_s)
+    assert len(planned.rounds) == turns * len(chosen)
+    orders = [[one.arm.key for one in planned.rounds if one.turn == turn] for turn in range(turns)]
+    assert all(order == orders[0] for order in orders)
+    assert sorted(orders[0]) == sorted(arm.key for arm in chosen)
+    assert planned == rounds.schedule(chosen, seconds, seed=3)
+    assert planned.most_s >= planned.round_s

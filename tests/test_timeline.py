@@ -1,0 +1,170 @@
+"""What a round shows, from timelines that are made up."""
+
+import random
+import statistics
+
+import pytest
+
+from scaling_study.confirming import timeline
+
+PER_HOUR = 3600
+
+
+def run(slot, times, iterations, *, process=0, again=0):
+    began_s, first_s, latest_s, ended_s = times
+    return {
+        "slot": slot,
+        "process": process,
+        "again": again,
+        "iterations": iterations,
+        "began_s": began_s,
+        "first_s": first_s,
+        "latest_s": latest_s,
+        "ended_s": ended_s,
+    }
+
+
+def queue(slot, models, cut_s, *, way="process_per_model", gap_s=0.0):
+    """A slot's starts until the cut; each model is (start, iterations, iteration, end), in s."""
+    runs, at_s = [], 0.0
+    for number, (start_s, iterations, iteration_s, end_s) in enumerate(models):
+        if at_s >= cut_s:
+            break
+        first_s = at_s + start_s + iteration_s
+        done = int((cut_s - first_s) / iteration_s + 1 + 1e-9) if first_s <= cut_s else 0
+        done = min(done, iterations)
+        ended_s = at_s + start_s + iterations * iteration_s + end_s
+        latest_s = first_s + (done - 1) * iteration_s
+        times = (
+            at_s,
+            first_s if done else None,
+            latest_s if done else None,
+            ended_s if ended_s <= cut_s else None,
+        )
+        which = "again" if way == "one_process" else "process"
+        runs.append(run(slot, times, done, **{which: number}))
+        at_s = ended_s + gap_s
+    return runs
+
+
+def record(slots, cut_s, way="process_per_model"):
+    runs = [one for runs in slots for one in runs]
+    return {"arm": f"recommended/{way}", "cut_s": cut_s, "runs": runs}
+
+
+def look(records, steps_per_model):
+    how = timeline.basis(records, steps_per_model)
+    return how, [timeline.look(one, steps_per_model, how) for one in records]
+
+
+TYPICAL = (5.0, 500, 0.005, 0.5)  # 8 s
+
+
+@pytest.mark.parametrize("cut_s", [8.1, 10.0, 13.5, 15.9, 16.1, 20.0, 97.3])
+def test_whole_models_give_their_rate_wherever_the_cut_is(cut_s):
+    how, (seen,) = look(
+        [record([queue(slot, [TYPICAL] * 20, cut_s) for slot in (0, 1)], cut_s)], 500
+    )
+    assert how == timeline.Basis(later=False, whole=True)
+    assert seen.value == pytest.approx(2 * PER_HOUR / 8, rel=0.01)
+    assert seen.whole_models == 2 * int(cut_s / 8)
+    assert seen.start_s == pytest.approx(5.0)
+    assert seen.iteration_s == pytest.approx(0.005)
+    assert seen.end_s == pytest.approx(0.5)
+
+
+def test_what_lies_between_processes_counts():
+    runs = queue(0, [TYPICAL] * 9, 40.0, gap_s=1.0)
+    _, (seen,) = look([record([runs], 40.0)], 500)
+    assert seen.gap_s == pytest.approx(1.0)
+    assert seen.value == pytest.approx(PER_HOUR / 9, rel=0.03)
+
+
+def test_a_cut_model_gives_its_rate_from_start_and_iterations():
+    how, (seen,) = look(
+        [record([queue(slot, [(5.0, 9000, 0.02, 1)], 10.0) for slot in (0, 1)], 10)], 9000
+    )
+    assert not how.whole
+    assert seen.value == pytest.approx(2 * PER_HOUR / (5 + 9000 * 0.02))
+    assert seen.end_s is None
+    assert seen.whole_models == 0
+
+
+def test_one_slot_without_a_whole_model_puts_all_of_the_arm_together():
+    slow = (5.0, 500, 0.02, 0.5)  # 15.5 s
+    how, (seen,) = look(
+        [record([queue(0, [TYPICAL] * 3, 12.0), queue(1, [slow], 12.0)], 12.0)], 500
+    )
+    assert not how.whole
+    assert seen.value == pytest.approx(PER_HOUR / 8 + PER_HOUR / 15.5, rel=0.01)
+
+
+def test_a_launch_that_is_twenty_times_slower_has_a_figure_from_a_few_iterations():
+    slow = [(8.0, 500, 0.7, 0.5)]
+    how, (seen,) = look([record([queue(slot, slow, 12.0) for slot in (0, 1)], 12.0)], 500)
+    assert not how.whole
+    assert seen.value == pytest.approx(2 * PER_HOUR / (8 + 350), rel=0.01)
+
+
+def test_a_slot_that_has_not_done_two_iterations_gives_no_figure():
+    slow = [(8.0, 500, 30.0, 0.5)]
+    _, (seen,) = look([record([queue(0, [TYPICAL], 12.0), queue(1, slow, 12.0)], 12.0)], 500)
+    assert seen.value is None
+
+
+SPREADS = (0.1, 0.5)
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+def test_a_cut_favours_no_short_models(spread):
+    """Lengths that differ from model to model: the mean over many rounds is the long-run rate."""
+    chance = random.Random(1)  # noqa: S311 (no secret)
+    lengths, values, naive = [], [], []
+    for _ in range(4000):
+        models = [(3.0, 100, 0.05 * chance.lognormvariate(0, spread), 0.1) for _ in range(12)]
+        lengths += [start + count * each + end for start, count, each, end in models]
+        one = record([queue(0, models, 20.0)], 20.0)
+        how = timeline.basis([one], 100)
+        values.append(timeline.look(one, 100, how).value)
+        ended = [each for each in one["runs"] if each["ended_s"]]
+        naive += [PER_HOUR * len(ended) / ended[-1]["ended_s"]] if ended else []
+    truth = PER_HOUR / (sum(lengths) / len(lengths))
+    assert statistics.geometric_mean(values) == pytest.approx(truth, rel=0.015)
+    if spread == max(SPREADS):  # so that this test can fail
+        assert statistics.geometric_mean(naive) > 1.03 * truth
+
+
+def test_a_script_without_an_end_is_counted_in_iterations():
+    _, (seen,) = look(
+        [record([queue(slot, [(2.0, 10**6, 0.1, 0)], 12.0) for slot in (0, 1)], 12)], None
+    )
+    assert seen.value == pytest.approx(2 / 0.1)
+    assert seen.start_s == pytest.approx(2.0)
+
+
+def test_a_script_of_another_length_than_a_model_is_put_together():
+    how, (seen,) = look([record([queue(0, [(2.0, 50, 0.1, 1.0)] * 9, 30.0)], 30.0)], 200)
+    assert not how.whole
+    assert seen.value == pytest.approx(PER_HOUR / (2 + 20 + 1))
+    assert seen.whole_models == 0
+
+
+def test_one_process_counts_the_starts_after_its_first():
+    models = [(6.0, 100, 0.02, 0.0), *[(0.5, 100, 0.02, 0.0)] * 20]
+    one = record([queue(0, models, 20.0, way="one_process")], 20.0, "one_process")
+    how, (seen,) = look([one], 100)
+    assert how == timeline.Basis(later=True, whole=True)
+    assert seen.value == pytest.approx(PER_HOUR / 2.5, rel=0.01)
+    assert seen.start_s == pytest.approx(0.5)
+
+
+def test_one_round_without_a_later_start_has_all_rounds_read_alike():
+    models = [(6.0, 100, 0.02, 0.0), *[(0.5, 100, 0.02, 0.0)] * 20]
+    records = [
+        record([queue(0, models, cut_s, way="one_process")], cut_s, "one_process")
+        for cut_s in (7.0, 12.0)
+    ]
+    how, (first, second) = look(records, 100)
+    assert how == timeline.Basis(later=False, whole=False)
+    assert first.start_s == pytest.approx(6.0)
+    assert second.start_s == pytest.approx(6.0)

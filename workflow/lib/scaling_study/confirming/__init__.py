@@ -1,0 +1,1 @@
+"""Confirming: the recommended launch and the default one, run as a user would run them."""

@@ -1,0 +1,157 @@
+"""Confirm what was recommended on a machine: from plan and analysis to confirm/rounds.jsonl.
+
+The choice was made on one set of records; its gain is read from another, these rounds. Nothing here
+changes the choice. A rerun goes on after the last whole round, and does nothing where the same
+arms, script, code and machine have been confirmed already.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common import private
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.confirming import rounds
+from scaling_study.confirming.round_schema import SCHEMA_VERSION
+from scaling_study.confirming.running import RunningRound
+from scaling_study.measuring import measure, resolve
+from scaling_study.measuring.journal import Journal
+from scaling_study.probing import probe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+MODULES = ("confirming/confirm", "confirming/rounds", "confirming/running")
+"""What decides, beside the harness, what is run."""
+
+# What must be equal for rounds of an earlier run to stand beside new ones.
+SAME = ("schema_version", "arms", "seed", "seconds", "measured_hash", "harness_hash",
+        "machine_hash")  # fmt: skip
+
+log = logging.getLogger("confirm")
+
+Json = dict[str, Any]
+
+
+class Confirmation:
+    """The running of one job.
+
+    Args:
+        job: of ``measure.read_job``; its launch is the default one, its plan has ``confirm``.
+        launches: plan.json's launches by id.
+        recommendation: analysis/recommendation.json.
+        path: confirm/rounds.jsonl.
+        builds: folder of built environments.
+    """
+
+    def __init__(
+        self,
+        job: measure.Job,
+        launches: Mapping[str, Mapping[str, Any]],
+        recommendation: Mapping[str, Any],
+        path: Path,
+        builds: Path,
+    ) -> None:
+        self._job = job
+        self._launches = launches
+        self._journal = Journal(path)
+        self._builds = builds
+        self._machine = probe.read_machine().to_dict()
+        entries = [
+            entry
+            for entry in recommendation["machines"]
+            if entry["machine"] == self._machine["hash"]
+        ]
+        self._arms = rounds.choose_arms(entries[0], job.launch) if entries else ()
+        self._resolved: dict[str, resolve.Resolved] = {}
+
+    def run(self) -> None:
+        """Run what is missing, and leave a whole record file."""
+        began_s = time.monotonic()
+        head = self._head()
+        records = self._journal.resume(head, SAME)
+        if not records:
+            self._journal.write(head)
+        if not any(record["kind"] == "end" for record in records):
+            self._run(records)
+            self._journal.write({"kind": "end", "wall_s": time.monotonic() - began_s})
+        self._journal.finish()
+
+    def _head(self) -> Json:
+        plan = self._job.plan
+        python = resolve.build_python("default", self._builds)
+        if self._arms:
+            build = self._launches[self._arms[0].launch]["axes"]["build"]
+            python = resolve.build_python(build, self._builds)
+        return {
+            "kind": "confirmation",
+            "schema_version": SCHEMA_VERSION,
+            "study": plan["study"],
+            "machine_hash": self._machine["hash"],
+            "arms": [asdict(arm) for arm in self._arms],
+            "seed": self._job.seed,
+            "seconds": float(plan["confirm"]["seconds"]),
+            "measured_hash": measure.measured_digest(plan["workload"], python),
+            "harness_hash": measure.harness_digest(*MODULES),
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+
+    def _run(self, records: list[Json]) -> None:
+        if not self._arms:
+            log.info("nothing is recommended on this machine: there is nothing to confirm")
+            return
+        planned = rounds.schedule(
+            self._arms, float(self._job.plan["confirm"]["seconds"]), self._job.seed
+        )
+        done = {(one["turn"], one["arm"]) for one in records if one["kind"] == "round"}
+        given_up = {one["arm"] for one in records if one["kind"] == "left_out"}
+        given_up |= {
+            one["arm"] for one in records if one["kind"] == "round" and one["status"] != "ok"
+        }
+        if done:
+            log.info("goes on after %d rounds of an interrupted run", len(done))
+        with private.folder() as folder:
+            for number, one in enumerate(planned.rounds):
+                if (one.turn, one.arm.key) in done or one.arm.key in given_up:
+                    continue
+                log.info(
+                    "round %d of %d: %s, %d at once, %s", number + 1, len(planned.rounds),
+                    one.arm.label, one.arm.n, one.arm.queue.replace("_", " "),
+                )  # fmt: skip
+                with private.part(folder, f"round-{number}") as own:
+                    record = self._round(one, planned, own)
+                self._journal.write(record)
+                if record.get("status") != "ok":
+                    log.info("%s: %s", one.arm.label, record["reason"])
+                    given_up.add(one.arm.key)
+
+    def _round(self, one: rounds.Round, planned: rounds.Schedule, folder: Path) -> Json:
+        """Run one round and return its record."""
+        arm = one.arm
+        try:
+            resolved = self._resolve(arm.launch, arm.n)
+        except UnavailableError as error:
+            return {"kind": "left_out", "arm": arm.key, "reason": error.reason}
+        running = RunningRound(
+            replace(resolved.launch, folder=folder),
+            resolved.members[: arm.n],
+            arm.queue,
+            resolve.host(self._machine),
+        )
+        found = running.run(planned.round_s, planned.most_s)
+        return {"kind": "round", "turn": one.turn, "arm": arm.key, **found}
+
+    def _resolve(self, launch: str, n: int) -> resolve.Resolved:
+        """Resolve a launch as its cohorts were: slots depend on how many there are."""
+        if launch not in self._resolved:
+            ladder = resolve.counts(self._job.plan, self._machine)
+            axes = self._launches[launch]["axes"]
+            self._resolved[launch] = resolve.resolve(
+                self._job.plan, axes, self._machine, self._builds, max(n, *ladder)
+            )
+        return self._resolved[launch]

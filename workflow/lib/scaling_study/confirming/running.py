@@ -1,0 +1,230 @@
+"""One round: a queue that keeps every slot busy, from the start of its processes to its end."""
+
+from __future__ import annotations
+
+import resource
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.measuring import edges, family
+from scaling_study.measuring.launchers import bind_command, describe_exit, split_preload
+from scaling_study.measuring.machine_counters import read_machine
+from scaling_study.member import counted, model_queue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from scaling_study.confirming.rounds import Way
+    from scaling_study.measuring.cohort import Host
+    from scaling_study.measuring.launchers import Launch, Member
+
+# Starts of a script in one process that are counted: at one a second, an hour.
+MOST_STARTS = 3600
+
+# While a round waits for a slot that has not trained enough, and for readings of the clock.
+LOOK_EVERY_S = 1.0
+
+# A slot has trained enough when its iterations took this share of the planned time. Where starts
+# take longer than planned, a rate of the first two or three iterations would say little.
+ENOUGH = 0.25
+
+# What a script left is ended with its round.
+ORPHANS_S = 1.0
+
+LOG_CHARACTERS = 500
+
+ONCE = "once"
+
+
+class RoundError(Exception):
+    """A round that gives no figure; the text says why.
+
+    Args:
+        status: of the round's record.
+    """
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+def command(launch: Launch, member: Member, page: Path, way: Way) -> list[str]:
+    """Return what runs in a slot: the launch script's binding and program, counted."""
+    _, preload = split_preload(launch.env)
+    options = ["--step", launch.step, *(["--again"] if way == "one_process" else [])]
+    if launch.inter_op is not None:
+        options += ["--inter-op", str(launch.inter_op)]
+    return [
+        *bind_command(member.cpus, member.mempolicy, preload),
+        *(launch.python, "-m", "scaling_study.member.counted", str(page), *options),
+        *("--", *member.command),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """A process in a slot; ``began_s`` is monotonic."""
+
+    slot: int
+    number: int
+    page: Path
+    began_s: float
+
+    def runs(self, origin_s: float, ended_s: float | None) -> list[dict[str, Any]]:
+        """Return the starts of the script in it.
+
+        Args:
+            origin_s: from when on times count.
+            ended_s: when the process ended, with its last start; None if it runs.
+        """
+
+        def since(ns: int) -> float | None:
+            return ns / 1e9 - origin_s if ns else None
+
+        seen = counted.read_page(self.page)
+        # A start without an iteration has no numbers yet.
+        if not seen or seen[-1].ended_ns:
+            seen.append(counted.Counted(0, 0, 0, 0))
+        began = [self.began_s - origin_s, *(one.ended_ns / 1e9 - origin_s for one in seen)]
+        last = len(seen) - 1
+        return [
+            {
+                "slot": self.slot,
+                "process": self.number,
+                "again": number,
+                "began_s": max(0.0, began[number]),
+                "first_s": since(one.first_ns),
+                "latest_s": since(one.latest_ns),
+                "iterations": one.iterations,
+                "ended_s": since(one.ended_ns)
+                if number < last or ended_s is None
+                else ended_s - origin_s,
+            }
+            for number, one in enumerate(seen)
+        ]
+
+
+@dataclass(slots=True)
+class RunningRound:
+    """The running of one round.
+
+    Attributes:
+        launch: the launch; its folder is private to this round.
+        members: one for each slot.
+        way: how the queue is run.
+        host: what is known of the machine.
+    """
+
+    launch: Launch
+    members: Sequence[Member]
+    way: Way
+    host: Host
+    _slots: model_queue.Slots = field(init=False)
+    _now: dict[int, _Process] = field(init=False, default_factory=dict)
+    _runs: list[dict[str, Any]] = field(init=False, default_factory=list)
+    _clocks: list[float] = field(init=False, default_factory=list)
+    _origin_s: float = field(init=False, default=0.0)
+
+    def run(self, limit_s: float, most_s: float) -> dict[str, Any]:
+        """Run it and return its record, without what names the round.
+
+        Args:
+            limit_s: it is cut then.
+            most_s: it goes on up to then where a slot has not trained enough.
+        """
+        self._slots = model_queue.Slots(len(self.members))
+        before, used_s = read_machine(self.host.cpus), _children_s()
+        self._origin_s = time.monotonic()
+        status, reason = "ok", None
+        try:
+            self._keep_busy(limit_s, most_s)
+        except RoundError as error:
+            status, reason = error.status, str(error)
+        finally:
+            cut_s = time.monotonic() - self._origin_s
+            for process in self._now.values():
+                self._runs += process.runs(self._origin_s, None)
+            self._slots.stop(grace_s=0)
+            family.end(ORPHANS_S)
+        after = read_machine(self.host.cpus)
+        foreign_s = after.busy_cpu_s - before.busy_cpu_s - (_children_s() - used_s)
+        return {
+            "status": status,
+            "reason": reason,
+            "limit_s": limit_s,
+            "cut_s": cut_s,
+            "frequency_mhz": sum(self._clocks) / len(self._clocks) if self._clocks else None,
+            "foreign_cpu_s": max(0.0, foreign_s),
+            "runs": self._runs,
+        }
+
+    def _keep_busy(self, limit_s: float, most_s: float) -> None:
+        numbers = dict.fromkeys(range(len(self.members)), 0)
+        while True:
+            for slot in self._slots.free:
+                self._start(slot, numbers[slot])
+                numbers[slot] += 1
+            passed_s = time.monotonic() - self._origin_s
+            if passed_s >= most_s or (passed_s >= limit_s and self._enough(ENOUGH * limit_s)):
+                return
+            until_s = limit_s - passed_s if passed_s < limit_s else LOOK_EVERY_S
+            clock_mhz = edges.read_frequency_mhz(self.host.frequency)
+            if clock_mhz is not None:
+                until_s = min(until_s, LOOK_EVERY_S)
+                self._clocks.append(clock_mhz)
+            for ended in self._slots.wait(until_s):
+                self._end(ended)
+
+    def _start(self, slot: int, number: int) -> None:
+        launch = self.launch
+        page = launch.folder / "memory" / f"page-{slot}-{number}"
+        counted.make_page(page, MOST_STARTS if self.way == "one_process" else 1)
+        words = command(launch, self.members[slot], page, self.way)
+        env, _ = split_preload(launch.env)
+        began_s = self._slots.start(slot, words, launch.log(slot), env)
+        self._now[slot] = _Process(slot, number, page, began_s)
+
+    def _end(self, ended: model_queue.Ended) -> None:
+        process = self._now.pop(ended.slot)
+        runs = process.runs(self._origin_s, ended.ended_s)
+        self._runs += runs
+        process.page.unlink()
+        how = f"slot {ended.slot} {describe_exit(ended.status)}{self._tail(ended.slot)}"
+        if self.way == "one_process" and runs[0]["iterations"] and len(runs) > 1:
+            raise RoundError(ONCE, f"the script does not run twice in one process: {how}")
+        if ended.status or self.way == "one_process":
+            raise RoundError("failed", how)
+        if not runs[0]["iterations"]:
+            raise RoundError("failed", f"the script ended without an iteration: {how}")
+
+    def _enough(self, least_s: float) -> bool:
+        """Whether each slot has trained this long, or to the end of a script."""
+        runs = list(self._runs)
+        for process in self._now.values():
+            runs += process.runs(self._origin_s, None)
+        trained = dict.fromkeys(range(len(self.members)), 0.0)
+        # Whether a script runs a second time in one process is seen once it has begun to.
+        if any(run["again"] and run["iterations"] <= 1 for run in self._latest(runs)):
+            return False
+        for run in runs:
+            if run["iterations"] > 1:
+                ended = run["ended_s"] is not None
+                span_s = run["latest_s"] - run["first_s"]
+                trained[run["slot"]] += least_s if ended else span_s
+        return all(seconds >= least_s and seconds > 0 for seconds in trained.values())
+
+    def _latest(self, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return each slot's latest start."""
+        return list({run["slot"]: run for run in runs}.values())
+
+    def _tail(self, slot: int) -> str:
+        text = self.launch.log(slot).read_text(errors="replace").strip()[-LOG_CHARACTERS:]
+        return f": {text}" if text else ""
+
+
+def _children_s() -> float:
+    """CPU seconds of all child processes that have been waited for, with theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

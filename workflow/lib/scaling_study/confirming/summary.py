@@ -1,0 +1,267 @@
+"""analysis/confirmation.json: what the rounds show, beside what was predicted.
+
+The choice comes from the study's records, the gain from these rounds alone. Intervals are over
+rounds, on the log scale (Student's t); ratios are paired by turn.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scaling_study.collecting.record_schema import RecordError
+from scaling_study.common import stats
+from scaling_study.confirming import round_schema, timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+Json = dict[str, Any]
+
+RECOMMENDED = "recommended/process_per_model"
+DEFAULT = "default/process_per_model"
+DEFAULT_SAME_N = "default_same_n/process_per_model"
+
+# What really runs a model: the launch script starts plain processes, whatever was measured.
+RAN = "exec"
+
+SECONDS_PER_HOUR = 3600
+
+EMPTY: Json = {"arms": [], "left_out": [], "ratio": None, "ratio_same_n": None, "difference": None}
+
+
+@dataclass(frozen=True, slots=True)
+class _Arm:
+    """An arm with what each of its rounds shows, by turn."""
+
+    about: Mapping[str, Any]
+    records: Mapping[int, Mapping[str, Any]]
+    seen: Mapping[int, timeline.Seen]
+    how: timeline.Basis
+
+    def values(self, turns: Iterable[int]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """The value of each turn, NaN where there is none."""
+        found = [self.seen[turn].value if turn in self.seen else None for turn in turns]
+        return np.array([np.nan if value is None else value for value in found], dtype=np.float64)
+
+    def mean(self, name: str) -> float | None:
+        """The mean of a part over the rounds that show it."""
+        found = [getattr(seen, name) for seen in self.seen.values()]
+        known = [value for value in found if value is not None]
+        return sum(known) / len(known) if known else None
+
+
+def summarise(
+    recommendation: Mapping[str, Any],
+    files: Sequence[Path],
+    windows: pd.DataFrame,
+    steps_per_model: int | None,
+    *,
+    off: bool,
+) -> Json:
+    """Return the content of analysis/confirmation.json.
+
+    Args:
+        recommendation: analysis/recommendation.json.
+        files: confirm/rounds.jsonl of each machine of the folder.
+        windows: rows of tables/windows: machine, launch, n, valid, frequency_mhz.
+        steps_per_model: of the workload.
+        off: the config says ``confirm: off``.
+
+    Raises:
+        RecordError: a file holds something else.
+    """
+    found = {head["machine_hash"]: (head, records) for head, records in map(_read, files)}
+    machines = []
+    for entry in recommendation["machines"]:
+        machine = entry["machine"]
+        head = {
+            "machine": machine,
+            "cpu_model": entry["cpu_model"],
+            "objective": entry["objective"],
+            **EMPTY,
+        }
+        if off:
+            about: Json = {"status": "off", "reason": None}
+        elif entry["recommended"] is None:
+            about = {"status": "none", "reason": entry["reason"]}
+        elif machine not in found:
+            about = {"status": "none", "reason": "this machine has not been confirmed"}
+        else:
+            own = windows[(windows["machine"] == machine) & windows["valid"]]
+            about = _confirmed(entry, *found[machine], own, steps_per_model)
+        machines.append({**head, **about})
+    return {"machines": machines}
+
+
+def _read(path: Path) -> tuple[Json, list[Json]]:
+    records: list[Any] = [record for _, record in round_schema.read(path)]
+    if not records or records[0]["kind"] != "confirmation":
+        raise RecordError(f"{path} does not begin with what is confirmed; delete it, and rerun")
+    return records[0], records[1:]
+
+
+def _confirmed(
+    entry: Mapping[str, Any],
+    head: Mapping[str, Any],
+    records: Sequence[Json],
+    windows: pd.DataFrame,
+    steps_per_model: int | None,
+) -> Json:
+    """Return what was confirmed on one machine."""
+    arms, left_out = _arms(head, records, steps_per_model)
+    if RECOMMENDED not in arms:
+        reason = next((one["reason"] for one in left_out if one["arm"] == RECOMMENDED), None)
+        return {"status": "failed", "reason": reason, "left_out": left_out}
+    turns = sorted({turn for arm in arms.values() for turn in arm.seen})
+    shown = [_arm_entry(arm, turns, _predicted(entry, arm.about)) for arm in arms.values()]
+    best = arms[RECOMMENDED]
+    return {
+        "status": "confirmed",
+        "reason": None,
+        "arms": shown,
+        "left_out": left_out,
+        "ratio": _ratio(best, arms.get(DEFAULT), turns),
+        "ratio_same_n": _ratio(best, arms.get(DEFAULT_SAME_N), turns),
+        "difference": _difference(entry, best, turns, windows, steps_per_model),
+    }
+
+
+def _arms(
+    head: Mapping[str, Any], records: Sequence[Json], steps_per_model: int | None
+) -> tuple[dict[str, _Arm], list[Json]]:
+    """Return the arms that have a figure, and why the others have none."""
+    arms: dict[str, _Arm] = {}
+    left_out = []
+    for about in head["arms"]:
+        key = f"{about['role']}/{about['queue']}"
+        own = [one for one in records if one.get("arm") == key]
+        ran = {one["turn"]: one for one in own if one["kind"] == "round" and one["status"] == "ok"}
+        failed = [one for one in own if one.get("status") != "ok"]
+        how = timeline.basis(list(ran.values()), steps_per_model)
+        seen = {turn: timeline.look(one, steps_per_model, how) for turn, one in ran.items()}
+        # An arm that failed in one round gives no figure: the others were those that went well.
+        if failed:
+            left_out.append(_left_out(about, key, failed[0].get("status"), failed[0]["reason"]))
+        elif all(one.value is None for one in seen.values()):
+            left_out.append(_left_out(about, key, "slow", None))
+        else:
+            arms[key] = _Arm(about, ran, seen, how)
+    return arms, left_out
+
+
+def _left_out(about: Mapping[str, Any], key: str, status: str | None, reason: str | None) -> Json:
+    return {
+        "arm": key,
+        **{name: about[name] for name in ("role", "label", "n", "queue")},
+        "status": status or "unavailable",
+        "reason": reason,
+    }
+
+
+def _arm_entry(arm: _Arm, turns: Sequence[int], predicted: float | None) -> Json:
+    found = stats.paired_ratio(arm.values(turns), np.ones(len(turns)))
+    foreign_s = sum(one["foreign_cpu_s"] for one in arm.records.values())
+    return {
+        **arm.about,
+        "ran": RAN,
+        "rounds": sum(one.value is not None for one in arm.seen.values()),
+        "rounds_unseen": sum(one.value is None for one in arm.seen.values()),
+        "value": found.value,
+        "low": _or_null(found.low),
+        "high": _or_null(found.high),
+        "predicted": predicted,
+        "start_s": arm.mean("start_s"),
+        "iteration_s": arm.mean("iteration_s"),
+        "end_s": arm.mean("end_s"),
+        "whole_models": sum(one.whole_models for one in arm.seen.values()),
+        "cut": not arm.how.whole,
+        "later_starts": arm.how.later,
+        "round_s": max(one["limit_s"] for one in arm.records.values()),
+        "longest_s": max(one["cut_s"] for one in arm.records.values()),
+        "foreign_cpus": foreign_s / sum(one["cut_s"] for one in arm.records.values()),
+    }
+
+
+def _predicted(entry: Mapping[str, Any], about: Mapping[str, Any]) -> float | None:
+    """What the table of points says of an arm: with a process per model, or none."""
+    default = entry["default"]
+    point = {
+        "recommended": entry["recommended"],
+        "default": default,
+        "default_same_n": default and default["at_n"],
+    }[about["role"]]
+    if not point or (point["launch"], point["n"]) != (about["launch"], about["n"]):
+        return None
+    value: float | None = point[entry["objective"]]
+    return value
+
+
+def _ratio(over: _Arm, under: _Arm | None, turns: Sequence[int]) -> Json | None:
+    if under is None:
+        return None
+    found = stats.paired_ratio(over.values(turns), under.values(turns))
+    if math.isnan(found.value):
+        return None
+    return {"value": found.value, "low": _or_null(found.low), "high": _or_null(found.high)}
+
+
+def _difference(
+    entry: Mapping[str, Any],
+    arm: _Arm,
+    turns: Sequence[int],
+    windows: pd.DataFrame,
+    steps_per_model: int | None,
+) -> Json | None:
+    """Return what was confirmed over what was predicted, as a product of known factors.
+
+    Start
+        A model's time with the start that the prediction has, over that with start and end as seen.
+    Queue
+        The same for the time between two processes of a slot.
+    Clock
+        Of the CPUs in the rounds, over that in the windows. All of a step's time is taken to go
+        with it, so it is the most that it can explain.
+    """
+    predicted = _predicted(entry, arm.about)
+    if not predicted:
+        return None
+    confirmed = stats.paired_ratio(arm.values(turns), np.ones(len(turns))).value
+    parts = []
+    iteration_s, start_s = arm.mean("iteration_s"), arm.mean("start_s")
+    if steps_per_model is not None and iteration_s is not None and start_s is not None:
+        point = entry["recommended"]
+        steps_s = steps_per_model * iteration_s
+        said_s = SECONDS_PER_HOUR * point["n"] / predicted
+        said_start_s = max(0.0, said_s - steps_per_model * point["n"] / point["steps_per_s"])
+        model_s = start_s + steps_s + (arm.mean("end_s") or 0.0)
+        gap_s = arm.mean("gap_s") or 0.0
+        parts.append({"what": "start", "factor": (said_start_s + steps_s) / model_s})
+        parts.append({"what": "queue", "factor": model_s / (model_s + gap_s)})
+    clock = _clock(arm, windows)
+    if clock is not None:
+        parts.append({"what": "clock", "factor": clock})
+    value = confirmed / predicted
+    explained = math.prod(part["factor"] for part in parts)
+    return {"value": value, "parts": parts, "unexplained": value / explained}
+
+
+def _clock(arm: _Arm, windows: pd.DataFrame) -> float | None:
+    """Clock in the rounds over clock in the windows; None where the machine does not show it."""
+    about = arm.about
+    own = windows[(windows["launch"] == about["launch"]) & (windows["n"] == about["n"])]
+    before = own["frequency_mhz"].dropna()
+    during = [one["frequency_mhz"] for one in arm.records.values() if one["frequency_mhz"]]
+    if before.empty or not during or not before.mean():
+        return None
+    return float(np.mean(during) / before.mean())
+
+
+def _or_null(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
