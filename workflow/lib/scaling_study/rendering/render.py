@@ -157,7 +157,6 @@ def _read_machines(
                 between=between[between["machine"] == machine],
                 analyses=analyses,
                 launching=Launching(str(path), texts[path]),
-                confirmation=confirmations.get(machine),
                 suffix=suffix,
                 name=f"{name}, other nodes" if name and studies else name,
                 time=time,

@@ -26,7 +26,6 @@ from scaling_study.rendering.explanation import explain
 from scaling_study.rendering.figure_axes import find_boundaries
 from scaling_study.rendering.figure_series import choose_series
 from scaling_study.rendering.headline import describe_sureness, write_headline
-from scaling_study.rendering.headline_words import Headline
 from scaling_study.rendering.report_between import view_between
 from scaling_study.rendering.report_confirm import view_confirmation
 from scaling_study.rendering.report_figures import Material, draw_all
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from scaling_study.common.columns import Table
     from scaling_study.rendering.figure_series import Series
     from scaling_study.rendering.figures import Figure
+    from scaling_study.rendering.headline_words import Headline
     from scaling_study.rendering.report_causes import CausesView
     from scaling_study.rendering.report_time import TimeView
 
