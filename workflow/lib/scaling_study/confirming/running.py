@@ -170,10 +170,10 @@ class RunningRound:
             if passed_s >= most_s or (passed_s >= limit_s and self._enough(ENOUGH * limit_s)):
                 return
             until_s = limit_s - passed_s if passed_s < limit_s else LOOK_EVERY_S
-            clock_mhz = edges.read_frequency_mhz(self.host.frequency)
-            if clock_mhz is not None:
+            clocks_mhz = edges.read_frequencies_mhz(self.host.frequency).values()
+            if clocks_mhz:
                 until_s = min(until_s, LOOK_EVERY_S)
-                self._clocks.append(clock_mhz)
+                self._clocks.append(sum(clocks_mhz) / len(clocks_mhz))
             for ended in self._slots.wait(until_s):
                 self._end(ended)
 
