@@ -8,6 +8,7 @@ import pytest
 import rendering
 import synthetic
 from scaling_study.common.storage import read_json, write_json
+from scaling_study.rendering.study import conclusion
 
 ROOT = Path(__file__).parent.parent
 FIGURES = {
@@ -38,6 +39,27 @@ def test_the_launch_script_starts_what_is_recommended(study):
     assert sys.executable in text
     assert "bind.py" in text
     subprocess.run(["/bin/bash", "-n", study / "launch/recommended.sh"], check=True)
+
+
+def test_a_confirmation_is_the_headline_of_report_and_terminal(tmp_path):
+    folder = rendering.make_study(tmp_path / "confirmed", ns=(1, 2), replicates=2)
+    assert "predicted" in conclusion(folder, folder / "report.html")
+    best = rendering.machine_entry(folder, "recommendation")["recommended"]
+    arm = {
+        "role": "recommended", "launch": best["launch"], "label": best["label"], "n": best["n"],
+        "queue": "process_per_model", "ran": "exec", "rounds": 4, "value": 911.0, "low": 900.0,
+        "high": 922.0, "predicted": 1000.0, "start_s": 1.0, "iteration_s": 0.01, "end_s": 0.1,
+        "whole_models": 3, "cut": False,
+    }  # fmt: skip
+    entry = {
+        "machine": rendering.machine_entry(folder, "recommendation")["machine"],
+        "status": "confirmed", "reason": None, "objective": "models_per_hour", "arms": [arm],
+        "ratio": None, "ratio_same_n": None, "difference": None,
+    }  # fmt: skip
+    write_json(folder / "analysis/confirmation.json", {"machines": [entry]})
+    said = conclusion(folder, folder / "report.html")
+    assert said.startswith("Confirmed: 911 models/hour")
+    assert "Confirmed: 911 models/hour" in rendering.render(folder).read_text(encoding="utf-8")
 
 
 def test_rendering_again_writes_the_same(study):

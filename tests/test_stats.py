@@ -51,6 +51,20 @@ def test_intervals_cover_the_truth_and_are_narrower_than_students(replicates, na
     assert width <= narrower
 
 
+@pytest.mark.parametrize("stray", [1.0, 10.0])
+def test_intervals_of_a_ratio_of_launches_cover_the_truth(stray):
+    rng = np.random.default_rng(7)
+    covered = []
+    for _ in range(150):
+        launches = calm(rng, 10, spread=0.04)
+        launches["stray"] = 200.0 * np.exp(rng.normal(0.0, 0.04 * stray, (3, 2)))
+        found = means(**launches)
+        for n in (1, 2):
+            ratio = found.ratio(("stray", n), ("calm0", n))
+            covered.append(ratio.low <= 2.0 <= ratio.high)
+    assert np.mean(covered) >= 0.92
+
+
 @pytest.mark.parametrize(("replicates", "least"), [(2, 0.85), (3, 0.9)])
 def test_a_launch_with_tenfold_spread_keeps_its_own_and_widens_no_other(replicates, least):
     world = World(10, replicates, changed="tenfold")

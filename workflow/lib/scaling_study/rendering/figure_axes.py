@@ -92,8 +92,8 @@ def scale_processes(axes: Axes, counts: Sequence[int]) -> None:
 def scale_values(axes: Axes, values: pd.Series[float], *, from_zero: bool) -> bool:
     """Set the value axis: from zero, or logarithmic where the range is wide.
 
-    Only values count. An interval from two replicates may reach over decades: it is cut at the
-    edge, where an axis for it would make a flat line of everything else.
+    Only values count. The interval of a launch whose starts differ widely is cut at the edge: an
+    axis for it would make a flat line of everything else.
 
     Args:
         axes: to set.

@@ -12,7 +12,7 @@ from scaling_study.common.quantities import (
     format_ratio,
     known,
 )
-from scaling_study.rendering.headline_words import NOUNS, UNITS, Note, differs
+from scaling_study.rendering.headline_words import NOUNS, UNITS, Note, differs, times
 from scaling_study.rendering.report_rows import Cell, number_cell
 
 if TYPE_CHECKING:
@@ -111,17 +111,17 @@ def write_verdict(compared: Mapping[str, Any]) -> str:
     if best is None:
         names = [entry["name"] for entry in compared["machines"] if entry["status"] == "measured"]
         return f"{names[0]} alone is measured" if len(names) == 1 else "Nothing to compare"
-    return _most(best, NOUNS[compared["objective"]])
+    # Machines are compared by their windows: the confirmation of each stands in its own part.
+    return f"{_most(best, NOUNS[compared['objective']])}, predicted"
 
 
 def _most(best: Mapping[str, Any], what: str) -> str:
     """Which machine gives most of something, where this study can tell."""
     first, second, ratio = best["first"], best["next"], best["ratio"]
+    more = f"{first}: {times(ratio, f'the {what} of {second}')}"
     if not known(ratio["low"]):
-        return f"{first}: {format_ratio(ratio['value'])} the {what} of {second} (no interval)"
-    if not differs(ratio, best["spread"]):
-        return f"{first} and {second} differ by no more in {what} than this study can tell"
-    return f"{first}: {format_ratio(ratio['value'])} the {what} of {second}"
+        return f"{more} (no interval)"
+    return more if differs(ratio, best["spread"]) else f"{more}; a difference is not certain"
 
 
 def write_notes(compared: Mapping[str, Any]) -> list[Note]:
@@ -137,9 +137,7 @@ def write_notes(compared: Mapping[str, Any]) -> list[Note]:
         if best is None:
             continue
         what = f"{things} per {unit}"
-        interval = format_interval(best["ratio"]["low"], best["ratio"]["high"])
-        shown = f" (95% interval of the ratio {interval})" if interval else ""
-        notes.append(Note(f"{_most(best, what)}{shown}."))
+        notes.append(Note(f"{_most(best, what)}."))
     notes += [
         Note(
             f"{_listed(names)} are the same machine by all that matters to its speed: one kind of"
