@@ -1,9 +1,11 @@
 # make report   create the environment, run the quick study of this machine, write reports/quick.html
-# make test     create the environment, run the tests
+# make test     create the environment, check the style, run the tests that every change must pass
+# make nightly  long, faults, slurm and emulated
 # make long     the tests that take minutes each: real experiments, a thousand simulated studies
 # make faults   kills, full disks, scripts that misbehave: what is left, and that a rerun goes on
 # make slurm    a whole study through profiles/slurm on a real SLURM of three nodes (needs root)
 # make emulated placements on emulated machines with sockets, NUMA nodes and SMT (installs QEMU as root)
+# make steady   the tests that read clocks and counters, 20 times beside a program that takes a CPU: an hour at most
 # make lint     style, types, and Snakemake's own check
 # make bench    the benchmarks: every figure that the project promises, measured here
 
@@ -11,21 +13,26 @@ PYTHON ?= python3
 ENV := .venv
 BIN := $(ENV)/bin
 CORES ?= all
+# What `make test` leaves out; a marker that is asked for replaces pytest's own default.
+TODAY := not long and not faults and not slurm and not emulated
 
-.PHONY: report test long faults slurm emulated lint bench clean
+.PHONY: report test nightly long faults slurm emulated steady lint bench clean
 .DELETE_ON_ERROR:
 
 report: $(ENV)/study
 	$(BIN)/snakemake --cores $(CORES) --configfile config/quick.yaml
 
 test: $(ENV)/tests lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m '$(TODAY) and not alone' --numprocesses 2
+	$(BIN)/python -m pytest -m '$(TODAY) and alone' --durations 50
+
+nightly: long faults slurm emulated
 
 long: $(ENV)/tests
 	$(BIN)/python -m pytest -m long
 
 faults: $(ENV)/tests
-	$(BIN)/python -m pytest -m faults tests/faults
+	$(BIN)/python -m pytest -m '' tests/faults
 
 slurm: $(ENV)/tests
 	# The daemons end with the tests, however these end.
@@ -33,6 +40,10 @@ slurm: $(ENV)/tests
 
 emulated: $(ENV)/tests
 	bash tests/emulated/run.sh $(BIN)/python
+
+steady: $(ENV)/tests
+	$(BIN)/python benchmarks/plants/outside.py --hog cpu -- timeout 3600 bash -c 'for run in {1..20}; do \
+	  $(BIN)/python -m pytest --quiet -m "timing and $(TODAY)" || exit; done'
 
 lint: $(ENV)/tests
 	$(BIN)/ruff check .

@@ -43,7 +43,7 @@ MADE_STEP_NS = 10_000_000
 def start(count: int, folder: Path, host: cohort.Host) -> cohort.Cohort:
     """Start that many members of the tiny workload, forked from one process."""
     env = environment.member_environment(os.environ, {"OMP_NUM_THREADS": "1"}, {})
-    launch = launchers.Launch(folder, sys.executable, env, by_mark=False, inter_op=None)
+    launch = launchers.Launch(folder, sys.executable, env, step="optimizer", inter_op=None)
     command = (str(SCRIPT), "--steps", "1000000000")
     specs = [launchers.Member(slot, None, "default", command) for slot in range(count)]
     one = cohort.Cohort(launch, "fork", specs, host)

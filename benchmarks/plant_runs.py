@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from plant_list import PLANTS, PLANTS_FOLDER, ROOT, Case
 
 from scaling_study.common import storage
+from scaling_study.common.workload_env import WorkloadEnv
 from scaling_study.configuring.config import load_config
 from scaling_study.diagnosing import verdict
 from scaling_study.experimenting import fingerprint
@@ -39,7 +40,9 @@ Entry = dict[str, Any]
 def plan_of(case: Case, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a case's plan, and the launch that is explained."""
     plan = make_plan(load_config(case.config(folder)))
-    content = plan.to_dict()
+    env = WorkloadEnv.of(folder / "workload-env.json", plan.workload.env)
+    env.keep()
+    content = {**plan.to_dict(), "workload_env": env.reference()}
     return content, next(one for one in content["launches"] if one["id"] == plan.baseline)
 
 

@@ -1,4 +1,4 @@
-"""Collect a study's record files into tables/ (windows, replicates, points, cohorts.json)."""
+"""Collect a study's record files into tables/."""
 
 import argparse
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 from scaling_study.collecting.collect import collect
 from scaling_study.collecting.record_schema import RecordError
 from scaling_study.common import file_errors
-from scaling_study.common.columns import POINTS, REPLICATES, WINDOWS
+from scaling_study.common.columns import BETWEEN, POINTS, REPLICATES, WINDOWS
 from scaling_study.common.printable import printable_lines
 from scaling_study.common.storage import read_json, write_json, write_table
 from scaling_study.measuring import journal
@@ -30,6 +30,7 @@ def main() -> int:
     folder = arguments.study_folder / "tables"
     write_table(folder, WINDOWS, collected.windows)
     write_table(folder, REPLICATES, collected.replicates)
+    write_table(folder, BETWEEN, collected.between)
     write_table(folder, POINTS, collected.points)
     write_json(folder / "cohorts.json", collected.cohorts)
     files = {cohort["file"] for cohort in collected.cohorts["cohorts"]}

@@ -25,7 +25,7 @@ def knee(folder: Path, machine: str, launch: str) -> float | None:
             for entry in one["launches"]
             if entry["launch"] == launch
         ]
-        return next((law["knee"] for law in laws if law["status"] == "fitted"), None)
+        return next((law["knee"]["value"] for law in laws if law["knee"] is not None), None)
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ QUIET = (
     "--remote-debugging-pipe",
 )
 PIPE_FD = 10  # of 3 and 4, where Chromium looks for the pipe, until the shell has put it there
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 
 
 def executable() -> str | None:

@@ -1,8 +1,41 @@
 """Puts this folder on the path of all tests, those in folders below it too, and opens a browser."""
 
+from pathlib import Path
+
+import hypothesis
 import pytest
 
 import browser
+
+# An example takes as long as the machine is busy; none is wrong for that.
+hypothesis.settings.register_profile(
+    "unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("unhurried")
+
+# They measure, or start members: nothing else may run beside them. All others can share a machine.
+# fmt: off
+ALONE = (
+    "test_accounts", "test_attest", "test_builds", "test_capacity", "test_cohort",
+    "test_counters", "test_keep", "test_kernels", "test_launch_script", "test_launchers",
+    "test_machine_counters", "test_measure", "test_members", "test_perf_events", "test_plants",
+    "test_profile_launch", "test_sampling", "test_why", "test_worker", "test_worker_scripts",
+    "test_workflow", "faults/test_clock", "faults/test_disks", "faults/test_files",
+    "faults/test_kills", "faults/test_misbehaving", "hostile/test_traced_study",
+    "hostile/test_whole_study",
+)
+# fmt: on
+
+
+@pytest.hookimpl(tryfirst=True)  # before those are left out that were not asked for
+def pytest_collection_modifyitems(items):
+    here = Path(__file__).parent
+    paths = {here / f"{name}.py" for name in ALONE}
+    missing = [str(path) for path in paths if not path.exists()]
+    assert missing == [], f"conftest.ALONE names what is not there: {missing}"
+    for item in items:
+        if item.path in paths:
+            item.add_marker(pytest.mark.alone)
 
 
 @pytest.fixture(scope="module")

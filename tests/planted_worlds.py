@@ -387,12 +387,13 @@ class Cache(World):
 
 @dataclasses.dataclass(slots=True)
 class Smt(World):
-    """Two CPUs that are one core, as a virtual machine does not tell."""
+    """Two CPUs that are one core, at a clock that stays what it is."""
 
     first: str = "smt"
+    mhz: float | None = 3000.0
 
     def step(self, relief, n):
-        return Step(user=10 * MS * (1 + 0.6 * (n - 1)))
+        return Step(user=10 * MS * (1 + 0.6 * (n - 1)), frequency_mhz=self.mhz)
 
     def beside(self, kernel, dose):
         return 1 + 0.6 * dose
@@ -401,7 +402,10 @@ class Smt(World):
         return 1.6
 
     def machine(self):
-        return World.machine(self) | {"virtual": "hypervisor"}
+        found = World.machine(self)
+        for cpu in found["topology"]["cpus"]:
+            cpu["core"] = 0
+        return found | {"smt": True}
 
 
 @dataclasses.dataclass(slots=True)

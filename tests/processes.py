@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-# Far more than anything here takes on a busy machine.
-PATIENCE_S = 30.0
+# Only bounds a hang: far more than anything here takes on a busy machine.
+PATIENCE_S = 120.0
 
 
 def wait_until(holds, what, patience_s=PATIENCE_S):
@@ -54,6 +54,11 @@ def wait_ended(pid):
 def state(pid):
     """The state letter of a process (proc(5)): S sleeps, T is stopped."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def wait_state(pid, letter):
+    """Wait until a process is in a state, as S, for sleep in a system call."""
+    wait_until(lambda: state(pid) == letter, f"state {letter} of process {pid}")
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ def set_quota(group, cpus):
 
 
 def _remove(group):
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 120
     while True:
         try:
             group.rmdir()

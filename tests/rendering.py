@@ -6,7 +6,7 @@ from typing import Any
 import synthetic
 from scaling_study.analysing.analyse import analyse
 from scaling_study.collecting.collect import collect
-from scaling_study.common.columns import POINTS, REPLICATES, WINDOWS
+from scaling_study.common.columns import BETWEEN, POINTS, REPLICATES, WINDOWS
 from scaling_study.common.storage import read_json, write_json, write_table
 from scaling_study.rendering.render import render_study
 
@@ -18,6 +18,7 @@ def make_study(folder: Path, **options: Any) -> Path:
     for table, frame in (
         (WINDOWS, collected.windows),
         (REPLICATES, collected.replicates),
+        (BETWEEN, collected.between),
         (POINTS, collected.points),
     ):
         write_table(folder / "tables", table, frame)

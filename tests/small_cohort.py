@@ -46,13 +46,13 @@ class SmallCohort:
         self.members = Members(folder, count)
         self._launchers = []
 
-    def launcher(self, name="exec", *, env=None, by_mark=False, inter_op=None, members=1):
+    def launcher(self, name="exec", *, env=None, step="optimizer", inter_op=None, members=1):
         """A launcher of the real kind; the cohort closes it."""
         launch = Launch(
             folder=self.folder,
             python=sys.executable,
             env=member_environment(os.environ, ONE_THREAD | (env or {}), {}),
-            by_mark=by_mark,
+            step=step,
             inter_op=inter_op,
         )
         self._launchers.append(launcher(name, launch, members))

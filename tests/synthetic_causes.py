@@ -25,7 +25,7 @@ def evidence(kind, text):
     return {"kind": kind, "text": text}
 
 
-def cause(name, title, share, *, proof=(), doubt=(), confidence="high", **more):
+def cause(name, title, share, *, proof=(), doubt=(), open_=(), confidence="high", **more):
     return {
         "cause": name,
         "title": title,
@@ -33,6 +33,7 @@ def cause(name, title, share, *, proof=(), doubt=(), confidence="high", **more):
         "confidence": confidence,
         "for": [evidence(*each) for each in proof],
         "against": [evidence(*each) for each in doubt],
+        "open": [evidence(*each) for each in open_],
         "looks": "How it looks.",
         "source": "The manual.",
         "remedy": {"text": "Change it.", "axes": None, "config": None, "command": None},
@@ -57,7 +58,7 @@ SPINNING = cause(
         "text": "Let waiting threads sleep, or give each process one thread.",
         "axes": {"wait_policy": "passive"},
         "config": "launches:\n  grid:\n    wait_policy: [passive]\n",
-        "command": "OMP_WAIT_POLICY=PASSIVE python scripts/workloads/tsmixerx.py --seed 0",
+        "command": "env -u GOMP_SPINCOUNT \\\n  OMP_WAIT_POLICY=PASSIVE python train.py",
     },
 )
 BANDWIDTH = cause(
@@ -218,7 +219,9 @@ def target(**changes):
             [SPINNING], [BANDWIDTH, QUOTA], [FAULTS], [NOT_TESTED],
             explained=estimate(0.94, 0.05), unexplained=estimate(0.06, 0.05),
         ),
-        "level": side(ruled_out=[FAULTS | {"confidence": "high"}], explained=None),
+        "level": side(
+            ruled_out=[FAULTS | {"share": estimate(0.03), "confidence": "high"}], explained=None
+        ),
         "accounts": accounts(),
         "counts": [
             {"name": "minor_faults", "title": "minor faults per step", "low": 2300, "high": 2410.5},

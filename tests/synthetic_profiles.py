@@ -97,13 +97,17 @@ def add_stacks(place, *, lines=None):
             f"{STACK};mul (libtorch_cpu.so) {90 if many else 30}",
             f"{STACK};mm (libtorch_cpu.so);mkl_blas_avx512_sgemm_kernel_0 (libmkl_avx512.so.2) 60",
         ]
-        path = place / str(point["n"]) / "stacks.raw"
+        path = place / str(point["n"]) / "stacks-0.raw"
         path.write_text("\n".join(raw if lines is None else lines) + "\n")
         point["kinds"][1] = {
             "kind": "stacks", "status": "ok", "reason": None, "remedy": None, "steps": 100,
             "step_s": 0.02, "unprofiled_step_s": 0.019, "tax": 1.05, "others_tax": None,
-            "rate_hz": 20, "native": True, "seconds": 10.0, "pid": 7, "trainer_tid": 7,
-            "files": [f"{point['n']}/stacks.raw"],
+            "rate_hz": 20, "native": True, "seconds": 10.0, "samples": 150, "members": 1,
+            "turns": [
+                {"slot": 0, "pid": 7, "trainer_tid": 7, "seconds": 10.0, "steps": 100,
+                 "samples": 150, "file": "stacks-0.raw"},
+            ],
+            "files": [f"{point['n']}/stacks-0.raw"],
         }  # fmt: skip
     (place / "profile.json").write_text(json.dumps(manifest))
 
@@ -111,7 +115,7 @@ def add_stacks(place, *, lines=None):
 def write_manifest(place, **content):
     """Write profile.json; what is not given is that of a complete profile."""
     usual = {
-        "schema_version": 1, "status": "complete", "reason": None, "remedy": None,
+        "schema_version": 2, "status": "complete", "reason": None, "remedy": None,
         "same_as": None, "points": [],
     }  # fmt: skip
     place.mkdir(parents=True, exist_ok=True)

@@ -181,7 +181,7 @@ def measured(folder, group, cpus):
     return window_rows([file])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("cpus", [None, 0.5])
 def test_a_quota_that_stands_above_the_members_is_found_in_their_steps(tmp_path, cpus):
     with divided_group() as group:

@@ -8,6 +8,7 @@ import pytest
 
 import synthetic
 from scaling_study.analysing.analyse import FILES, analyse, domain_laws
+from scaling_study.analysing.noise import spread_at
 from scaling_study.collecting.collect import collect
 from scaling_study.common.topology import Topology
 
@@ -41,7 +42,9 @@ def test_scaling_has_points_law_and_best_of_every_measured_launch(study):
     assert set(launches) == {launch.label for launch in synthetic.LAUNCHES[:-2]}
     baseline = launches["intra_op 1"]
     assert baseline["laws"]["best"] == "hard_saturation"
-    assert baseline["laws"]["knee"] == pytest.approx(3.0, rel=0.05)
+    knee = baseline["laws"]["knee"]
+    assert knee["value"] == pytest.approx(3.0, rel=0.05)
+    assert knee["low"] < 3.0 < knee["high"]
     assert baseline["recommended_n"] == 3
     assert baseline["best_n"] in {3, 4, 6, 8}
     assert [point["n"] for point in baseline["points"]] == [1, 2, 3, 4, 6, 8]
@@ -57,6 +60,15 @@ def test_the_repeat_shows_what_no_difference_looks_like(study):
     assert 0 < noise["spread"] < 0.05
     assert noise["spread"] == max(abs(point["ratio"] - 1) for point in noise["points"])
     assert sum(point["low"] <= 1 <= point["high"] for point in noise["points"]) >= 5
+
+
+def test_the_threshold_of_a_count_is_its_own_and_else_the_largest():
+    noise = {"spread": 0.1, "points": [{"n": 1, "ratio": 0.99}, {"n": 4, "ratio": 1.1}]}
+    assert spread_at(noise, 1) == pytest.approx(0.01)
+    assert spread_at(noise, 1, 4) == pytest.approx(0.1)
+    assert spread_at(noise, 3) == 0.1
+    assert spread_at(None, 1) is None
+    assert spread_at({"spread": None, "points": []}, 1) is None
 
 
 def test_a_study_without_a_repeat_has_no_spread(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 import jobs
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.measuring import capacity, resolve
+from scaling_study.measuring.capacity import Need
 from scaling_study.probing import room
 from scaling_study.probing.room import Room
 
@@ -27,59 +28,101 @@ def left(monkeypatch):
 @pytest.mark.parametrize("members", [1, 192, 384])
 def test_where_there_is_plenty_nothing_is_said(left, members):
     left()
-    capacity.check(members, members, "exec")
+    capacity.check([Need(members, members, "exec")])
 
 
 def test_384_members_fit_into_the_usual_1024_open_files(left):
     left(files=(1024, 1_048_576))
-    capacity.check(384, 384, "exec")
+    capacity.check([Need(384, 384, "exec")])
 
 
 def test_too_few_open_files(left):
     left(files=(256, 4096))
     with pytest.raises(UnavailableError) as caught:
-        capacity.check(192, 192, "exec")
+        capacity.check([Need(192, 192, "exec")])
     assert "192 members need " in caught.value.reason
     assert "the limit is 256 (ulimit -n)" in caught.value.reason
     assert "ulimit -n " in caught.value.remedy
     assert "as root" not in caught.value.remedy
     fit = int(caught.value.remedy.rpartition("at most ")[2])
     assert 0 < fit < 192
-    capacity.check(fit, fit, "exec")
+    capacity.check([Need(fit, fit, "exec")])
 
 
 def test_a_hard_limit_of_open_files_is_named(left):
     left(files=(256, 300))
     with pytest.raises(UnavailableError) as caught:
-        capacity.check(192, 192, "exec")
+        capacity.check([Need(192, 192, "exec")])
     assert "the hard limit is 300: as root" in caught.value.remedy
 
 
 def test_without_a_limit_of_open_files(left):
     left(files=(resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    capacity.check(10_000, 10_000, "fork")
+    capacity.check([Need(10_000, 10_000, "fork")])
 
 
 def test_the_threads_of_the_default_launch_are_too_many_where_one_each_would_do(left):
     left(tasks=10_000)
-    capacity.check(192, 192, "exec")
+    capacity.check([Need(192, 192, "exec")])
     with pytest.raises(UnavailableError) as caught:
-        capacity.check(192, 192 * 192, "exec")
+        capacity.check([Need(192, 192 * 192, "exec")])
     assert "192 members of 192 threads" in caught.value.reason
     assert "10000 are left (pids.max of a job, 9)" in caught.value.reason
     assert "set intra_op to 1, or processes to at most 52" in caught.value.remedy
-    capacity.check(51, 51 * 192, "exec")
+    capacity.check([Need(51, 51 * 192, "exec")])
 
 
 def test_no_room_for_the_least_that_torch_needs(left):
     left(memory=8 * GIB)
     with pytest.raises(UnavailableError) as caught:
-        capacity.check(192, 192, "exec")
+        capacity.check([Need(192, 192, "exec")])
     assert "192 members need 12.0 GiB at the very least" in caught.value.reason
     assert "8.0 GiB are left (memory.max of a job)" in caught.value.reason
     assert "processes to at most 128" in caught.value.remedy
-    capacity.check(128, 128, "exec")
-    capacity.check(192, 192, "fork")  # whose members share what torch needs
+    capacity.check([Need(128, 128, "exec")])
+    capacity.check([Need(192, 192, "fork")])  # whose members share what torch needs
+
+
+def test_cohorts_that_live_at_once_add_up(left):
+    left(files=(1024, 1024))
+    one = Need(256, 256, "exec")
+    capacity.check([one])
+    with pytest.raises(UnavailableError, match="512 members need 1"):
+        capacity.check([one, one])
+    left(tasks=700)
+    capacity.check([one, one])
+    with pytest.raises(UnavailableError, match=r"768 members of 1 threads .* 700 are left"):
+        capacity.check([one, one, one])
+    left(memory=GIB)
+    capacity.check([Need(8, 8, "exec"), Need(100, 100, "fork")])
+    with pytest.raises(UnavailableError, match=r"116 members need 1\.4 GiB"):
+        capacity.check([Need(16, 16, "exec"), Need(100, 100, "fork")])
+
+
+@pytest.mark.parametrize(
+    ("room", "most", "sizes"),
+    [
+        ({}, 9, [5]),
+        ({}, 2, [2, 2, 1]),
+        ({"tasks": 900}, 9, [1, 3, 1]),
+        ({"files": (1024, 1024)}, 9, [2, 1, 1, 1]),
+        ({"tasks": 1}, 9, [1, 1, 1, 1, 1]),  # each is tried, and says itself what it lacks
+    ],
+)
+def test_reliefs_are_tried_together_as_far_as_they_fit(left, room, most, sizes):
+    left(**room)
+    cohorts = [(200, 800), (200, 200), (200, 200), (300, 300), (300, 300)]
+    needs = [Need(members, threads, "exec") for members, threads in cohorts]
+    assert capacity.together(needs, most) == sizes
+
+
+def test_no_reliefs_are_no_groups(left):
+    left()
+    assert capacity.together([], 3) == []
+
+
+def test_fewer_members_need_less():
+    assert Need(8, 32, "fork").of(2) == Need(2, 8, "fork")
 
 
 @pytest.mark.slow

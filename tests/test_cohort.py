@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def make(tmp_path):
 
         def make(script, args=(), members=1):
             env = environment.member_environment(os.environ, {"OMP_NUM_THREADS": "1"}, {})
-            launch = launchers.Launch(folder, sys.executable, env, by_mark=False, inter_op=None)
+            launch = launchers.Launch(folder, sys.executable, env, step="optimizer", inter_op=None)
             command = (str(WORKLOADS / script), *map(str, args))
             specs = [launchers.Member(slot, None, "default", command) for slot in range(members)]
             started.append(cohort.Cohort(launch, "exec", specs, HOST))
@@ -60,6 +61,7 @@ def test_a_member_without_a_first_step_in_time_is_ended(make):
     assert "0.3 s" in one.events[0]["reason"]
 
 
+@pytest.mark.timing
 def test_a_member_may_rest_before_its_launcher_has_returned(make, monkeypatch):
     """A forked one is quick, and the coordinator one of many processes that want a CPU."""
     one = make("plain_loop.py")
@@ -72,7 +74,7 @@ def test_a_member_may_rest_before_its_launcher_has_returned(make, monkeypatch):
         return pid
 
     monkeypatch.setattr(one._launcher, "start", start_and_lose_the_cpu)
-    one.start([0], 5)
+    one.start([0], 120)
     assert one.events == []
     assert one.take(windows.Window(0, 0, 1), SETTINGS)["members"][0]["steps"] >= 5
 
@@ -98,17 +100,19 @@ def test_a_member_that_ends_while_another_attests(make):
     assert [event["what"] for event in one.events] == ["died"]
 
 
+@pytest.mark.timing
 def test_a_member_may_take_as_long_to_report_as_to_start(make, monkeypatch):
     one = make("plain_loop.py", members=2)
     one.start([0, 1], 60)
     monkeypatch.setattr(cohort, "HANG_S", 0.0)
     assert [report["slot"] for report in one.attest(60)] == [0, 1]
     os.kill(one.members.pids[1], signal.SIGSTOP)
-    assert [report["slot"] for report in one.attest(0.5)] == [0]
+    assert [report["slot"] for report in one.attest(8)] == [0]
     assert one.events[0]["what"] == "hung"
-    assert "0.5 s" in one.events[0]["reason"]
+    assert "8 s" in one.events[0]["reason"]
 
 
+@pytest.mark.timing
 def test_sleeping_members_sleep(make):
     one = make("plain_loop.py", members=2)
     one.start([0, 1], 60)
@@ -116,8 +120,10 @@ def test_sleeping_members_sleep(make):
     steps = one.members.words(1)[channel.STEPS]
     record = one.take(windows.Window(0, 0, 1), SETTINGS)
     assert one.members.words(1)[channel.STEPS] == steps
-    assert record["machine"]["sleeping_cpu_s"] < 0.02
-    assert [member["slot"] for member in record["members"]] == [0]
+    (member,) = record["members"]
+    assert member["slot"] == 0
+    used_s = member["cpu_user_s"] + member["cpu_system_s"]
+    assert record["machine"]["sleeping_cpu_s"] < 0.5 * used_s
 
 
 def test_members_take_turns(make):
@@ -135,6 +141,7 @@ def test_members_take_turns(make):
     assert [trained(1, first) for first in (1, 2)] == [[2], [0]]
 
 
+@pytest.mark.timing
 def test_a_window_of_bursts_holds_every_step_of_each(make):
     one = make("plain_loop.py", members=2)
     one.start([0, 1], 60)
@@ -146,9 +153,10 @@ def test_a_window_of_bursts_holds_every_step_of_each(make):
         assert member["steps"] == member["steps_active"] == len(member["step_us"]) >= 3
         # The rests are in no time but the window's own.
         assert 0.15 <= member["active_s"] < record["window_s"] - 0.15
-        assert sum(member["step_us"]) / 1e6 == pytest.approx(member["active_s"], rel=0.05)
+        # Between a step's end and the gate another program may run; a step less is far less.
+        assert 0.5 < sum(member["step_us"]) / 1e6 / member["active_s"] <= 1.001
         ran_s = member["trainer_user_s"] + member["trainer_system_s"] + member["trainer_runqueue_s"]
-        assert ran_s == pytest.approx(member["active_s"], rel=0.1)
+        assert 0.5 < ran_s / member["active_s"] < 2
 
 
 @pytest.mark.parametrize("script", ["segfaults.py", "exits_early.py"])
@@ -169,3 +177,76 @@ def test_a_member_that_ends_is_told_from_one_that_ends_well(make, script):
         # sys.exit(0) is an end like any other: the script is started again.
         assert not ended
         assert one.members.words(0)[channel.RESTARTS] > 0
+
+
+def test_all_members_train_on_until_the_slowest_has_ended_its_step(make):
+    """Every fifth step is long, and most windows close inside one."""
+    one = make("long_phases.py", ["--every", 5, "--phase-s", 0.4], members=2)
+    one.start([0, 1], 60)
+    short = cohort.WindowSettings(steps=1, shortest_s=0.1, longest_s=3.0, settle_s=0.3)
+    records = [one.take(windows.Window(at, 0, 2), short) for at in range(6)]
+    assert all(record["overlap"] > 0.99 for record in records)
+    members = [member for record in records for member in record["members"]]
+    assert all(member["steps"] >= 1 for member in members)
+    assert any(max(member["step_us"]) > 400_000 for member in members)
+    # The one that has ended its step goes on while the other is in its long one.
+    assert any(member["after_us"] for member in members)
+
+
+def test_a_phase_longer_than_a_window_ends_no_member(make):
+    one = make("long_phases.py", ["--every", 2, "--phase-s", 1.5])
+    one.start([0], 60)
+    short = cohort.WindowSettings(steps=5, shortest_s=0.1, longest_s=0.2, settle_s=0.0)
+    records = [one.take(windows.Window(at, 0, 1), short) for at in range(3)]
+    assert one.events == []
+    assert all(record["members"][0]["steps"] >= 1 for record in records)
+    assert not any("few_steps" in record["flags"] for record in records)
+
+
+def test_patience_follows_from_what_a_script_was_seen_to_do(make, monkeypatch):
+    monkeypatch.setattr(cohort, "HANG_S", 0.2)
+    one = make("long_phases.py", ["--every", 50, "--phase-s", 1.0])
+    assert one._patience_s == 0.2
+    one._longest_step_s = 1.0
+    assert one._patience_s == 10.0
+
+
+def test_what_a_loader_has_saved_up_is_used_up_before_a_window_counts(make):
+    """Two workers give ten batches a second at most; six wait for the member that rested."""
+    one = make("starved.py")
+    one.start([0], 60)
+    settings = cohort.WindowSettings(steps=4, shortest_s=0.5, longest_s=10.0, settle_s=0.05)
+    for at in range(3):
+        time.sleep(1.0)
+        (member,) = one.take(windows.Window(at, 0, 1), settings)["members"]
+        assert len(member["settled_us"]) >= 6
+        assert member["steps"] / sum(member["step_us"]) * 1e6 < 12
+
+
+def test_a_script_that_can_run_only_once_gets_its_process_anew(make):
+    one = make("only_once.py", ["--steps", 200])
+    one.start([0], 60)
+    pid = one.members.pids[0]
+    assert one.attest(60, with_kernel=False)[0]["once"] is False
+    for at in range(60):
+        record = one.take(windows.Window(at, 0, 1), SETTINGS)
+        if one.members.words(0)[channel.RESTARTS] >= 2:
+            break
+    assert one.members.words(0)[channel.RESTARTS] >= 2
+    assert (one.events, one.members.pids[0]) == ([], pid)
+    report = one.attest(60, with_kernel=False)[0]
+    assert (report["once"], report["pid"]) == (True, pid)
+    assert record["members"][0]["steps"] >= 1
+
+
+def test_a_round_of_two_optimizers_is_one_step(make):
+    one = make("gan.py", ["--critic-steps", 3])
+    one.start([0], 60)
+    one.warm_up(5, 10)
+    one.take(windows.Window(0, 0, 1), SETTINGS)
+    report = one.attest(60, with_kernel=False)[0]
+    critic, generator = report["counted"]["optimizers"]
+    assert (critic["ends"], generator["ends"]) == (False, True)
+    words = one.members.words(0)
+    # Until the generator's first step, each one of the critic was taken for a round.
+    assert words[channel.EARLIER] + words[channel.STEPS] == generator["steps"] + 3

@@ -71,11 +71,11 @@ def test_tables_follow_the_plan_and_hold_the_columns_of_the_documentation(study)
     _, plan, collected = study
     for table, frame in zip(
         TABLES,
-        (collected.windows, collected.replicates, collected.points),
+        (collected.windows, collected.replicates, collected.between, collected.points),
         strict=True,
     ):
         assert frame.columns.tolist() == table.names
-        order = frame["launch"].drop_duplicates().tolist()
+        order = frame["launch"].drop_duplicates().tolist()  # of none, where nothing comes back
         assert order == [each["id"] for each in plan["launches"] if each["id"] in order]
     points = of(collected.points, BASELINE)
     assert points["n"].tolist() == [1, 2, 3, 4, 6, 8]
@@ -117,7 +117,7 @@ def test_an_all_failed_study_gives_empty_tables(tmp_path):
     collected = collect(tmp_path, plan)
     for table, frame in zip(
         TABLES,
-        (collected.windows, collected.replicates, collected.points),
+        (collected.windows, collected.replicates, collected.between, collected.points),
         strict=True,
     ):
         pd.testing.assert_frame_equal(frame, table.frame())

@@ -31,7 +31,7 @@ def test_an_empty_table_has_all_columns_with_their_types(table):
     assert frame.empty
     assert frame.columns.tolist() == table.names
     assert frame["n"].dtype == "int64"
-    assert frame["steps_per_s"].dtype == "float64"
+    assert {"int64", "float64"} <= {str(kind) for kind in frame.dtypes}
 
 
 def test_a_missing_column_is_an_error():

@@ -93,6 +93,7 @@ def test_defaults():
         "warmup_steps": 10,
         "retakes": 2,
         "start_timeout_s": 300.0,
+        "hang_timeout_s": 300.0,
         "isolated": False,
     }
 
@@ -350,6 +351,43 @@ def test_all_mistakes_at_once():
         *("launches.grid.intra_op[2]", "launches.grid.isa", "launches.exclude[0].isa"),
         *("measure.replicates", "measure.longest_s", "measure.isolated"),
     }
+
+
+PLANTED = "sk-planted-0123456789"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"env": {"API KEY": PLANTED}},
+        {"env": {"OMP_NUM_THREADS": PLANTED}},
+        {"env": {"KEY": PLANTED + "\0"}},
+        {"env": {"KEY": [PLANTED]}},
+        {"env": {f"KEY={PLANTED}": None}},
+        {"env": [f"KEY={PLANTED}"]},
+        {"env": f"KEY={PLANTED}"},
+        {"envs": {"KEY": PLANTED}},
+        {"environment": {"KEY": PLANTED}},
+        {"KEY": PLANTED},
+    ],
+    ids=str,
+)
+def test_no_mistake_shows_a_value_of_the_environment(change):
+    mapping = config()
+    mapping["workload"].pop("env")
+    mapping["workload"].update(change)
+    assert PLANTED not in str(only_problem(mapping))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"KEY": PLANTED}, {"env": {"KEY": PLANTED}}, {"workload": [{"env": {"KEY": PLANTED}}]}],
+)
+def test_nor_where_its_section_slipped_elsewhere(change):
+    assert PLANTED not in str(only_problem({**config(), **change}))
+    with pytest.raises(ConfigError) as caught:
+        load_config([change])
+    assert PLANTED not in str(caught.value)
 
 
 def test_a_misspelt_key_is_not_also_missing():

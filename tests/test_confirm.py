@@ -172,7 +172,7 @@ def test_the_counted_process_is_that_of_the_launch_script(tmp_path, inter_op):
     counted.make_page(page, 1)
     library = str(running.counted.Path(counted.__file__).parents[2])
     env = {**kept, **own, "TOLD": str(tmp_path / "b"), "PYTHONPATH": library}
-    launch = Launch(tmp_path, sys.executable, env, by_mark=False, inter_op=inter_op)
+    launch = Launch(tmp_path, sys.executable, env, step="optimizer", inter_op=inter_op)
     member = Member(0, cpu, "default", (str(script), "--x", "0"))
     words = running.command(launch, member, page, "process_per_model")
     subprocess.run(words, env=env, cwd=tmp_path, check=True)
@@ -196,7 +196,7 @@ def count(tmp_path, text, *options, starts=1):
 
 def test_marks_are_counted(tmp_path):
     text = "from scaling_study import mark\nfor _ in range(7): mark()\n"
-    code, (seen,) = count(tmp_path, text, "--mark")
+    code, (seen,) = count(tmp_path, text, "--step", "mark")
     assert code == 0
     assert seen.iterations == 7
     assert 0 < seen.first_ns < seen.latest_ns
@@ -208,13 +208,13 @@ def test_a_process_that_the_script_forks_is_not_counted(tmp_path):
         "import os\nfrom scaling_study import mark\nmark()\n"
         "if not os.fork():\n    mark()\n    os._exit(0)\nos.wait()\nmark()\n"
     )
-    _, (seen,) = count(tmp_path, text, "--mark")
+    _, (seen,) = count(tmp_path, text, "--step", "mark")
     assert seen.iterations == 2
 
 
 def test_starts_in_one_process_are_counted_apart_until_the_page_is_full(tmp_path):
     text = "from scaling_study import mark\nfor _ in range(5): mark()\n"
-    code, seen = count(tmp_path, text, "--mark", "--again", starts=3)
+    code, seen = count(tmp_path, text, "--step", "mark", "--again", starts=3)
     assert code == 0
     assert [one.iterations for one in seen] == [5, 5, 5]
     assert all(one.first_ns <= one.latest_ns <= one.ended_ns for one in seen)

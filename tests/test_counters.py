@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from processes import gone, killed_at_the_end, wait_ended, wait_until, written
+from processes import gone, killed_at_the_end, wait_ended, wait_state, wait_until, written
 from scaling_study.measuring import counters
 from scaling_study.measuring.counters import Process, Thread
+
+pytestmark = pytest.mark.timing
 
 # ---- texts
 
@@ -66,19 +68,22 @@ def test_a_commands_name_may_hold_anything(tmp_path, name):
     stat = counters._stat(folder)
     # proc(5) numbers the fields from 1: the state is 3, so here every field is its own number.
     assert stat[0] == "S"
-    names = ("MINFLT", "MAJFLT", "UTIME", "STIME", "CUTIME", "CSTIME", "THREADS", "RSS")
+    names = (
+        *("MINFLT", "MAJFLT", "UTIME", "STIME", "CUTIME", "CSTIME", "THREADS", "RSS"),
+        "PROCESSOR",
+    )
     found = {name: int(stat[getattr(counters, f"_{name}")]) for name in names}
     assert found == {
         "MINFLT": 10, "MAJFLT": 12, "UTIME": 14, "STIME": 15, "CUTIME": 16, "CSTIME": 17,
-        "THREADS": 20, "RSS": 24,
+        "THREADS": 20, "RSS": 24, "PROCESSOR": 39,
     }  # fmt: skip
 
 
 # ---- the arithmetic of two readings
 
 
-def thread(run_s, runqueue_s=0.0, *switches_and_migrations, cpus="0-1"):
-    return Thread(run_s, runqueue_s, *(switches_and_migrations or (0, 0, 0)), cpus)
+def thread(run_s, runqueue_s=0.0, *switches_and_migrations, cpus="0-1", last_cpu=0):
+    return Thread(run_s, runqueue_s, *(switches_and_migrations or (0, 0, 0)), cpus, last_cpu)
 
 
 def process(cpu_s, *, user_s=1.0, system_s=0.0, reaped_s=0.0, threads=None, **counts):
@@ -235,7 +240,9 @@ class Told:
     def tell(self, work):
         self.process.stdin.write(work + "\n")
         self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
+        account = json.loads(self.process.stdout.readline())
+        wait_state(self.pid, "S")  # it waits for the next line, and uses nothing more
+        return account
 
     def usage(self, work, trainer_tid=None):
         """Counters of the work, and the child's own account: seconds of its own, of children."""
@@ -258,32 +265,34 @@ def child():
     process.stdout.close()
 
 
-# What the child's own account takes, and the resolution of clocks that count in ticks.
-SLACK_S = 0.01
+# The resolution of clocks that count in ticks.
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+# What the child's own account leaves out is small beside what it is told to do; a count that is
+# missing, or counted twice, is not.
+MOST = 1.5
 
 
 def test_cpu_time_of_one_thread(child):
-    used, (own_s, _) = child.usage("burn(0.1)")
-    assert own_s >= 0.1
-    assert own_s <= used.cpu_s <= own_s + SLACK_S
+    used, (own_s, _) = child.usage("burn(0.2)")
+    assert own_s >= 0.2
+    assert own_s <= used.cpu_s <= MOST * own_s
     # All of it was the trainer's, and most of it was spent in user mode.
-    assert used.trainer_user_s + used.trainer_system_s == pytest.approx(used.cpu_s, abs=1e-3)
+    assert used.trainer_user_s + used.trainer_system_s == pytest.approx(used.cpu_s, rel=0.1)
     assert used.cpu_user_s > used.cpu_system_s
     assert (used.threads, used.processes) == (1, 1)
 
 
 def test_cpu_time_of_another_thread_is_the_members_but_not_the_trainers(child):
-    used, (own_s, _) = child.usage("in_thread(burn, 0.1)")
-    assert own_s <= used.cpu_s <= own_s + SLACK_S
-    assert used.trainer_user_s + used.trainer_system_s <= SLACK_S
+    used, (own_s, _) = child.usage("in_thread(burn, 0.2)")
+    assert own_s <= used.cpu_s <= MOST * own_s
+    assert used.trainer_user_s + used.trainer_system_s <= 0.5 * own_s
 
 
 def test_a_trainer_in_the_kernel_beside_a_thread_in_user_mode(child):
-    beside = "threading.Thread(target=burn, args=(0.4,)).start(), ask_the_kernel(0.4)"
-    used, _ = child.usage(beside)
-    assert used.trainer_system_s > 3 * used.trainer_user_s
-    assert used.cpu_user_s > used.trainer_system_s / 2
+    child.tell("globals().update(beside=threading.Thread(target=burn, args=(0.4,)))")
+    used, _ = child.usage("beside.start(), ask_the_kernel(0.4), beside.join()")
+    assert used.trainer_system_s > used.trainer_user_s
+    assert used.cpu_user_s > used.trainer_system_s / 3
 
 
 def test_cpus_of_a_real_thread(child):
@@ -293,9 +302,9 @@ def test_cpus_of_a_real_thread(child):
 
 
 def test_cpu_time_of_children_that_begin_and_end_in_between(child):
-    used, (own_s, children_s) = child.usage("[child(0.05) for _ in range(2)]")
-    assert children_s >= 0.1
-    assert used.cpu_s == pytest.approx(own_s + children_s, abs=SLACK_S + 2 * TICK_S)
+    used, (own_s, children_s) = child.usage("[child(0.1) for _ in range(2)]")
+    assert children_s >= 0.2
+    assert used.cpu_s == pytest.approx(own_s + children_s, rel=0.4)
     assert used.processes == 1
 
 
@@ -303,22 +312,23 @@ GRANDCHILD = (
     "globals().update(other=subprocess.Popen([sys.executable, '-S', '-c', "
     "'import os, subprocess, sys, time\\n"
     'subprocess.run([sys.executable, "-S", "-c", '
-    '"import time\\\\nwhile time.process_time() < 0.1: pass"])\\n'
-    "while time.process_time() < 0.1: pass\\n"
+    '"import time\\\\nwhile time.process_time() < 0.4: pass"])\\n'
+    "while time.process_time() < 0.4: pass\\n"
     "print(flush=True)\\n"
     "sys.stdin.readline()\\n"
-    "end = time.process_time() + 0.1\\n"
+    "end = time.process_time() + 0.4\\n"
     "while time.process_time() < end: pass'],"
     " stdin=subprocess.PIPE, stdout=subprocess.PIPE)), other.stdout.readline()"
 )
 
 
 def test_cpu_time_of_a_child_that_ends_in_between_counts_from_the_first_reading(child):
-    """It had used 0.1 s before, and a child of its own that had ended another 0.1 s."""
+    """It had used 0.4 s before, and a child of its own that had ended another 0.4 s."""
     child.tell(GRANDCHILD)
     used, (own_s, children_s) = child.usage("other.communicate(b'\\n')")
-    assert children_s >= 0.3
-    assert used.cpu_s == pytest.approx(own_s + children_s - 0.2, abs=0.05)
+    assert children_s >= 1.2
+    # With what either had used before it would be 0.8 s or more.
+    assert 0.4 - 2 * TICK_S <= used.cpu_s - own_s < 0.6
 
 
 def test_faults_of_touched_pages(child):
@@ -329,15 +339,22 @@ def test_faults_of_touched_pages(child):
 
 def test_sleeps_are_voluntary_switches(child):
     used, _ = child.usage("[time.sleep(1e-4) for _ in range(100)]")
-    assert 100 <= used.voluntary_switches <= 150
+    assert 100 <= used.voluntary_switches <= 300  # one for each; not two, nor all since its start
 
 
 def test_waiting_for_a_cpu_is_run_queue_time(child):
-    """Two processes on one CPU: each waits while the other runs."""
+    """Two processes on one CPU: each waits while the other runs, about as long as it runs."""
     cpu = min(os.sched_getaffinity(0))
     child.tell(f"os.sched_setaffinity(0, [{cpu}])")
-    used, _ = child.usage("threading.Thread(target=child, args=(0.1,)).start(), burn(0.1)")
-    assert used.runqueue_s > 0.02
+    spin = "'print(flush=True)\\nwhile True: pass'"
+    start = f"subprocess.Popen([sys.executable, '-S', '-c', {spin}], stdout=subprocess.PIPE)"
+    child.tell(f"globals().update(other={start}), other.stdout.readline()")
+    before = counters.read_tree(child.pid)[child.pid]
+    child.tell("burn(0.4)")
+    after = counters.read_tree(child.pid)[child.pid]
+    child.tell("other.kill(), other.communicate()")
+    used = counters.usage({1: before}, {1: after}, child.pid)
+    assert used.runqueue_s > used.cpu_s / 5
     assert used.involuntary_switches > 0
 
 
@@ -351,14 +368,14 @@ def test_resident_memory(child):
 def test_a_process_with_a_strange_name(child):
     child.tell("name('x) R 1 (y z')")
     assert (Path(f"/proc/{child.pid}/comm")).read_text() == "x) R 1 (y z\n"
-    used, (own_s, _) = child.usage("burn(0.02)")
-    assert own_s <= used.cpu_s <= own_s + SLACK_S
+    used, (own_s, _) = child.usage("burn(0.2)")
+    assert own_s <= used.cpu_s <= MOST * own_s
 
 
 def test_time_of_a_tree_since_it_began(child):
-    own_s, children_s = child.tell("child(0.05), burn(0.05)")
+    own_s, children_s = child.tell("child(0.3), burn(0.3)")
     total_s = counters.tree_cpu_s(child.pid)
-    assert own_s + children_s - 2 * TICK_S <= total_s <= own_s + children_s + 0.2
+    assert own_s + children_s - 2 * TICK_S <= total_s <= MOST * (own_s + children_s)
 
 
 def test_switches_and_migrations_of_this_kernels_threads():
@@ -408,14 +425,15 @@ def test_cpu_time_without_a_child_is_the_rest():
     with killed_at_the_end(*children):
         for child in children:
             child.stdout.readline()
+            wait_state(child.pid, "S")
         apart_s = [counters.tree_cpu_s(child.pid) for child in children]
-        assert min(apart_s) > 0.02
+        assert min(apart_s) > 0
         pids = [child.pid for child in children]
         own_s = counters.tree_cpu_s(os.getpid(), without=pids)
         one_s = counters.tree_cpu_s(os.getpid(), without=pids[:1])
         assert one_s - own_s >= apart_s[1]
         known_s = counters.known_cpu_s(counters.read_tree(pids[0]))
-        assert known_s == pytest.approx(apart_s[0], abs=0.005)
+        assert known_s == pytest.approx(apart_s[0], rel=0.1)
 
 
 def test_a_process_that_is_gone():

@@ -13,7 +13,7 @@ FOUND = {
     "best": "hard_saturation",
     "text": "hard saturation, Akaike weight 0.97",
     "candidates": [{}, {}, {}],
-    "knee": 3.14,
+    "knee": {"value": 3.14, "low": 2.9, "high": 3.4},
 }
 
 
@@ -133,7 +133,7 @@ def test_user_time_that_does_not_grow_is_not_divided():
 def test_the_law_is_said_with_its_knee_or_why_there_is_none():
     text = said(SATURATED, FOUND)
     assert "Of 3 scaling laws, growth in proportion up to a hard ceiling fits best" in text
-    assert "knee is at 3.14 processes" in text
+    assert "knee is at 3.14 processes (95% interval 2.90 to 3.40, if the law holds)" in text
     assert "knee" not in said(SATURATED, {**FOUND, "knee": None})
     assert "No scaling law was fitted: too few." in said(SATURATED)
 

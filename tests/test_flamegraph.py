@@ -13,7 +13,7 @@ import pytest
 import browser
 import flame_page
 import jobs
-from scaling_study.profiling import stacks
+from scaling_study.profiling import sampled_point
 from scaling_study.profiling.stacks import THREADS, TRAINER, Folded, Stack
 from scaling_study.rendering import flame_svg, flame_tree, flamegraph, svg
 
@@ -480,20 +480,18 @@ def test_the_file_zooms_searches_and_resets(tab, tmp_path):
     assert tab.problems == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["sleep", "spin", "mul"])
 def test_a_slowdown_planted_in_a_real_script_is_the_reddest_frame(tmp_path, kind):
     args = ["--kind", kind, "--folder", str(tmp_path / "members"), "--member", "{member}"]
     mapping = jobs.config(jobs.WORKLOADS / "planted.py", args=args)
-    mapping["profile"] = {"stacks_s": 6.0, "unprofiled_s": 0.5, "rate_hz": 20, "operators": False}
+    mapping["profile"] = {"samples": 120, "unprofiled_s": 0.5, "rate_hz": 20, "operators": False}
     points = jobs.profile(mapping, tmp_path)["points"]
     few, many = (
-        stacks.read(
-            tmp_path / f"out/{point['n']}/stacks.raw",
-            seconds=found["seconds"],
-            steps=found["steps"],
+        sampled_point.read_point(
+            tmp_path / f"out/{point['n']}",
+            found,
             step_s=found["unprofiled_step_s"],
-            trainer_tid=found["trainer_tid"],
             label=f"n = {point['n']}",
         )
         for point in points

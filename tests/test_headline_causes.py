@@ -150,6 +150,11 @@ def test_what_is_growth_is_the_same_as_for_the_verdict():
     )
 
 
+def test_a_share_that_rounds_to_nothing_has_no_sign():
+    share = {"value": -0.001, "low": -0.004, "high": 0.002}
+    assert headline_causes.format_share(share) == "0% (0% to 0%)"
+
+
 def test_one_process_alone_does_not_grow():
     target = made.nothing()
     target["n"] = 1

@@ -117,9 +117,53 @@ def test_windows_of_something_else_are_set_aside(part, path, caplog):
     whole = part.read_bytes()
     caplog.set_level("INFO")
     assert Journal(path).resume({**HEAD, "machine_hash": "another"}) == []
-    assert path.with_name("0.jsonl.other").read_bytes() == whole
+    (other,) = path.parent.glob("0.jsonl.*.other")
+    assert other.read_bytes() == whole
     assert "another machine_hash" in caplog.text
     assert part.read_bytes() == b""
+
+
+def interrupted(path, head, window):
+    """A run that writes one window more, and is stopped; return what it found."""
+    journal = Journal(path)
+    found = journal.resume(head)
+    if not found:
+        journal.write(head)
+    journal.write({**WINDOW, "window": window})
+    journal._close()
+    return found
+
+
+def test_a_job_that_returns_to_a_machine_goes_on_there(path):
+    """A, B, A, C, B: each machine's windows wait for it."""
+    a, b, c = ({**HEAD, "machine_hash": name} for name in "abc")
+    windows = [{**WINDOW, "window": at} for at in range(5)]
+    assert interrupted(path, a, 0) == []
+    assert interrupted(path, b, 1) == []
+    assert interrupted(path, a, 2) == [a, windows[0]]
+    assert interrupted(path, c, 3) == []
+    assert interrupted(path, b, 4) == [b, windows[1]]
+    assert read_part(path.with_name("0.jsonl.part")) == [b, windows[1], windows[4]]
+    assert Journal(path).resume(a) == [a, windows[0], windows[2]]
+    assert len(list(path.parent.glob("*.other"))) == 2
+
+
+def test_a_machine_that_cannot_do_it_loses_nothing_of_another_one(part, path):
+    skipping = Journal(path)
+    skipping.restart()
+    skipping.write({**HEAD, "measured_hash": "", "machine_hash": "another"})
+    skipping.finish()
+    del skipping
+    assert Journal(path).resume(HEAD) == [HEAD, WINDOW]
+
+
+def test_what_was_set_aside_under_a_wrong_name_is_not_taken(part, path):
+    head = {**HEAD, "machine_hash": "another"}
+    Journal(path).resume(head)
+    (other,) = path.parent.glob("*.other")
+    other.rename(Journal(path)._other([head]))
+    assert Journal(path).resume(head) == []
+    assert Journal(path).resume(HEAD) == [HEAD, WINDOW]
 
 
 def test_what_holds_no_window_is_not_worth_keeping(path):

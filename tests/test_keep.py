@@ -25,13 +25,16 @@ from processes import (
 from scaling_study.common import private
 from scaling_study.measuring import counters, keep
 
-# The keeper, with less patience than it has in earnest: the tests would only wait longer.
+# The keeper, with less patience for orphans than it has in earnest: the tests would only wait
+# longer. Its patience with a command that stops when asked costs no time, however long it is.
 QUICK = """
 import sys
 from scaling_study.measuring import keep
-keep.STOP_S, keep.ORPHANS_S = 1.0, 0.2
+keep.STOP_S, keep.ORPHANS_S = 120.0, 0.2
 sys.exit(keep.main(sys.argv[1:]))
 """
+# For a command that does not stop: it only has to note the signal meanwhile.
+IMPATIENT = QUICK.replace("120.0", "5.0")
 # A command that tells its pid and its private folder, and the signals that it gets.
 COMMAND = """
 import os, signal, sys, time
@@ -144,14 +147,18 @@ def test_a_missing_command_is_a_mistake_in_the_call():
     assert "no command after --" in error
 
 
+@pytest.mark.timing
 def test_a_keeper_takes_no_cpu_time_while_it_waits(tmp_path):
     with keeper(*python(COMMAND, tmp_path, "")) as process:
         rest_of_it(tmp_path)
-        wait_until(lambda: state(process.pid) == "S", "the keeper's sleep")
-        time.sleep(0.05)
-        before_s = counters._process_clock_s(process.pid)
-        time.sleep(0.2)
-        assert counters._process_clock_s(process.pid) == before_s
+
+        def slept():
+            before_s = counters._process_clock_s(process.pid)
+            time.sleep(0.5)
+            return counters._process_clock_s(process.pid) == before_s
+
+        # Its first sleep may come late; a keeper that looks every so often never gets there.
+        wait_until(slept, "half a second without CPU time")
         process.terminate()
         process.wait(PATIENCE_S)
 
@@ -172,7 +179,7 @@ if os.fork() == 0:
     open({str(tmp_path / "done")!r}, "w").write("done")
     os._exit(0)
 """
-    patient = QUICK.replace("0.2", "60")
+    patient = QUICK.replace("0.2", "600.0")
     with keeper(*python(code), code=patient) as process:
         assert process.wait(PATIENCE_S) == 0
         assert (tmp_path / "done").read_text() == "done"
@@ -199,8 +206,9 @@ def test_a_watched_process_that_is_gone_already(tmp_path):
         assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
 
 
+@pytest.mark.timing
 def test_a_command_that_does_not_want_to_stop_is_killed(tmp_path):
-    with keeper(*python(COMMAND, tmp_path, "stubborn")) as process:
+    with keeper(*python(COMMAND, tmp_path, "stubborn"), code=IMPATIENT) as process:
         command = rest_of_it(tmp_path)
         process.terminate()
         assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
@@ -238,9 +246,13 @@ def test_control_c_in_a_terminal_asks_the_command_once(tmp_path):
         os.close(terminal)
 
 
+@pytest.mark.timing
 def test_impatience_changes_nothing(tmp_path):
     """Ctrl-C, then Snakemake's SIGTERM, then both again while the keeper is ending its command."""
-    with keeper(*python(ORPHAN + COMMAND, tmp_path, "stubborn"), stderr=subprocess.PIPE) as process:
+    code = ORPHAN + COMMAND
+    with keeper(
+        *python(code, tmp_path, "stubborn"), code=IMPATIENT, stderr=subprocess.PIPE
+    ) as process:
         command = rest_of_it(tmp_path)
         orphan = int(written(tmp_path / "orphan"))
         while process.poll() is None:

@@ -1,6 +1,9 @@
 """The kernels: what is asked for, what they touch, and a cohort of them."""
 
+import inspect
 import json
+import mmap
+import resource
 import time
 
 import pytest
@@ -47,11 +50,38 @@ def test_working_sets_fit_where_they_belong(l2, l3, spare, expected):
     assert (chosen.l2, chosen.llc, chosen.memory) == expected
 
 
-def test_every_kernel_does_its_batch():
+@pytest.mark.timing
+def test_every_kernel_does_its_batch(monkeypatch):
     work = kernels.prepare(kernels.Sizes(2**16, 2**20, 2**22))
     assert list(work) == list(kernels.KERNELS)
-    for batch in work.values():
-        batch()
+    for name in ("l2", "llc", "memory"):
+        streamed = inspect.getclosurevars(work[name]).nonlocals
+        for _ in streamed["parts"]:
+            work[name]()
+        last = streamed["parts"][-1].stop
+        assert last > 0.9 * len(streamed["target"])
+        assert (streamed["target"][:last] == 1.5).all()
+    for name, value in (("multiply", kernels.MULTIPLY_SIZE), ("gather", 1)):
+        out = inspect.getclosurevars(work[name]).nonlocals["out"]
+        out.fill(0)
+        work[name]()
+        assert (out == value).all()
+    used = counted(work["pages"])
+    assert used.ru_minflt >= kernels.PAGES_BYTES // mmap.PAGESIZE
+    used = counted(work["wake"])
+    assert used.ru_nvcsw >= kernels.WAKES
+    monkeypatch.setattr(kernels.hashlib, "pbkdf2_hmac", lambda *given: rounds.append(given[-1]))
+    rounds = []
+    work["register"]()
+    assert rounds == [kernels.HASH_ROUNDS]
+
+
+def counted(work):
+    """What the kernel counts for this process while it works."""
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    work()
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    return resource.struct_rusage(now - then for then, now in zip(before, after, strict=True))
 
 
 def test_counts_of_a_large_machine_stay_few():
@@ -89,6 +119,7 @@ def test_bystanders_have_cpus_of_their_own(cpus, quota, n, threads, expected):
     assert bystanders.count({"quota_cpus": quota}, cpus, n, threads) == expected
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_a_cohort_runs_the_kernel_asked_for_at_the_duty_asked_for(tmp_path):
     machine = probe.read_machine().to_dict()
@@ -102,12 +133,13 @@ def test_a_cohort_runs_the_kernel_asked_for_at_the_duty_asked_for(tmp_path):
             (found,) = kernel_cohort.rates(one.take(windows.Window(0, 0, 1), settings))
             return found
 
-        rates = {duty: [] for duty in (0.25, 1.0)}
-        for _ in range(5):
+        rates = {duty: [] for duty in (0.05, 1.0)}
+        for _ in range(3):
             for duty, found in rates.items():
                 found.append(rate("register", duty))
-        whole, quarter = (sorted(rates[duty])[2] for duty in (1.0, 0.25))
-        assert quarter < 0.8 * whole  # a quarter on a quiet machine, more beside other programs
+        whole, little = (sorted(rates[duty])[1] for duty in (1.0, 0.05))
+        # A twentieth on a quiet machine. Other programs take from the one that always works first.
+        assert little < 0.5 * whole
         with one.training(1, kernels.encode("pages")) as done:
             assert not done
             time.sleep(0.2)

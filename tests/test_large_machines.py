@@ -30,7 +30,7 @@ def machine(name):
 def resolved(name, monkeypatch, placement="none", membind="none", **launch):
     """The ladder, one member more than the machine has CPUs, and what was asked beforehand."""
     checked = []
-    monkeypatch.setattr(capacity, "check", lambda *asked: checked.append(asked))
+    monkeypatch.setattr(capacity, "check", checked.extend)
     monkeypatch.setattr(resolve.axes, "library", lambda *_: "/usr/lib/libnuma.so.1")
     axes = {"placement": placement, "membind": membind, **launch}
     plan = make_plan(
@@ -136,7 +136,7 @@ def test_interleaved_memory_is_of_all_nodes(name, monkeypatch):
 def test_what_385_members_need_is_asked_beforehand(intra_op, threads, monkeypatch):
     """The default launch starts a thread for each core in every member."""
     _, _, checked = resolved("epyc-9654-2s-nps4", monkeypatch, intra_op=intra_op)
-    assert checked == [(385, threads, "exec")]
+    assert checked == [capacity.Need(385, threads, "exec")]
 
 
 @pytest.mark.parametrize("name", ["xeon-8260-8s-snc2", "epyc-9654-2s-nps4"])
@@ -154,12 +154,15 @@ def test_the_launch_script_gives_each_member_its_cpu_and_its_node(name, tmp_path
             "slots": list(found.slots), "requested_env": found.requested_env,
         },
     }  # fmt: skip
-    plan = {"study": "large", "workload": {"script": "train.py", "args": [], "step": "optimizer"}}
+    plan = {
+        "study": "large",
+        "workload": {"script": "train.py", "args": [], "env": {}, "step": "optimizer"},
+    }
     script = tmp_path / "recommended.sh"
     script.write_text(
         render_launch_script(
             recommendation, plan, python="python", binder=["/bin/echo"], queue=["/bin/false"],
-            folder=str(tmp_path), kept=("PATH",),
+            folder=str(tmp_path), kept=("PATH",), values_file="none",
         )
     )  # fmt: skip
     subprocess.run(["/bin/bash", script, "logs"], cwd=tmp_path, check=True, capture_output=True)

@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from processes import PATIENCE_S
+from scaling_study.common.workload_env import MASK, write_private
 from scaling_study.member import bind, model_queue
 from scaling_study.rendering.launch_script import render_launch_script
 
@@ -50,7 +53,13 @@ def recommendation(slots, env=None, **axes):
 def plan(script, args=(), **workload):
     return {
         "study": "quick",
-        "workload": {"script": str(script), "args": list(args), "step": "optimizer", **workload},
+        "workload": {
+            "script": str(script),
+            "args": list(args),
+            "env": {},
+            "step": "optimizer",
+            **workload,
+        },
     }
 
 
@@ -63,6 +72,7 @@ def write(tmp_path, found, planned, binder=BINDER, python=sys.executable):
         queue=QUEUE,
         folder=str(tmp_path),
         kept=KEPT,
+        values_file=str(tmp_path / "it's the values"),
     )
     path = tmp_path / "recommended.sh"
     path.write_text(text, encoding="utf-8")
@@ -78,7 +88,7 @@ def run(path, *arguments, cwd=None, **environment):
         cwd=cwd or path.parent,
         env={**os.environ, **environment},
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
 
 
@@ -91,6 +101,26 @@ def script(tmp_path):
     path = tmp_path / "träin it's.py"
     path.write_text(TELL)
     return path
+
+
+def test_values_of_workload_env_come_from_a_file(tmp_path, script):
+    value = "sk-planted \"it's\n$HOME"
+    env = {"OMP_NUM_THREADS": "1", "KEY": MASK, "RANDOM": MASK}
+    planned = plan(script, env={"KEY": MASK, "RANDOM": MASK})
+    path = write(tmp_path, recommendation([slot(0)], env), planned)
+    done = run(path, "missing")
+    assert done.returncode == 1
+    assert "it's the values, with the values of KEY, RANDOM, cannot be read" in done.stderr
+    assert not (tmp_path / "missing").exists()
+    values = tmp_path / "it's the values"
+    write_private(values, {"KEY": value, "RANDOM": "5"})
+    assert stat.S_IMODE(values.stat().st_mode) == 0o600
+    done = run(path, "logs", KEY="the caller's")
+    assert done.returncode == 0, done.stderr
+    (member,) = told(tmp_path / "logs")
+    assert {name: member["env"][name] for name in ("KEY", "RANDOM", "OMP_NUM_THREADS")} == {
+        "KEY": value, "RANDOM": "5", "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
 
 
 def test_every_member_gets_its_arguments_environment_and_cpus(tmp_path, script):
@@ -163,7 +193,7 @@ def start(path, members):
     command = ["/usr/bin/env", "--default-signal=INT", BASH, path, "logs"]
     process = subprocess.Popen(command, cwd=path.parent, start_new_session=True)
     logs = path.parent / "logs"
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         pids = [text.split() for log in logs.glob("*.log") if (text := log.read_text())]
         if len(pids) == members and all(len(each) == 2 for each in pids):
@@ -181,7 +211,7 @@ def alive(pid):
 
 
 def gone(pids):
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE_S
     while any(map(alive, pids)) and time.monotonic() < end:
         time.sleep(0.05)
     return not any(map(alive, pids))
@@ -199,18 +229,20 @@ def endless(tmp_path):
     return write(tmp_path, recommendation([slot(0), slot(1)]), plan(script))
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_stops_all_members_and_their_children(endless, sent, status):
     process, pids = start(endless, 2)
     process.send_signal(sent)
-    assert process.wait(20) == status
+    assert process.wait(PATIENCE_S) == status
     assert gone(pids)
 
 
+@pytest.mark.timing
 def test_members_do_not_outlive_a_killed_script(endless):
     process, pids = start(endless, 2)
     process.kill()
-    process.wait(20)
+    process.wait(PATIENCE_S)
     members = pids[::2]
     assert gone(members)
     for child in pids[1::2]:  # of a member that had no chance to stop its own

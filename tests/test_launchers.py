@@ -46,7 +46,7 @@ def launch(tmp_path):
     interpreter.chmod(0o700)
     folder = private_folder(tmp_path / "cohort")
     env = {"PATH": os.environ["PATH"], "A": "b c"}
-    return Launch(folder, str(interpreter), env, by_mark=False, inter_op=None)
+    return Launch(folder, str(interpreter), env, step="optimizer", inter_op=None)
 
 
 def changed(launch, **values):
@@ -91,6 +91,8 @@ def test_the_worker_is_called_with_the_members_slot_and_script(launch, started):
         "scaling_study.member.worker",
         str(launch.folder),
         "3",
+        "--step",
+        "optimizer",
         "--",
         *command,
     ]
@@ -98,8 +100,8 @@ def test_the_worker_is_called_with_the_members_slot_and_script(launch, started):
 
 
 def test_what_a_member_does_differently_is_an_option(launch, started):
-    started(changed(launch, by_mark=True, inter_op=2))
-    assert told(launch)["argv"][4:8] == ["--mark", "--inter-op", "2", "--"]
+    started(changed(launch, step="mark", inter_op=2))
+    assert told(launch)["argv"][4:9] == ["--step", "mark", "--inter-op", "2", "--"]
 
 
 def test_a_members_environment_is_the_launchs_and_nothing_else(launch, started, monkeypatch):
@@ -165,7 +167,7 @@ import sys, time
 from pathlib import Path
 from scaling_study.measuring.launchers import Exec, Launch, Member
 folder, python = sys.argv[1:]
-launch = Launch(Path(folder), python, {"PATH": "/usr/bin:/bin"}, False, None)
+launch = Launch(Path(folder), python, {"PATH": "/usr/bin:/bin"}, "optimizer", None)
 print(Exec(launch).start(Member(0, None, "default", ("s.py",))), flush=True)
 time.sleep(600)
 """
@@ -210,7 +212,7 @@ def host(launch):
 
 
 def test_a_host_is_asked_for_each_member(launch, host):
-    one = host(ANSWERS, by_mark=True, inter_op=3)
+    one = host(ANSWERS, step="mark", inter_op=3)
     command = ("/größe/s p.py", "x")
     assert one.start(Member(2, "0-3", "bind:0", command)) == 4002
     assert one.start(Member(3, None, "default", ())) == 4003
@@ -218,7 +220,7 @@ def test_a_host_is_asked_for_each_member(launch, host):
     request = json.loads(Path(launch.python).with_name("request-2").read_text())
     assert request == {
         "slot": 2, "cpus": "0-3", "mempolicy": "bind:0", "command": list(command),
-        "by_mark": True, "inter_op": 3, "change": [],
+        "step": "mark", "inter_op": 3, "change": [],
     }  # fmt: skip
 
 

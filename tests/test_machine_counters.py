@@ -14,6 +14,8 @@ from quotas import divided_group, set_quota
 from scaling_study.collecting import accounts
 from scaling_study.measuring import counters, machine_counters
 
+pytestmark = pytest.mark.timing
+
 # Four CPUs of which cpu2 is unplugged: its line is missing.
 STAT = """\
 cpu  1000 20 300 40000 500 60 70 80 90 10
@@ -273,7 +275,7 @@ ONE, TWO = {0}, {0, 1}
 
 QUIET_CPUS = 0.05
 SPAN_S = 0.8  # eight periods of a quota
-TRIES = 5
+TRIES = 20
 
 
 def held_back(rows):
@@ -283,7 +285,20 @@ def held_back(rows):
     return float((rows["runqueue_s"] * share).sum()), float(rows["runqueue_s"].sum())
 
 
-@pytest.mark.slow
+def test_what_a_real_quota_holds_back_is_counted(group):
+    """It would use a CPU and may use a twentieth, far less than what others would leave it."""
+    spinning = Spinning(group, [SPIN], None, ONE)
+    with killed_at_the_end(*spinning.members):
+        free_s, _ = held_back(spinning.measure(SPAN_S))
+        set_quota(group, 0.05)
+        rows = spinning.measure(2 * SPAN_S)
+    found_s, waited_s = held_back(rows)
+    assert free_s == 0
+    assert rows["throttled_s"][0] > rows["cpu_user_s"][0]
+    assert 0 < found_s <= waited_s
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("programs", "quota", "cpus", "held_s"),
     [
@@ -317,7 +332,7 @@ def test_waiting_divides_into_quota_and_competition(group, programs, quota, cpus
     assert found_s <= waited_s
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_waiting_for_a_foreign_program_is_not_the_quotas(group):
     spinning = Spinning(group, [SPIN], 0.4, ONE)
     hog = spinning.start(SPIN)
@@ -326,6 +341,6 @@ def test_waiting_for_a_foreign_program_is_not_the_quotas(group):
         rows = spinning.measure(2.0)
     found_s, waited_s = held_back(rows)
     held_s, foreign_s = float(rows["throttled_s"][0]), float(rows["foreign_cpu_s"][0])
-    assert found_s == pytest.approx(held_s, rel=0.1)
+    assert found_s == pytest.approx(held_s, rel=0.3)
     assert foreign_s > 0.4
     assert waited_s - found_s > 0.4

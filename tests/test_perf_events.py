@@ -3,6 +3,7 @@
 import errno
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -12,6 +13,8 @@ import pytest
 from processes import gone, killed_at_the_end
 from scaling_study.measuring import counters, perf_events
 from scaling_study.measuring.perf_events import Event, PerfEvents, Reading
+
+pytestmark = pytest.mark.timing
 
 SOFTWARE = 1
 FAULTS = Event("page_faults", SOFTWARE, 2)
@@ -94,9 +97,16 @@ def test_few_descriptors_are_for_the_first_events(limit, soft, members, most):
     assert found == tuple(event.name for event in events)[:most]
 
 
+@needs_perf
+def test_cohorts_beside_keep_their_descriptors(limit):
+    limit(1024)
+    assert len(PerfEvents(192, (FAULTS, SWITCHES, TASK_CLOCK)).names) == 2
+    assert PerfEvents(192, (FAULTS, SWITCHES, TASK_CLOCK), beside=256).names == ()
+
+
 def test_all_events_of_192_members_fit_without_a_limit(limit):
     limit(resource.RLIM_INFINITY)
-    assert perf_events._affordable(192) >= len(perf_events.EVENTS)
+    assert perf_events._affordable(192, beside=192) >= len(perf_events.EVENTS)
 
 
 @needs_perf
@@ -238,7 +248,7 @@ def test_faults_of_threads_and_children_that_begin_later_are_counted(how):
 def test_switches_are_counted_as_proc_counts_them():
     found, used = counted("[time.sleep(1e-4) for _ in range(100)], burn(0.05)", SWITCHES)
     total = used.voluntary_switches + used.involuntary_switches
-    assert 100 <= found == pytest.approx(total, abs=5)
+    assert 100 <= found == pytest.approx(total, rel=0.2)
 
 
 SPINNING_THREAD = "threading.Thread(target=burn, args=(9,), daemon=True).start()"
@@ -257,13 +267,16 @@ def test_the_same_thread_is_counted_if_counters_are_opened_at_the_start():
 
 
 @needs_perf
-def test_reading_costs_microseconds():
+def test_reading_costs_less_than_what_is_read_of_a_process_anyway():
     events = PerfEvents(1, (FAULTS, SWITCHES, TASK_CLOCK))
     events.add(0, os.getpid())
-    times = []
+    ways = {"events": lambda: events.read(0), "process": lambda: counters.read_process(os.getpid())}
+    times = {name: [] for name in ways}
     for _ in range(200):
-        began = time.perf_counter()
-        events.read(0)
-        times.append(time.perf_counter() - began)
+        for name, way in ways.items():
+            began = time.perf_counter()
+            way()
+            times[name].append(time.perf_counter() - began)
     events.close()
-    assert sorted(times)[len(times) // 2] < 200e-6
+    median = {name: statistics.median(found) for name, found in times.items()}
+    assert median["events"] < 2 * median["process"], median

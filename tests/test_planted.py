@@ -7,12 +7,12 @@ import pytest
 
 from jobs import WORKLOADS, config, profile
 from scaling_study.analysing.inflation import REST, compare_all, sum_operators
-from scaling_study.profiling import stacks
+from scaling_study.profiling import sampled_point, stacks
 from scaling_study.profiling.profiles import read_profiles
 
 pytestmark = pytest.mark.long
 
-PROFILE = {"steps": 5, "rate_hz": 20, "stacks_s": 5.0, "unprofiled_s": 0.5}
+PROFILE = {"steps": 5, "rate_hz": 20, "samples": 100, "unprofiled_s": 0.5}
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +38,8 @@ def added_by_function(folder, found):
     added = defaultdict(float)
     for point, sign in zip(found["points"], (-1, 1), strict=True):
         (kind,) = [kind for kind in point["kinds"] if kind["kind"] == "stacks"]
-        folded = stacks.read(
-            folder / str(point["n"]) / "stacks.raw",
-            seconds=kind["seconds"],
-            steps=kind["steps"],
-            step_s=kind["unprofiled_step_s"],
-            trainer_tid=kind["trainer_tid"],
+        folded = sampled_point.read_point(
+            folder / str(point["n"]), kind, step_s=kind["unprofiled_step_s"]
         )
         for stack in folded.stacks:
             if stack.root == stacks.TRAINER:

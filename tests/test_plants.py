@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from jobs import WORKLOADS, config, environment, processes, why_command
+from processes import PATIENCE_S, killed_at_the_end, state
 from scaling_study.configuring.config import load_config
 from scaling_study.planning.efforts import EFFORTS
 from scaling_study.planning.plan import make_plan
@@ -78,7 +79,7 @@ def run_outside(folder, *options):
     )
 
 
-def wait_until(condition, seconds=20.0):
+def wait_until(condition, seconds=120.0):
     until = time.monotonic() + seconds
     while not condition() and time.monotonic() < until:
         time.sleep(0.05)
@@ -105,6 +106,25 @@ def test_the_status_of_the_command_is_kept(tmp_path):
     assert run_outside(tmp_path, "--", sys.executable, "-c", "raise SystemExit(3)").returncode == 3
 
 
+@pytest.mark.timing
+def test_members_are_stopped_again_and_again(tmp_path):
+    """Each is seen stopped and going on, in turn, until it ends by itself."""
+    ends = tmp_path / "ends"
+    code = f"from pathlib import Path\nwhile not Path({str(ends)!r}).exists(): pass"
+    member = [sys.executable, "-c", code, "scaling_study.member.worker"]
+    process = subprocess.Popen(
+        [*OUTSIDE, "--stop", "0.8", "--", *member], env=environment(tmp_path)
+    )
+    with killed_at_the_end(process):
+        wait_until(lambda: processes(tmp_path, "-c from pathlib"))
+        (pid,) = processes(tmp_path, "-c from pathlib")
+        for stopped in (True, False) * 3:
+            wait_until(lambda: (state(pid) == "T") == stopped)  # noqa: B023 (it is called here)
+        ends.touch()
+        assert process.wait() == 0
+    assert processes(tmp_path) == []
+
+
 BUSY = (
     "import time\n"
     "began, used = time.perf_counter(), time.process_time()\n"
@@ -113,19 +133,12 @@ BUSY = (
 )
 
 
-def test_members_are_stopped_again_and_again(tmp_path):
-    member = [sys.executable, "-c", BUSY, "scaling_study.member.worker"]
-    done = run_outside(tmp_path, "--stop", "0.8", "--", *member)
-    assert done.returncode == 0, done.stderr
-    assert 0.05 < float(done.stdout) < 0.75
-    assert processes(tmp_path) == []
-
-
+@pytest.mark.timing
 @no_quota
 def test_a_quota_holds_and_is_removed(tmp_path):
     done = run_outside(tmp_path, "--quota-cpus", "0.2", "--", sys.executable, "-c", BUSY)
     assert done.returncode == 0, done.stderr
-    assert 0.05 < float(done.stdout) < 0.3
+    assert 0 < float(done.stdout) < 0.5  # without a quota nearly 1; beside others it may be less
     assert groups() == []
 
 
@@ -249,6 +262,7 @@ LOADS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "spent"), [([], "sum(time.slept)"), (["--busy"], "time.thread_time()")]
 )
@@ -266,10 +280,12 @@ def test_the_loader_is_slow_and_no_slower_when_the_script_starts_again(tmp_path,
         [sys.executable, "-c", twice, *command[1:]], capture_output=True, text=True, check=True
     )
     first, second = map(float, done.stdout.split())
-    assert 1.0 <= first < 1.5
-    assert 1.0 <= second < 1.5
+    # Four batches; a second delay of each would make it 2.
+    assert 1.0 <= first < 1.9
+    assert 1.0 <= second < 1.9
 
 
+@pytest.mark.long
 def test_every_loader_gets_workers(tmp_path):
     script = tmp_path / "loads.py"
     script.write_text(f"{LOADS}print(loader.num_workers, len(list(loader)))\n")
@@ -279,6 +295,7 @@ def test_every_loader_gets_workers(tmp_path):
     assert done.stdout == "3 4\n"
 
 
+@pytest.mark.long
 def test_every_step_collects(tmp_path):
     script = tmp_path / "steps.py"
     script.write_text(
@@ -296,6 +313,7 @@ def test_every_step_collects(tmp_path):
     assert done.stdout == "2\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [[], ["--keep"]])
 def test_every_step_reads_from_the_disk_unless_pages_are_kept(tmp_path, options):
     stat = [shutil.which("stat"), "-f", "-c", "%T", str(tmp_path)]
@@ -319,6 +337,7 @@ def test_every_step_reads_from_the_disk_unless_pages_are_kept(tmp_path, options)
     assert list((tmp_path / "data").iterdir()) == []
 
 
+@pytest.mark.long
 def test_every_step_pauses(tmp_path):
     script = tmp_path / "steps.py"
     script.write_text(
@@ -335,6 +354,7 @@ def test_every_step_pauses(tmp_path):
     assert cpu_s < wall_s - 0.4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["flock", "poll"])
 def test_the_lock_is_waited_for_unless_it_is_private(tmp_path, kind):
     import fcntl
@@ -347,9 +367,10 @@ def test_the_lock_is_waited_for_unless_it_is_private(tmp_path, kind):
         with pytest.raises(subprocess.TimeoutExpired):
             waiting.wait(10)
         fcntl.flock(file, fcntl.LOCK_UN)
-        assert waiting.communicate(timeout=20)[0].startswith(b"done")
+        assert waiting.communicate(timeout=PATIENCE_S)[0].startswith(b"done")
 
 
+@pytest.mark.long
 def test_two_processes_take_turns_at_the_semaphore(tmp_path):
     """Each holds it 20 times for 50 ms: beside each other they need what both need."""
     script = tmp_path / "steps.py"
@@ -360,17 +381,19 @@ def test_two_processes_take_turns_at_the_semaphore(tmp_path):
         "while len(list(pathlib.Path().glob('ready-*'))) < 2: time.sleep(0.01)\n"
         "began = time.monotonic()\n"
         "for _ in range(20): optimizer.step()\n"
-        "print(time.monotonic() - began)\n"
+        "print(began, time.monotonic())\n"
     )
     options = ["--kind", "semaphore", "--folder", str(tmp_path / "here"), "--seconds", "0.05"]
     command = wrapped("lock.py", *options, script=script)
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path) for _ in range(2)]
-    took = [float(process.communicate(timeout=60)[0]) for process in both]
-    assert max(took) > 1.9
-    subprocess.run(command, cwd=tmp_path, timeout=60, check=True)  # it was left free
+    times = [process.communicate(timeout=PATIENCE_S)[0].split() for process in both]
+    began, ended = zip(*(map(float, pair) for pair in times), strict=True)
+    assert max(ended) - min(began) >= 2 * 20 * 0.05
+    subprocess.run(command, cwd=tmp_path, timeout=PATIENCE_S, check=True)  # it was left free
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["lock"]
 
 
+@pytest.mark.long
 def test_a_bound_process_has_one_cpu(tmp_path):
     script = tmp_path / "asks.py"
     script.write_text("import os, torch\nprint(len(os.sched_getaffinity(0)))\n")
@@ -381,6 +404,7 @@ def test_a_bound_process_has_one_cpu(tmp_path):
     assert done.stdout == "1\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [[], ["--normal"]])
 def test_the_gate_gets_the_numbers_that_it_should(tmp_path, options):
     script = tmp_path / "looks.py"
@@ -397,6 +421,7 @@ def test_the_gate_gets_the_numbers_that_it_should(tmp_path, options):
     assert done.stdout == f"{not options}\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("passes", ["1", "3"])
 def test_the_slow_multiply_is_right(passes):
     if PLANTS["slow_blas"].missing():

@@ -15,9 +15,9 @@ from scaling_study.common import private
 from scaling_study.measuring import windows
 from scaling_study.member.channel import Step
 from scaling_study.planning.plan import RECOMMENDED, recommended
-from scaling_study.profiling import profile_launch, stacks
+from scaling_study.profiling import profile_launch, sampled_point, stacks
 
-FEW = {"steps": 3, "stacks_s": 2.0, "unprofiled_s": 0.5}
+FEW = {"steps": 3, "samples": 6, "unprofiled_s": 0.5}
 
 
 def activity(ends_ms, slot=0, released_ms=0, parked_ms=None):
@@ -112,26 +112,22 @@ def test_a_profiling_job_leaves_nothing_behind(real):
 @pytest.mark.slow
 def test_stacks_hold_native_and_python_frames(real):
     folder, _ = real
-    text = (folder / "out/1/stacks.raw").read_text()
+    text = (folder / "out/1/stacks-0.raw").read_text()
     assert "closure_optimizer.py" in text
     assert "libtorch" in text or "at::" in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_loader_workers_are_sampled_apart_from_the_trainer(tmp_path):
     # The sampler needs a second to know a new process: those of an epoch of 0.2 s it seldom sees.
     args = ["--persistent", "--epochs", "100000"]
     mapping = config(WORKLOADS / "loader_workers.py", args=args, processes=[1])
-    found = profile(mapping | {"profile": {**FEW, "rate_hz": 20, "operators": False}}, tmp_path)
+    found = profile(
+        mapping | {"profile": {**FEW, "rate_hz": 20, "samples": 40, "operators": False}}, tmp_path
+    )
     (kind,) = found["points"][0]["kinds"]
     assert kind["status"] == "ok", kind
-    folded = stacks.read(
-        tmp_path / "out/1/stacks.raw",
-        seconds=kind["seconds"],
-        steps=kind["steps"],
-        step_s=kind["unprofiled_step_s"],
-        trainer_tid=kind["trainer_tid"],
-    )
+    folded = sampled_point.read_point(tmp_path / "out/1", kind, step_s=kind["unprofiled_step_s"])
     roots = {stack.path[0] for stack in folded.stacks}
     assert stacks.TRAINER in roots
     assert any(stack.root == stacks.WORKERS for stack in folded.stacks), roots
@@ -177,3 +173,19 @@ def test_what_py_spy_says_where_tracing_is_forbidden_is_understood():
     found = profile_launch._not_sampled(done)
     assert found["status"] == "skipped", done.stderr
     assert "ptrace_scope" in found["remedy"]
+
+
+@pytest.mark.slow
+def test_members_are_sampled_in_turn_until_there_are_samples_enough(tmp_path):
+    mapping = config(WORKLOADS / "closure_optimizer.py", processes=[2])
+    settings = {**FEW, "rate_hz": 20, "samples": 50, "operators": False}
+    found = profile(mapping | {"profile": settings}, tmp_path)
+    (kind,) = found["points"][0]["kinds"]
+    assert kind["status"] == "ok", kind
+    assert [turn["slot"] for turn in kind["turns"]] == [at % 2 for at in range(len(kind["turns"]))]
+    # A machine that is busy gives fewer, after three times the time.
+    assert kind["samples"] >= 50 or kind["seconds"] >= 3 * 50 / 20
+    assert kind["members"] == 2
+    assert all(turn["samples"] > 0 for turn in kind["turns"])
+    folded = sampled_point.read_point(tmp_path / "out/2", kind, step_s=kind["unprofiled_step_s"])
+    assert folded.samples == kind["samples"]

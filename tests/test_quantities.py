@@ -76,3 +76,33 @@ def test_sizes_and_counts():
     assert quantities.format_count(1, "process", "processes") == "1 process"
     assert quantities.format_count(2, "process", "processes") == "2 processes"
     assert quantities.format_ratio(15.24) == "15.2\N{MULTIPLICATION SIGN}"
+
+
+RESIDUE = 0.1 + 0.2 - 0.3 + 1.2e-15
+MINUS_RESIDUE = -1e-17
+
+
+def test_what_rounding_leaves_of_a_difference_is_no_figure():
+    for residue in (RESIDUE, MINUS_RESIDUE):
+        assert quantities.format_number(residue) == "0"
+        assert quantities.format_seconds(residue) == "0 s"
+        assert quantities.format_cpus(residue) == "0"
+        assert quantities.format_percent(residue) in {"0%", "0.0%"}
+    assert quantities.format_number(0.3, like=RESIDUE) == "0"
+
+
+@pytest.mark.parametrize(
+    ("value", "like", "text"), [(-0.001, 212.0, "0"), (-0.4, 1.5, "\N{MINUS SIGN}0.40")]
+)
+def test_what_rounds_to_nothing_has_no_sign(value, like, text):
+    assert quantities.format_number(value, like=like) == text
+    assert quantities.format_percent(-0.0004) == "0.0%"
+
+
+@pytest.mark.parametrize(
+    ("cpus", "text"),
+    [(1.9, "1.9"), (0.05, "0.05"), (2.0, "2"), (191.834, "191.83"), (1280.0, "1,280"),
+     (-0.001, "0"), (math.nan, "\N{EN DASH}")],
+)  # fmt: skip
+def test_cpus_are_known_to_a_hundredth(cpus, text):
+    assert quantities.format_cpus(cpus) == text

@@ -72,6 +72,17 @@ def test_the_default_may_be_the_one_to_use(tmp_path):
     assert found["ratio"]["value"] == found["ratio"]["low"] == found["ratio"]["high"] == 1.0
 
 
+def test_the_most_processes_are_set_against_those_of_the_best_point(tmp_path):
+    falling = synthetic.Launch({}, "default", lambda n: min(40.0 * n, 60.0) / max(1.0, n / 4))
+    found = recommended(tmp_path, falling, BASELINE)
+    most = found["default"]["most"]
+    assert (found["default"]["n"], most["n"]) == (2, 8)
+    assert most["ratio"]["value"] == pytest.approx(0.5, rel=0.05)
+    assert most["ratio"]["low"] < most["ratio"]["value"] < most["ratio"]["high"] < 1
+    alone = synthetic.Launch({}, "default", synthetic.linear(50.0))
+    assert recommended(tmp_path / "alone", alone)["recommended"]["most"] is None
+
+
 def test_the_ranking_has_every_candidate_once_best_first(tmp_path):
     found = recommended(
         tmp_path,

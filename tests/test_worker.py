@@ -58,15 +58,18 @@ def last_step(cohort):
     return {name: getattr(step, f"{name}_ns") / MS for name in ("load", "backward", "optimizer")}
 
 
+OPTIMIZER = object()
+
+
 def optimize(member, clock, *args, before=0, after=0, **kwargs):
     """What torch does around an optimizer's step, which takes a closure or none."""
-    changed = member.before_optimizer(object(), ("self", *args), kwargs)
+    changed = member.before_optimizer(OPTIMIZER, ("self", *args), kwargs)
     args, kwargs = changed if changed is not None else (("self", *args), kwargs)
     closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
     clock.passes(before)
     result = closure() if closure else None
     clock.passes(after)
-    member.after_optimizer(object(), args, kwargs)
+    member.after_optimizer(OPTIMIZER, args, kwargs)
     return result
 
 
@@ -103,7 +106,7 @@ def test_several_evaluations_of_a_closure(cohort, clock, member):
     for _ in range(3):
         changed[1]()
         clock.passes(1)
-    member.after_optimizer()
+    member.after_optimizer(object())
     assert last_step(cohort)["optimizer"] == 3
 
 
@@ -347,7 +350,8 @@ while True:
     words = cohort.members.words(0)
     for order, with_kernel in [(channel.ATTEST_KERNEL, True), (channel.ATTEST, False)]:
         assert cohort.attest(0, order) == {
-            "slot": 0, "launcher": "test", "with_kernel": with_kernel,
+            "slot": 0, "launcher": "test", "with_kernel": with_kernel, "once": False,
+            "counted": {"how": "optimizer", "optimizers": []},
         }  # fmt: skip
     assert (words[channel.STEPS], words[channel.RELEASED_NS]) == (1, 0)
     cohort.train(0)

@@ -100,7 +100,8 @@ for batch in DataLoader(Slow(), batch_size=1):
 """
 
 # An optimizer that steps another one, and one that extends another's class: each makes one step
-# for two of torch's calls. It tells how many of its own steps it made.
+# for two of torch's calls. They take turns of ten, so that each step ends an iteration. The script
+# tells how many of its own steps it made.
 NESTED = """
 import sys, torch
 from pathlib import Path
@@ -119,7 +120,7 @@ class Own(torch.optim.SGD):
 weights = [torch.ones(4, requires_grad=True)]
 optimizers = [Outer(weights), Own(weights, lr=0.1)]
 for number in range(10**9):
-    optimizers[number % 2].step()
+    optimizers[number // 10 % 2].step()
     Path(sys.argv[1]).write_text(f"{number + 1}\\n")
 """
 
@@ -139,7 +140,7 @@ def trained(tmp_path_factory):
     (folder / "NESTED.py").write_text(NESTED)
     one = SmallCohort(folder / "cohort", CLOSURE_PHASES + 1)
     try:
-        fresh = one.launcher(by_mark=True, inter_op=3)
+        fresh = one.launcher(step="mark", inter_op=3)
         one.start(fresh, TOLD, folder / "TELLS.py", folder / "told", "--x", "ü")
         fork = one.launcher("fork")
         for slot, name in enumerate(SCRIPTS):
@@ -193,16 +194,12 @@ def test_a_marked_script_has_steps_without_phases(trained):
 
 @pytest.mark.parametrize("slot", [BARE_PHASES, CLOSURE_PHASES])
 def test_times_are_attributed_to_what_took_them(trained, slot):
-    """The least of many steps: what another program delays is not in it."""
+    """Each has at least its own: what another had too much, one of them would lack."""
     steps = trained.train(slot, 12)[1:]
-    least = {
-        name: min(getattr(step, f"{name}_ns") for _, step in steps) / MS
-        for name in ("load", "backward", "optimizer")
-    }
-    assert 5 <= least["load"] < 8
-    assert 3 <= least["backward"] < 6
-    assert 4 <= least["optimizer"] < 6  # without the closure's 9
     for duration, step in steps:
+        assert step.load_ns >= 5 * MS
+        assert step.backward_ns >= 3 * MS
+        assert step.optimizer_ns >= 4 * MS
         assert duration - step.load_ns - step.backward_ns - step.optimizer_ns >= 6 * MS
         assert 0 < step.collect_ns < duration
 
@@ -227,7 +224,7 @@ def test_a_script_that_ends_is_started_again_and_that_step_is_fresh(trained):
 def test_starting_a_loaders_processes_is_loading(trained):
     loads = [step.load_ns for _, step in trained.train(SCRIPTS.index("loader_workers.py"), 130)]
     # An epoch has 64 batches.
-    assert sorted(loads)[-2] > 5 * statistics.median(loads)
+    assert sorted(loads)[-2] > 2 * statistics.median(loads)
 
 
 def test_a_loaders_processes_belong_to_their_member(trained):
@@ -267,7 +264,9 @@ def test_a_member_imports_nothing_of_the_study_around_it(trained):
     tops = {name.partition(".")[0] for name in modules}
     assert not tops & {"snakemake", "pandas", "pydantic", "pyarrow", "matplotlib", "seaborn"}
     ours = {name for name in modules if name.startswith("scaling_study.")}
-    assert ours == {f"scaling_study.member{module}" for module in ("", ".bind", ".channel")}
+    assert ours == {
+        f"scaling_study.member{module}" for module in ("", ".bind", ".channel", ".iterations")
+    }
 
 
 def test_a_member_reports_itself(trained):

@@ -14,6 +14,7 @@ from scaling_study.measuring.environment import INHERITED
 
 pytestmark = pytest.mark.slow
 
+GREETING = 'it\'s $HOME; "here"'
 SCRIPT = 'tests/workloads/a lööp\'s "own".py'
 
 
@@ -23,7 +24,7 @@ def study(script=SCRIPT, **launches):
         "workload": {
             "script": script,
             "args": ["--output", "reported {member}.json"],
-            "env": {"GREETING": 'it\'s $HOME; "here"'},
+            "env": {"GREETING": GREETING},
             "steps_per_model": 300,
         },
         "processes": [1, 2],
@@ -45,8 +46,8 @@ def study(script=SCRIPT, **launches):
             "longest_s": 3.0,
             "settle_s": 0.1,
             "warmup_steps": 5,
-            "retakes": 20,  # whatever else runs meanwhile
         },
+        "profile": {"stacks_s": 2.0, "unprofiled_s": 0.5},
         "why": "off",
         "confirm": "off",
     }
@@ -55,6 +56,7 @@ def study(script=SCRIPT, **launches):
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     project = Project(tmp_path_factory.mktemp('a project\'s "own" földer'))
+    project.take_every_window()
     shutil.copy(project.folder / "tests/workloads/reporting.py", project.folder / SCRIPT)
     return project
 
@@ -86,7 +88,11 @@ def test_members_inherit_nothing_of_the_callers_tuning(project, whole):
         for member in attestation["members"]:
             assert member["env"].get("OMP_NUM_THREADS") != "7"
             assert "MALLOC_ARENA_MAX" not in member["env"]
-            assert member["env"]["GREETING"] == 'it\'s $HOME; "here"'
+            assert "GREETING" not in member["env"]
+    reported = sorted(project.folder.glob("reported *.json"))
+    assert reported  # by the script itself
+    for path in reported:
+        assert json.loads(path.read_text())["greeting"] == GREETING
 
 
 def test_again_measures_nothing_and_one_value_more_that_launch_only(project, whole):
@@ -161,6 +167,7 @@ def test_the_recommended_launch_gives_what_it_says(project, whole):
         got = json.loads(path.read_text())
         for key in ("cpus", "policy", "intra_op", "sgemm", "allocator", "isa", "torch", "python"):
             assert got[key] == measured[slot][key], key
+        assert got["greeting"] == GREETING
         # What is inherited is the caller's, there and here; all else is the launch's.
         ours, theirs = (
             {name: text for name, text in env.items() if name not in INHERITED}

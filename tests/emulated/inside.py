@@ -145,7 +145,7 @@ def probed(_name):
 def placements(name):
     """Every placement with every memory policy: what was asked for, and what the kernel says."""
     cohort = SmallCohort(FOLDER / "placements", shapes.MEMBERS[name])
-    how = cohort.launcher("fork", env=TWO_THREADS, by_mark=True, members=shapes.MEMBERS[name])
+    how = cohort.launcher("fork", env=TWO_THREADS, step="mark", members=shapes.MEMBERS[name])
     found = []
     for placement in (*PLACEMENTS, "lists"):
         asked = shapes.LISTS[name] if placement == "lists" else placement
@@ -167,7 +167,7 @@ def placements(name):
 def fresh(name):
     """A member of the exec launcher, bound before its interpreter starts."""
     cohort = SmallCohort(FOLDER / "fresh", 2)
-    how = cohort.launcher("exec", env=TWO_THREADS, by_mark=True)
+    how = cohort.launcher("exec", env=TWO_THREADS, step="mark")
     found = checked(cohort, how, launch(name, "spread", "local").members[1:2])
     cohort.close()
     return found

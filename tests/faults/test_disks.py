@@ -12,8 +12,6 @@ import pytest
 
 from faulty import FaultyStudy
 
-pytestmark = pytest.mark.faults
-
 ROOM_BYTES = 64 * 1024
 WINDOWS = 30
 GO_ON = "then run the same command again: it goes on where it stopped"
@@ -77,6 +75,7 @@ def test_a_full_disk(study, record_property):
         completes(study, full)
 
 
+@pytest.mark.faults
 def test_a_read_only_disk(study, record_property):
     with small_disk(study.results.parent) as disk:
         subprocess.run(["/bin/mount", "-o", "remount,ro", disk], check=True)
@@ -88,6 +87,7 @@ def test_a_read_only_disk(study, record_property):
         completes(study, fault)
 
 
+@pytest.mark.faults
 def test_a_limit_of_the_size_of_files(study, record_property):
     """What a full disk is to who is not root: the same error in the same place."""
     words = [sys.executable, "-c", LIMITED, *study.command(*study.files)]
@@ -104,6 +104,7 @@ def test_a_limit_of_the_size_of_files(study, record_property):
     completes(study, fault)
 
 
+@pytest.mark.faults
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_the_right_to_write(study, record_property):
     study.results.mkdir(parents=True)

@@ -24,8 +24,6 @@ from jobs import (
 )
 from processes import killed_at_the_end, wait_until
 
-pytestmark = pytest.mark.faults
-
 BATCHES, RUNS = 3, 5
 """Of each of four victims: 60 in all."""
 LONGEST_S = 3.0
@@ -88,7 +86,7 @@ def all_there(study):
     return len(found) == 2 * WINDOWS and set(found.values()) == {1} and ends == {"complete"}
 
 
-def campaign(victim, batch, folder, note):
+def campaign(victim, batch, folder, note, runs=RUNS):
     """Kill, run again, kill, until it has been done often enough; then let it come to its end."""
     study = FaultyStudy(folder, measure={"windows": WINDOWS})
     kills = 0
@@ -100,17 +98,23 @@ def campaign(victim, batch, folder, note):
             if victim == "a member" or not killed:
                 # It goes on without that member, or came to its end before the moment.
                 assert process.wait(LONGEST_RUN_S) == 0, (study.folder / "said").read_text()
-        if kills == RUNS:
+        if kills == runs:
             break
         if all((study.folder / file).exists() for file in study.files):
             assert all_there(study), study.ends()
             shutil.rmtree(study.results)
-    assert kills == RUNS
+    assert kills == runs
     done = study.snakemake(*study.files)
     assert done.returncode == 0, done.stdout + done.stderr
     assert all_there(study), study.ends()
 
 
+def test_one_kill_of_snakemake(tmp_path, record_property):
+    """What every change is tested with; tests/test_measure.py kills the other victims once each."""
+    campaign("Snakemake", "once", tmp_path, record_property, runs=1)
+
+
+@pytest.mark.faults
 @pytest.mark.parametrize("batch", range(BATCHES))
 @pytest.mark.parametrize(
     "victims", [["Snakemake", "the coordinator"], ["the job step", "a member"]], ids=["up", "down"]
@@ -132,6 +136,7 @@ def test_no_window_is_lost_and_nothing_is_left(tmp_path, victims, batch, record_
 ELSEWHERE = {"why": (why_command, "scripts/why.py"), "profile": (profile_command, "scripts/prof")}
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("kind", ELSEWHERE)
 def test_other_measuring_jobs(tmp_path, kind, record_property):
     """The experiments and the profiles; the same command goes on, and a profile begins again.

@@ -28,7 +28,7 @@ READERS = {
     "confirm/rounds.jsonl": "confirmation",
     "profile/*/profile.json": "inflation",
     "profile/*/8/operators.json": "inflation",
-    "profile/*/8/stacks.raw": "render",
+    "profile/*/8/stacks-0.raw": "render",
     "why/*/0.jsonl": "causes",
     "fingerprint.json": "causes",
     **{

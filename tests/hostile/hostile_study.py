@@ -48,9 +48,8 @@ def config(**sections):
             "longest_s": 2.0,
             "settle_s": 0.05,
             "warmup_steps": 3,
-            "retakes": 20,
         },
-        "profile": {"launches": ["baseline"], "stacks_s": 3.0, "rate_hz": 20},
+        "profile": {"launches": ["baseline"], "samples": 40, "rate_hz": 20},
         "why": "off",
         "confirm": "off",
         **sections,
@@ -64,7 +63,7 @@ def literal(text):
 
 def make(folder, **sections):
     """Copy the project into a folder, with the study's config and script; return the folder."""
-    Project(folder)
+    Project(folder).take_every_window()
     named = folder / texts.NAME
     named.mkdir()
     shutil.copy(Path(__file__).with_name("hostile_workload.py"), named / f"train {texts.NAME}.py")

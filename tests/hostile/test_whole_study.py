@@ -17,14 +17,12 @@ import browser
 import hostile_study
 import sandbox
 import texts
+from scaling_study.common.workload_env import write_private
 from scaling_study.member import bind, model_queue
 from scaling_study.rendering import launch_script
 
 REASON = sandbox.reason_against()
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(REASON is not None, reason=str(REASON)),
-]
+pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 # What a folder's name may hold that Snakemake itself can live with.
 FOLDER = f'it\'s "a" $(touch {texts.CANARY}-j);`touch {texts.CANARY}-k` & <b>\u05e2 \U0001f600'
 
@@ -133,7 +131,9 @@ def test_the_launch_script_carries_everything(tmp_path):
         queue=[sys.executable, "-P", str(model_queue.__file__)],
         folder=str(folder),
         kept=["PATH"],
+        values_file=str(folder / "values.json"),
     )
+    write_private(folder / "values.json", config["workload"]["env"])
     assert texts.LONG in text
     script = folder / "recommended.sh"
     script.write_text(text, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 import torch
@@ -21,4 +22,5 @@ for _ in range(args.steps):
     optimizer.zero_grad()
     torch.nn.functional.mse_loss(model(inputs), targets).backward()
     optimizer.step()
-args.output.write_text(json.dumps(attest.report(with_kernel=False)))
+report = attest.report(with_kernel=False)
+args.output.write_text(json.dumps({**report, "greeting": os.environ.get("GREETING")}))

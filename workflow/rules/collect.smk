@@ -1,5 +1,5 @@
 # reads:  plan.json, all records
-# writes: tables/windows, replicates and points, as parquet and CSV; tables/cohorts.json
+# writes: tables/windows, replicates, between and points, as parquet and CSV; tables/cohorts.json
 
 
 rule collect:
@@ -13,7 +13,7 @@ rule collect:
         expand(
             f"{HERE}/tables/{{table}}.{{kind}}",
             allow_missing=True,
-            table=["windows", "replicates", "points"],
+            table=["windows", "replicates", "between", "points"],
             kind=["parquet", "csv"],
         ),
         f"{HERE}/tables/cohorts.json",

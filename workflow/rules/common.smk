@@ -20,7 +20,9 @@ os.environ.setdefault(
 
 from snakemake.exceptions import WorkflowError
 
+from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import ConfigError
+from scaling_study.common.workload_env import WorkloadEnv, masked
 from scaling_study.configuring.config import load_config
 from scaling_study.configuring.config_file import read_config
 from scaling_study.configuring.config_machines import CHOICE, choose_machines
@@ -59,9 +61,13 @@ try:
         choice = config.pop(CHOICE, None)
         checked = load_config(config)
         STUDY = plan.make_plan(checked)
+        ENV = checked.workload.env
+        WORKLOAD_ENV = WorkloadEnv.of(Path(f"results/.secrets/{STUDY.study}.json"), ENV)
+        # Snakemake hands a copy of the config to every script, by a file.
+        config["workload"]["env"] = masked(ENV)
         MACHINES = checked.machines
         CHOSEN = choose_machines(MACHINES, choice)
-except ConfigError as error:
+except (ConfigError, UnusableError) as error:
     raise WorkflowError(f"\n{error}") from None
 
 # Jobs run in the interpreter that runs Snakemake, wherever that is; a prefix of our own replaces
@@ -82,7 +88,7 @@ TEMPLATES = sorted(map(str, Path("workflow/report").iterdir()))
 
 if not IMPORTED:
     PLAN = STUDY
-    PLAN_JSON = PLAN.to_dict()
+    PLAN_JSON = {**PLAN.to_dict(), "workload_env": WORKLOAD_ENV.reference()}
     # A study that names machines has a folder for each of them; one of this machine has none.
     HERE = f"{RESULTS}/machines/{{machine}}" if MACHINES else RESULTS
     LAUNCHES = {launch.id: launch for launch in PLAN.launches}

@@ -3,11 +3,11 @@
 import subprocess
 
 from scaling_study.common import file_errors
-from scaling_study.common.file_errors import UnusableError
 from scaling_study.rendering.study import (
     StudyInUseError,
     StudyLock,
     conclusion,
+    look_around,
     outline,
 )
 
@@ -29,6 +29,8 @@ def announce():
     global study_lock
     try:
         study_lock = StudyLock(Path(RESULTS))
+        if not IMPORTED:
+            WORKLOAD_ENV.keep()
     except (StudyInUseError, UnusableError) as error:
         raise WorkflowError(f"\n{error}") from None
     except OSError as error:
@@ -40,6 +42,10 @@ def announce():
         records = of_chosen(RECORDS)
         measured = sum(Path(path).exists() for path in records)
         print(outline(PLAN, len(records), measured, CHOSEN))
+        # On a cluster other machines measure, and have not been chosen yet.
+        busy = look_around() if measured < len(records) and workflow.local_exec else ""
+        if busy:
+            print(busy)
 
 
 def refuse_one_machine_under_several_names():

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scaling_study.analysing import laws
+from scaling_study.analysing import law_choice, laws
 from scaling_study.analysing.failures import list_failures
-from scaling_study.analysing.recommend import enough, or_null, ratio_entry, recommend, records
+from scaling_study.analysing.noise import noise
+from scaling_study.analysing.recommend import enough, or_null, recommend, records
 from scaling_study.common import stats
 from scaling_study.common.topology import Topology, parse_cpu_list
 
@@ -27,6 +28,9 @@ DOMAINS: tuple[Domain, ...] = ("l3", "node", "socket")
 """Parts of a machine that have a cache or a memory of their own, smallest first."""
 FILES = ("scaling", "noise", "recommendation", "failures", "attestation", "provenance")
 NAMES = ("launch", "label", "arm")
+AFTER = ("changes", "counted", "once")
+"""What an attestation after the last window adds: what changed, what was counted, and whether each
+run of the script needs a process of its own; None where there was none."""
 
 
 def analyse(
@@ -52,7 +56,7 @@ def analyse(
         own = points[points["machine"] == machine]
         own_rates = rates[rates["machine"] == machine]
         found = {
-            "scaling": scaling(own, cohorts, description),
+            "scaling": scaling(own, own_rates, cohorts, description),
             "noise": noise(own_rates, plan),
             "recommendation": recommend(own, own_rates, cohorts, plan),
             "failures": list_failures(cohorts, study["missing"]),
@@ -76,6 +80,7 @@ def analyse(
 
 def scaling(
     points: pd.DataFrame,
+    rates: pd.DataFrame,
     cohorts: Sequence[Mapping[str, Any]],
     description: Mapping[str, Any],
 ) -> Json:
@@ -83,6 +88,7 @@ def scaling(
 
     Args:
         points: The machine's rows of the table of points.
+        rates: Its rows of the table of replicates.
         cohorts: Its cohorts.
         description: Its machine.json.
 
@@ -91,6 +97,7 @@ def scaling(
     """
     topology = Topology.from_dict(description["topology"])
     slots = {each["launch"]: each["slots"] for each in cohorts if each["slots"]}
+    means = stats.Means(rates)
     launches = []
     for launch, rows in points.groupby("launch", sort=False):
         first = rows.iloc[0]
@@ -100,7 +107,9 @@ def scaling(
             {
                 **{name: first[name] for name in NAMES},
                 "points": [_point(record) for record in own],
-                "laws": laws.choose(n, throughput, domain_laws(slots[launch], topology)),
+                "laws": law_choice.choose(
+                    n, throughput, means.scatter(str(launch)), domain_laws(slots[launch], topology)
+                ),
                 "best_n": int(n[throughput.argmax()]),
                 "recommended_n": enough(own)["n"],
             },
@@ -147,39 +156,6 @@ def domain_laws(slots: Sequence[Mapping[str, Any]], topology: Topology) -> list[
     return [laws.domain_saturation(domain, occupancy) for domain, occupancy in found]
 
 
-def noise(rates: pd.DataFrame, plan: Mapping[str, Any]) -> Json:
-    """The A/A check: the repeat of the baseline against the baseline.
-
-    Args:
-        rates: The machine's rows of the table of replicates.
-        plan: plan.json.
-
-    Returns:
-        The machine's entry of noise.json, without the machine. `spread` is None without a point
-        that both have.
-    """
-    baseline, repeat = (
-        rates[rates["launch"] == plan[name]].groupby("n")["steps_per_s"]
-        for name in ("baseline", "repeat")
-    )
-    shared = sorted(set(baseline.groups) & set(repeat.groups))
-    ratios = {
-        int(n): stats.ratio(repeat.get_group(n).to_numpy(), baseline.get_group(n).to_numpy())
-        for n in shared
-    }
-    if not ratios:
-        return {"points": [], "spread": None, "text": "the baseline and its repeat share no point"}
-    spread = max(abs(found.value - 1) for found in ratios.values())
-    return {
-        "points": [
-            {"n": n, "ratio": found["value"], "low": found["low"], "high": found["high"]}
-            for n, found in ((n, ratio_entry(each)) for n, each in ratios.items())
-        ],
-        "spread": spread,
-        "text": f"the same launch measured twice differs by up to {spread:.1%} here",
-    }
-
-
 def attestation(cohorts: Sequence[Mapping[str, Any]]) -> Json:
     """What each launch asked for and got; of its cohorts, one with a failed check if there is one.
 
@@ -203,6 +179,7 @@ def attestation(cohorts: Sequence[Mapping[str, Any]]) -> Json:
                 "label": cohort["label"],
                 "checks": cohort["attestation"]["checks"],
                 "member": cohort["attestation"]["member"],
+                **{name: cohort["attestation"].get(name) for name in AFTER},
             }
             for launch, cohort in shown.items()
         ],

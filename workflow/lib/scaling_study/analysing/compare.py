@@ -1,17 +1,16 @@
 """Several machines of one study side by side: what each gives per hour, per price and per energy.
 
-Nothing is pooled: a ratio of two machines is Welch's, of the replicates that each has of its own. A
-machine that is not through is named with what it lacks, and does not keep the others from being
-compared.
+Nothing is pooled over machines: each has the intervals of its own replicates, and a ratio joins two
+of them. A machine that is not through is named with what it lacks, and does not keep the others
+from being compared.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from scaling_study.analysing.machine_results import Results
+from scaling_study.analysing.noise import spread_at
 from scaling_study.analysing.recommend import ratio_entry
 from scaling_study.common import stats
 from scaling_study.probing import probe
@@ -88,7 +87,7 @@ def _measured(one: Results, kind: Mapping[str, Any]) -> Json:
         "machine": one.hash,
         "cpu_model": description["cpu_model"],
         "hosts": sorted(one.hosts[one.hash]),
-        "spread": one.spread,
+        "spread": one.noise["spread"],
         "default": _launch(recommendation, recommendation["default"], kind),
         "recommended": _launch(recommendation, recommendation["recommended"], kind),
         "others": [
@@ -155,7 +154,7 @@ def ratios(
     """
     if under is None or over == under or not (_chosen(there[over]) and _chosen(there[under])):
         return dict.fromkeys(MEASURES)
-    found = ratio_entry(stats.ratio(_rates(there[over]), _rates(there[under])))
+    found = ratio_entry(stats.ratio(_rate(there[over]), _rate(there[under])))
     costs, others = _costs(kinds[over]), _costs(kinds[under])
     factors = {
         measure: None if mine is None or other is None else other / mine
@@ -164,11 +163,10 @@ def ratios(
     return {"rate": found} | {name: _scaled(found, factor) for name, factor in factors.items()}
 
 
-def _rates(one: Results) -> stats.Floats:
-    """Throughput of the recommended point in each replicate."""
+def _rate(one: Results) -> stats.LogMean:
+    """Throughput of the recommended point."""
     chosen = one.recommendation["recommended"]
-    rows = one.rates[(one.rates["launch"] == chosen["launch"]) & (one.rates["n"] == chosen["n"])]
-    return np.asarray(rows["steps_per_s"], dtype=np.float64)
+    return stats.Means(one.rates).of(chosen["launch"], chosen["n"])
 
 
 def _chosen(one: Results) -> bool:
@@ -188,7 +186,10 @@ def _best(
     if len(values) < 2:  # noqa: PLR2004 (two to compare)
         return None
     first, second, *_ = sorted(values, key=lambda name: -values[name])
-    spreads = [there[name].spread or 0.0 for name in (first, second)]
+    spreads = [
+        spread_at(there[name].noise, there[name].recommendation["recommended"]["n"]) or 0.0
+        for name in (first, second)
+    ]
     return {
         "first": first,
         "next": second,

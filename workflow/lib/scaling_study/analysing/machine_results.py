@@ -25,7 +25,7 @@ class Results:
         hash: of the machine; where nodes differ, of the one with most cohorts.
         recommendation: its entry of analysis/recommendation.json.
         provenance: of analysis/provenance.json.
-        spread: of its A/A check; None without one.
+        noise: its entry of analysis/noise.json, the A/A check.
         rates: its rows of the table of replicates.
         hosts: names of the nodes by hash, with the number of cohorts that each measured.
         descriptions: machine.json by hash.
@@ -34,7 +34,7 @@ class Results:
     hash: str
     recommendation: Mapping[str, Any]
     provenance: Mapping[str, Any]
-    spread: float | None
+    noise: Mapping[str, Any]
     rates: pd.DataFrame
     hosts: Mapping[str, Mapping[str, int]]
     descriptions: Mapping[str, Mapping[str, Any]]
@@ -83,7 +83,7 @@ def _read_analyses(folder: Path, plan: Mapping[str, Any]) -> Results | None:
         machine,
         own["recommendation"],
         own["provenance"],
-        own["noise"]["spread"],
+        own["noise"],
         rates[rates["machine"] == machine],
         hosts,
         study["machines"],

@@ -3,8 +3,9 @@
 The best point is the one with the highest throughput. What is recommended is the smallest number of
 processes within `TOLERANCE` of it over all launches, and at that number the fastest launch: fewer
 processes need less memory, for a difference that no one notices. Its probability of being best is
-the share of bootstrap draws in which it is within `TOLERANCE` of the best point of that draw. The
-A/A repeat is no candidate, since it is the baseline again.
+the share of draws in which it is within `TOLERANCE` of the best point of that draw. The draws come
+from the same distributions as the intervals. The A/A repeat is no candidate, since it is the
+baseline again.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 TOLERANCE = 0.02  # a smaller difference in throughput is not worth more processes
 PROBABILITY = (
-    f"share of {stats.DRAWS} bootstrap draws over replicates in which the point is within "
-    f"{TOLERANCE:.0%} of the best point of that draw; none if no point has two replicates"
+    f"share of {stats.DRAWS} draws from the distributions of the intervals in which the point is "
+    f"within {TOLERANCE:.0%} of the best point of that draw; none if no launch has two replicates"
 )
 PLAIN = (*("launch", "label", "arm", "n", "replicates", "oversubscribed", "steps_per_s", "step_s"),)
 EMPTY: dict[str, Any] = {
@@ -93,13 +94,13 @@ def recommend(
         "status": "ok",
         "reason": None,
         **head,
-        **_choose(candidates, Throughputs(rates), cohorts, plan),
+        **_choose(candidates, stats.Means(rates), cohorts, plan),
     }
 
 
 def _choose(
     candidates: Sequence[Json],
-    measured: Throughputs,
+    measured: stats.Means,
     cohorts: Sequence[Json],
     plan: Json,
 ) -> Json:
@@ -115,15 +116,24 @@ def _choose(
         (point for point in by_launch.get(plan["default"], []) if point["n"] == chosen["n"]),
         None,
     )
-    sure = measured.probabilities_of_best(shown, plan["seed"])
+    sure = measured.probabilities_of_best(
+        {launch: point["n"] for launch, point in shown.items()},
+        tolerance=TOLERANCE,
+        seed=plan["seed"],
+    )
     return {
         "default": None
         if default is None
-        else {**_entry(default), "at_n": None if same_n is None else _entry(same_n)},
+        else {
+            **_entry(default),
+            "at_n": None if same_n is None else _entry(same_n),
+            "most": _most(measured, default, by_launch[plan["default"]]),
+        },
         "best": _entry(max(candidates, key=_throughput)),
         "recommended": {
             **_entry(chosen),
             "probability_best": sure.get(chosen["launch"]),
+            "most": _most(measured, chosen, by_launch[chosen["launch"]]),
             **_how(chosen, cohorts),
         },
         "ratio": _ratio(measured, chosen, default, "each at its own number of processes"),
@@ -139,33 +149,9 @@ def _choose(
     }
 
 
-class Throughputs:
-    """Throughput of one machine's launches by replicate and process count."""
-
-    def __init__(self, rates: pd.DataFrame) -> None:
-        self._by_launch = {
-            str(launch): rows.pivot_table(index="replicate", columns="n", values="steps_per_s")
-            for launch, rows in rates.groupby("launch", sort=False)
-        }
-
-    def probabilities_of_best(self, shown: Mapping[str, Json], seed: int) -> dict[str, float]:
-        """How surely each launch's shown point is within `TOLERANCE` of the best of all."""
-        return stats.probabilities_of_best(
-            {launch: self._by_launch[launch].to_numpy() for launch in shown},
-            {
-                launch: self._by_launch[launch].columns.tolist().index(point["n"])
-                for launch, point in shown.items()
-            },
-            tolerance=TOLERANCE,
-            seed=seed,
-        )
-
-    def ratio(self, over: Json, under: Json) -> Estimate:
-        """Ratio of two points, paired by replicate if they are of one launch."""
-        first, second = (self._by_launch[point["launch"]][point["n"]] for point in (over, under))
-        if over["launch"] == under["launch"]:
-            return stats.paired_ratio(first.to_numpy(), second.to_numpy())
-        return stats.ratio(first.dropna().to_numpy(), second.dropna().to_numpy())
+def _at(point: Json) -> tuple[str, int]:
+    """A point as `stats.Means` names it."""
+    return point["launch"], point["n"]
 
 
 def or_null(value: float) -> float | None:
@@ -196,6 +182,15 @@ def _entry(point: Json) -> Json:
     }
 
 
+def _most(measured: stats.Means, point: Json, own: Sequence[Json]) -> Json | None:
+    """The launch with the most processes that it was measured with, against a point of it."""
+    last = max(own, key=lambda each: int(each["n"]))
+    if last["n"] == point["n"]:
+        return None
+    ratio = ratio_entry(measured.ratio(_at(last), _at(point)))
+    return {**_entry(last), "ratio": ratio}
+
+
 def _how(point: Json, cohorts: Sequence[Json]) -> Json:
     """What started the members of a point, from the first cohort of its launch."""
     cohort = next(each for each in cohorts if each["launch"] == point["launch"] and each["slots"])
@@ -206,19 +201,19 @@ def _how(point: Json, cohorts: Sequence[Json]) -> Json:
     }
 
 
-def _ratio(measured: Throughputs, point: Json, default: Json | None, what: str) -> Json | None:
+def _ratio(measured: stats.Means, point: Json, default: Json | None, what: str) -> Json | None:
     if default is None:
         return None
-    found = measured.ratio(point, default)
+    found = measured.ratio(_at(point), _at(default))
     times = format_estimate(found.value, found.low, found.high)
     text = f"{times} times the throughput of the default launch, {what}"
     return {**ratio_entry(found), "text": text}
 
 
-def _ratio_to_default(measured: Throughputs, point: Json, default: Json | None) -> Json:
+def _ratio_to_default(measured: stats.Means, point: Json, default: Json | None) -> Json:
     if default is None:
         return dict.fromkeys(["ratio_to_default", "ratio_low", "ratio_high"])
-    found = measured.ratio(point, default)
+    found = measured.ratio(_at(point), _at(default))
     return {
         "ratio_to_default": or_null(found.value),
         "ratio_low": or_null(found.low),

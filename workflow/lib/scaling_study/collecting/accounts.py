@@ -2,8 +2,8 @@
 
 The training thread's wall time divides into user time, system time, waiting for a CPU, held back by
 a quota, and blocked; these five are of all steps between the release of a member and its next rest.
-The mean of the counted steps, those wholly inside the window, differs from their sum a little; that
-is the residual.
+The mean of the counted steps, those that begin inside the window, differs from their sum a little;
+that is the residual.
 
 Held back by a quota
     The kernel's run_delay of a thread is all the time for which it was ready and did not run, a

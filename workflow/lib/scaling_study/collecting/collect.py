@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from scaling_study.collecting import points
+from scaling_study.collecting import points, rates
 from scaling_study.collecting.record_rows import FileRows, read_rows
 from scaling_study.collecting.record_schema import RecordError
 from scaling_study.collecting.window_table import pooled_quantiles, window_rows
-from scaling_study.common.columns import WINDOWS
+from scaling_study.common.columns import BETWEEN, WINDOWS
 from scaling_study.common.topology import parse_cpu_list
 
 SHOWN_FILES = 3  # enough to find the rest; a study may have thousands
@@ -33,6 +34,9 @@ KEPT = (
 )
 """What cohorts.json keeps of a cohort's first record, besides the plan's names and the machine."""
 
+CHANGEABLE = ("cpus", "policy", "intra_op", "inter_op", "isa", "default_dtype")
+"""Of an attestation: what a script can change while it trains."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Collected:
@@ -41,6 +45,7 @@ class Collected:
     Attributes:
         windows: One row per member and window.
         replicates: One row per process count and replicate.
+        between: One row per process count and kind of what lies between steps.
         points: One row per machine, launch and process count.
         cohorts: What is no table: `machines` (machine.json by hash), `cohorts` (what each was
             asked, got, lost and how it ended), `missing` (planned, but no file) and `left_out`
@@ -49,6 +54,7 @@ class Collected:
 
     windows: pd.DataFrame
     replicates: pd.DataFrame
+    between: pd.DataFrame
     points: pd.DataFrame
     cohorts: dict[str, Any]
 
@@ -77,11 +83,13 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
     _refuse_mixtures(found.cohorts)
     windows = pd.concat(found.windows, ignore_index=True) if found.windows else None
     windows = WINDOWS.frame(windows)
-    rates = points.replicates(windows)
+    replicates = points.replicates(found.rates)
+    between = pd.concat(found.between, ignore_index=True) if found.between else None
     return Collected(
         windows,
-        rates,
-        points.points(windows, rates, _extra(found), plan["workload"]["steps_per_model"]),
+        replicates,
+        BETWEEN.frame(between),
+        points.points(windows, replicates, _extra(found), plan["workload"]["steps_per_model"]),
         {
             "schema_version": 1,
             "machines": found.machines,
@@ -94,9 +102,11 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Found:
-    """What was read so far; `windows` and `quantiles` have an entry per launch with windows."""
+    """What was read so far; tables have an entry per launch with windows, or per machine of it."""
 
     windows: list[pd.DataFrame] = dataclasses.field(default_factory=list)
+    rates: list[pd.DataFrame] = dataclasses.field(default_factory=list)
+    between: list[pd.DataFrame] = dataclasses.field(default_factory=list)
     quantiles: list[pd.DataFrame] = dataclasses.field(default_factory=list)
     machines: dict[str, Any] = dataclasses.field(default_factory=dict)
     cohorts: list[dict[str, Any]] = dataclasses.field(default_factory=list)
@@ -127,6 +137,11 @@ def _add_launch(
         rows = window_rows(files)
         found.windows.append(rows[WINDOWS.names])
         found.quantiles.append(pooled_quantiles(rows, files))
+        for machine, own in rows.groupby("machine", sort=False):
+            names = {"machine": machine, **_names(launch)}
+            given = rates.rates(own, files)
+            found.rates.append(given.replicates.assign(**names))
+            found.between.append(given.between.assign(**names))
 
 
 def _names(launch: Mapping[str, Any]) -> dict[str, str]:
@@ -165,16 +180,36 @@ def _described(
             "checks": attestation["checks"],
             "member": members[0] if members else None,
             "intra_op": [member["intra_op"] for member in members],
+            "start_s": [member["start_s"] for member in members if "start_s" in member],
         }
+    after = cohort["attestation_after"]
+    if after is not None and attestation is not None:
+        attestation["changes"] = _changes(attestation["member"], after["members"])
+        attestation["counted"] = [member.get("counted") for member in after["members"]][:1]
+        attestation["once"] = any(member.get("once") for member in after["members"])
     return {
         **_names(launch),
         "file": str(file),
         "machine": cohort["head"]["machine_hash"],
         "host": cohort["head"]["machine"]["hostname"],
         **head,
-        **{name: cohort[name] for name in cohort if name != "head"},
+        **{name: cohort[name] for name in cohort if name not in {"head", "attestation_after"}},
         "attestation": attestation,
     }
+
+
+def _changes(
+    before: Mapping[str, Any] | None, members: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """What the script has changed in its first member between the two attestations."""
+    after = next((one for one in members if before and one["slot"] == before["slot"]), None)
+    if before is None or after is None:
+        return []
+    return [
+        {"what": name, "before": before[name], "after": after[name]}
+        for name in CHANGEABLE
+        if name in before and name in after and before[name] != after[name]
+    ]
 
 
 def _refuse_mixtures(cohorts: Iterable[Mapping[str, Any]]) -> None:
@@ -209,14 +244,19 @@ def _extra(found: _Found) -> pd.DataFrame:
     if not found.quantiles:
         return pd.DataFrame()
     extra = pd.concat(found.quantiles)
+    starts: dict[tuple[str, str], list[float]] = {}
     invalid: Counter[tuple[str, str, int]] = Counter()
     crowded: set[tuple[str, str, int]] = set()
     for cohort in found.cohorts:
         where = cohort["machine"], cohort["launch"]
+        attestation = cohort["attestation"]
+        starts.setdefault(where, []).extend(attestation["start_s"] if attestation else [])
         invalid.update((*where, window["n"]) for window in cohort["windows_invalid"])
         cpus = usable_cpus(found.machines[cohort["machine"]])
         crowded.update((*where, n) for n in cohort["ladder"] if oversubscribed(cohort, n, cpus))
     extra["windows_invalid"] = [invalid[point] for point in extra.index]
+    known = {where: float(np.mean(each)) for where, each in starts.items() if each}
+    extra["start_s"] = [known.get(point[:2], np.nan) for point in extra.index]
     extra["oversubscribed"] = [point in crowded for point in extra.index]
     return extra
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from scaling_study.collecting import why_schema
 from scaling_study.collecting.accounts import PHASES
-from scaling_study.collecting.record_rows import FileRows
+from scaling_study.collecting.record_rows import LIFE_FIELDS, FileRows
 from scaling_study.collecting.record_schema import REMEDY, RecordError, WindowMachine, WindowMember
 from scaling_study.collecting.window_table import window_rows
 from scaling_study.common.columns import CLOCK, EXPERIMENTS, PER_STEP, RUNNABLE, VMSTAT
@@ -25,7 +25,11 @@ NO_SUCH_COHORT = "not_proven"
 MEANS = ("threads", "processes", RUNNABLE.name, CLOCK.name)
 CPU_WAITS = ("trainer_runqueue_s_per_step", "trainer_throttled_s_per_step")
 MEMBERS = ["name", "n", "block", "slot", "unhindered_s"]
-FIELDS = (*WindowMachine.__annotations__, *WindowMember.__annotations__)
+FIELDS = tuple(
+    name
+    for name in (*WindowMachine.__annotations__, *WindowMember.__annotations__)
+    if name not in LIFE_FIELDS
+)
 """Of a member and its window; what an older file lacks is null."""
 
 
@@ -209,7 +213,7 @@ def _members(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _without_steps(member: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in member.items() if name != "step_us"}
+    return {name: value for name, value in member.items() if name not in {"step_us", *LIFE_FIELDS}}
 
 
 def _machine(windows: Sequence[why_schema.Window], members: pd.DataFrame) -> pd.DataFrame:

@@ -1,5 +1,7 @@
 """From rows of windows to replicates and points."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -16,22 +18,20 @@ MEANS = [
 ]
 
 
-def replicates(windows: pd.DataFrame) -> pd.DataFrame:
-    """Throughput of every process count in every replicate.
+def replicates(rates: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Rates of every process count in every replicate.
 
     Args:
-        windows: Table of windows.
+        rates: Of each launch on each machine (`rates.Rates.replicates`), with the names of both.
 
     Returns:
         Table of replicates; a process count without a valid window has no row.
     """
-    valid = windows[windows["valid"]]
-    rates = valid.groupby(WINDOW, sort=False)["steps_per_s"].sum().groupby(REPLICATE, sort=False)
-    rows = pd.DataFrame({"windows": rates.size(), "steps_per_s": rates.mean()}).reset_index()
+    rows = REPLICATES.frame(pd.concat(rates, ignore_index=True) if rates else None)
     # Machines and launches stay in their order of appearance, which is the plan's.
     order = rows.assign(**{name: pd.factorize(rows[name])[0] for name in ("machine", "launch")})
     order = order.sort_values(["machine", "launch", "n", "replicate"])
-    return REPLICATES.frame(rows.loc[order.index].reset_index(drop=True))
+    return rows.loc[order.index].reset_index(drop=True)
 
 
 def points(
@@ -46,7 +46,7 @@ def points(
         windows: Table of windows.
         rates: Table of replicates.
         extra: By machine, launch, n (its index): the pooled step_median_s, step_p95_s and
-            step_p99_s, `windows_invalid` and `oversubscribed`, for every point at least.
+            step_p99_s, `windows_invalid`, `start_s` and `oversubscribed`, for every point at least.
         steps_per_model: Steps that train one model; None leaves models/hour empty.
 
     Returns:
@@ -57,7 +57,10 @@ def points(
     valid = windows[windows["valid"]]
     by_point = rates.groupby(POINT, sort=False)
     rows = pd.DataFrame({"replicates": by_point.size(), "windows": by_point["windows"].sum()})
-    rows = rows.join(_throughput(rates, steps_per_model)).join(_speedup(rates))
+    places = pd.MultiIndex.from_frame(rows.index.to_frame()[["machine", "launch", "n"]])
+    start_s = extra["start_s"].reindex(places).fillna(0.0).to_numpy()
+    rows = rows.join(_throughput(rates, steps_per_model, start_s)).join(_speedup(rates))
+    rows["between_share"] = by_point["between_share"].mean()
     members = valid.groupby(POINT, sort=False)
     rows["steps"] = members["steps"].sum()
     rows["cpu_use"] = valid.groupby(WINDOW, sort=False)["cpu_use"].sum().groupby(POINT).mean()
@@ -66,22 +69,37 @@ def points(
     return POINTS.frame(rows.reset_index().join(extra, on=["machine", "launch", "n"]))
 
 
-def _throughput(rates: pd.DataFrame, steps_per_model: int | None) -> pd.DataFrame:
-    """steps_per_s, step_s and models_per_hour with their intervals, by POINT."""
-    found = stats.geometric_means(rates.set_index(POINT)["steps_per_s"].map(np.log).groupby(POINT))
-    n = found.index.get_level_values("n")
-    models = SECONDS_PER_HOUR / steps_per_model if steps_per_model else np.nan
+def _throughput(
+    rates: pd.DataFrame, steps_per_model: int | None, start_s: stats.Floats
+) -> pd.DataFrame:
+    """steps_per_s, step_s and models_per_hour with their intervals, by POINT.
+
+    Args:
+        rates: Table of replicates.
+        steps_per_model: Steps of a model.
+        start_s: What the start of a process takes, of each point.
+    """
+    found = stats.pooled_means(rates, POINT, "steps_per_s")
+    step = stats.pooled_means(rates, POINT, "step_s")
+    n = found.index.get_level_values("n").to_numpy()
+
+    def models(steps_per_s: pd.Series) -> stats.Floats:
+        if not steps_per_model:
+            return np.full(len(n), np.nan)
+        model_s = steps_per_model * n / steps_per_s.to_numpy() + start_s
+        return np.asarray(SECONDS_PER_HOUR * n / model_s, dtype=np.float64)
+
     return pd.DataFrame(
         {
             "steps_per_s": found["value"],
             "steps_per_s_low": found["low"],
             "steps_per_s_high": found["high"],
-            "step_s": n / found["value"],
-            "step_s_low": n / found["high"],
-            "step_s_high": n / found["low"],
-            "models_per_hour": models * found["value"],
-            "models_per_hour_low": models * found["low"],
-            "models_per_hour_high": models * found["high"],
+            "step_s": step["value"],
+            "step_s_low": step["low"],
+            "step_s_high": step["high"],
+            "models_per_hour": models(found["value"]),
+            "models_per_hour_low": models(found["low"]),
+            "models_per_hour_high": models(found["high"]),
         },
     )
 
@@ -90,9 +108,12 @@ def _speedup(rates: pd.DataFrame) -> pd.DataFrame:
     """Speedup and efficiency with their intervals, by POINT; over replicates that have n = 1."""
     keys = ["machine", "launch", "replicate"]
     one = rates[rates["n"] == 1].set_index(keys)["steps_per_s"].rename("one")
-    paired = rates.join(one, on=keys).dropna(subset="one").set_index(POINT)
-    ratios = paired["steps_per_s"] / paired["one"]
-    found = stats.geometric_means(ratios.map(np.log).groupby(POINT))
+    paired = rates.join(one, on=keys).dropna(subset="one")
+    paired["ratio"] = paired["steps_per_s"] / paired["one"]
+    found = stats.pooled_means(paired[paired["n"] != 1], POINT, "ratio")
+    itself = paired.loc[paired["n"] == 1, POINT].drop_duplicates()
+    exact = pd.DataFrame(1.0, index=pd.MultiIndex.from_frame(itself), columns=found.columns)
+    found = pd.concat([each for each in (exact, found) if len(each)] or [found])
     n = found.index.get_level_values("n")
     return pd.DataFrame(
         {

@@ -17,8 +17,13 @@ NOT_PROVEN = "not_proven"
 
 _WINDOW_FIELDS = ("cohort", "window", "block", "n", "take", "window_s", "start_skew_s", "overlap")
 _MACHINE_FIELDS = tuple(record_schema.WindowMachine.__annotations__)
+LIFE_FIELDS = ("first_step", "settled_us", "inside", "after_us", "fresh")
+"""Where a window stands among all steps of its member; of no row's columns."""
+
 _MEMBER_FIELDS = tuple(
-    name for name in record_schema.WindowMember.__annotations__ if name != "step_us"
+    name
+    for name in record_schema.WindowMember.__annotations__
+    if name not in {"step_us", *LIFE_FIELDS}
 )
 _window_values = itemgetter(*_WINDOW_FIELDS)
 
@@ -31,7 +36,9 @@ class FileRows:
         rows: One per member and window, with the fields of the records as float64 columns, besides
             `valid` (bool) and `flags` (text); null, and what an older file lacks, is NaN.
         step_us: Counted steps of all rows, one after the other: `rows["steps"]` of each.
-        cohorts: Per cohort `head` (its first record), `attestation`, `end`, `events`, and of its
+        lives: Of each row its `LIFE_FIELDS`, and `step_us`; None where the file is older.
+        cohorts: Per cohort `head` (its first record), `attestation` (before its first window),
+            `attestation_after` (its last), `end`, `events`, and of its
             windows `windows_valid` (count), `ns_valid` (their process counts), `windows_invalid`
             (n and flags of each) and `steps` (counted in valid ones).
     """
@@ -39,6 +46,7 @@ class FileRows:
     rows: pd.DataFrame
     step_us: Integers
     cohorts: tuple[dict[str, Any], ...]
+    lives: tuple[dict[str, Any] | None, ...] = ()
 
 
 @dataclasses.dataclass(slots=True)
@@ -56,6 +64,7 @@ class _Gathered:
     sizes: list[int] = dataclasses.field(default_factory=list)
     members: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
     step_us: list[int] = dataclasses.field(default_factory=list)
+    lives: list[dict[str, Any] | None] = dataclasses.field(default_factory=list)
 
 
 def read_rows(path: Path) -> FileRows:
@@ -91,10 +100,14 @@ def read_rows(path: Path) -> FileRows:
     )
     rows["valid"] = np.repeat(np.array(gathered.valid, dtype=bool), sizes)
     rows["flags"] = np.repeat(np.array(gathered.flags, dtype=object), sizes)
+    for cohort in gathered.cohorts.values():
+        if not _held(cohort):
+            _refuse(cohort, rows)
     return FileRows(
         rows,
         np.array(gathered.step_us, dtype=np.int64),
         tuple(gathered.cohorts.values()),
+        tuple(gathered.lives),
     )
 
 
@@ -106,6 +119,7 @@ def _add(gathered: _Gathered, record: record_schema.Record) -> None:
         gathered.cohorts[record["cohort"]] = {
             "head": record,
             "attestation": None,
+            "attestation_after": None,
             "end": None,
             "events": [],
             "windows_valid": 0,
@@ -121,6 +135,8 @@ def _add(gathered: _Gathered, record: record_schema.Record) -> None:
         _add_window(gathered, cohort, record)
     elif record["kind"] == "event":
         cohort["events"].append(record)
+    elif record["kind"] == "attestation" and record.get("when") == "after":
+        cohort["attestation_after"] = record
     else:
         cohort[record["kind"]] = record
 
@@ -129,6 +145,25 @@ def proven(cohort: dict[str, Any]) -> bool:
     """Whether a cohort showed that it got all that its launch asks for."""
     attestation = cohort["attestation"]
     return attestation is not None and all(check["ok"] for check in attestation["checks"])
+
+
+def _held(cohort: dict[str, Any]) -> bool:
+    """Whether a cohort still had all that its launch asks for after its last window."""
+    after = cohort["attestation_after"]
+    return after is None or all(check["ok"] for check in after["checks"])
+
+
+def _refuse(cohort: dict[str, Any], rows: pd.DataFrame) -> None:
+    """Take all windows of a cohort for unproven: since when it had something else is not known."""
+    own = rows["cohort"] == cohort["head"]["cohort"]
+    wrong = own & rows["valid"]
+    rows.loc[wrong, "flags"] = [
+        f"{each};{NOT_PROVEN}".strip(";") for each in rows.loc[wrong, "flags"]
+    ]
+    rows.loc[own, "valid"] = False
+    for (_, n), flags in rows[wrong].groupby(["window", "n"])["flags"].first().items():
+        cohort["windows_invalid"].append({"n": int(n), "flags": flags.split(";")})
+    cohort.update(windows_valid=0, ns_valid=[], steps=0)
 
 
 def _add_window(
@@ -147,6 +182,8 @@ def _add_window(
     gathered.members.extend(tuple(map(member.get, _MEMBER_FIELDS)) for member in members)
     for member in members:
         gathered.step_us.extend(member["step_us"])
+        life = {name: member.get(name) for name in ("step_us", *LIFE_FIELDS)}
+        gathered.lives.append(None if None in life.values() else life)
     if valid:
         cohort["windows_valid"] += 1
         if record["n"] not in cohort["ns_valid"]:

@@ -8,7 +8,10 @@ History of the schema:
     1: first version. Later added, and null where a file is older: `members_cpus` and
         `trainers_cpus` of a window's machine, and the hardware counters and `collect_s` of a
         member. In files from before the counters `throttled_s` counts only a quota of the cgroup
-        itself, not of those above it.
+        itself, not of those above it. Absent where a file is older: `first_step`, `settled_us`,
+        `inside`, `after_us` and `fresh` of a member. In such files a step counts that lies wholly
+        inside its window, since then one that begins inside. Nor have older files an attestation
+        with `when`: there was none after the last window.
 """
 
 from collections.abc import Iterator
@@ -97,11 +100,12 @@ class AttestedMember(TypedDict):
 
 
 class Attestation(TypedDict):
-    """What the members of a cohort reported about themselves before its first window."""
+    """What the members of a cohort reported before its first window, or after its last one."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
     kind: Literal["attestation"]
     cohort: Index
+    when: NotRequired[Literal["before", "after"]]
     checks: list[Check]
     members: list[AttestedMember]
 
@@ -155,6 +159,11 @@ class WindowMember(TypedDict):
     cycles: NotRequired[Count | None]
     cache_misses: NotRequired[Count | None]
     stalled_cycles: NotRequired[Count | None]
+    first_step: NotRequired[Count]
+    settled_us: NotRequired[list[StepMicroseconds]]
+    inside: NotRequired[Count]
+    after_us: NotRequired[list[StepMicroseconds]]
+    fresh: NotRequired[list[tuple[Count, StepMicroseconds]]]
 
 
 class Window(TypedDict):

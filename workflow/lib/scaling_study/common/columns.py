@@ -70,7 +70,9 @@ WHERE = (
 )
 PER_STEP = (
     Column("load_s_per_step", "number", "s", "Time in the loader, its workers' start and end too."),
-    Column("forward_s_per_step", "number", "s", "Rest of the step: forward pass and Python."),
+    Column(
+        "forward_s_per_step", "number", "s", "Rest: forward pass, Python, what lies between steps."
+    ),
     Column("backward_s_per_step", "number", "s", "Time in `backward`."),
     Column("optimizer_s_per_step", "number", "s", "Time in the optimizer."),
     Column(
@@ -164,7 +166,7 @@ WINDOWS = Table(
         Column("valid", "yes/no", "", "Whether the window counts."),
         Column("flags", "text", "", "Why not, joined by `;`."),
         Column("slot", "integer", "", "The member."),
-        Column("steps", "integer", "steps", "Steps wholly inside the window, after settling."),
+        Column("steps", "integer", "steps", "Steps that begin inside the window, once settled."),
         Column("window_s", "number", "s", "Release to close."),
         Column("step_mean_s", "number", "s", "Mean time of the counted steps."),
         Column("step_median_s", "number", "s", "Median of the counted steps."),
@@ -195,12 +197,23 @@ WINDOWS = Table(
         Column("psi_cpu_some_s", "number", "s", "Pressure: some task waited for a CPU."),
         Column("psi_memory_some_s", "number", "s", "Pressure: some task waited for memory."),
         Column("psi_io_some_s", "number", "s", "Pressure: some task waited for input or output."),
-        Column("frequency_mhz", "number", "MHz", "Mean CPU frequency, where readable."),
+        Column(
+            "frequency_mhz",
+            "number",
+            "MHz",
+            "Mean frequency of the CPUs that the members ran on, where readable.",
+        ),
         Column("members_cpus", "number", "CPUs", "CPUs that some thread of a member may run on."),
         Column(
             "trainers_cpus", "number", "CPUs", "CPUs that some member's training thread may run on."
         ),
     ),
+)
+BETWEEN_SHARE = Column(
+    "between_share",
+    "number",
+    "",
+    "Part of the active time that lies between steps: validation, checkpoints, ends of epochs.",
 )
 REPLICATES = Table(
     "replicates",
@@ -214,8 +227,23 @@ REPLICATES = Table(
             "steps_per_s",
             "number",
             "steps/s",
-            "Throughput: sum of the members' rates, mean over windows.",
+            "Throughput: iterations over all active time, summed over members.",
         ),
+        Column("step_s", "number", "s", "Mean ordinary step, without what lies between steps."),
+        BETWEEN_SHARE,
+    ),
+)
+BETWEEN = Table(
+    "between",
+    "one kind of what comes back between steps, such as a validation, at one process count",
+    (
+        *WHERE,
+        Column("n", "integer", "processes", "Members that trained."),
+        Column("kind", "integer", "", "1 for the longest kind of the launch, and so on."),
+        Column("every_steps", "number", "steps", "Steps from one to the next."),
+        Column("duration_s", "number", "s", "How long one takes, beside an ordinary step."),
+        Column("share", "number", "", "Part of all active time that it takes."),
+        Column("seen", "integer", "", "How many were seen, at all process counts."),
     ),
 )
 
@@ -241,13 +269,25 @@ POINTS = Table(
         *_with_interval(
             "steps_per_s",
             "steps/s",
-            "Throughput of all members: mean over windows, geometric mean over replicates.",
+            "Throughput of all members with what lies between steps, geometric mean over "
+            "replicates.",
         ),
-        *_with_interval("step_s", "s", "n over throughput: the mean step a member sees."),
+        *_with_interval("step_s", "s", "Mean ordinary step of a member."),
+        BETWEEN_SHARE,
         Column("step_median_s", "number", "s", "Median of all counted steps."),
         Column("step_p95_s", "number", "s", "95th percentile of all counted steps."),
         Column("step_p99_s", "number", "s", "99th percentile of all counted steps."),
-        *_with_interval("models_per_hour", "models/h", "Throughput over the steps of a model."),
+        *_with_interval(
+            "models_per_hour",
+            "models/h",
+            "Predicted: a process for each model, its start and the throughput of its steps.",
+        ),
+        Column(
+            "start_s",
+            "number",
+            "s",
+            "A process's start to the end of its first step, while all of a cohort start.",
+        ),
         *_with_interval(
             "speedup",
             "",
@@ -340,14 +380,19 @@ EXPERIMENTS = Table(
         Column("psi_cpu_share", "number", "", "Share of the time some task waited for a CPU."),
         Column("psi_memory_share", "number", "", "Share of the time some task waited for memory."),
         Column("psi_io_share", "number", "", "Share of the time some task waited for a device."),
-        Column("frequency_mhz", "number", "MHz", "Mean CPU frequency, where readable."),
+        Column(
+            "frequency_mhz",
+            "number",
+            "MHz",
+            "Mean frequency of the CPUs that the members ran on, where readable.",
+        ),
         *(
             Column(f"{name}_per_step", "number", "1/step", f"`{name}` of /proc/vmstat (machine).")
             for name in VMSTAT
         ),
     ),
 )
-TABLES = (WINDOWS, REPLICATES, POINTS)
+TABLES = (WINDOWS, REPLICATES, BETWEEN, POINTS)
 """What every study has; OPERATORS comes with profiles, EXPERIMENTS with `why`."""
 
 _HEAD = """\

@@ -15,6 +15,10 @@ MISSING = "\N{EN DASH}"
 """Shown for a value that is not there (None or NaN): never an empty cell, never a zero."""
 
 BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+# Below these a difference is what rounding leaves of two equal values: no clock here counts less
+# than a nanosecond, and no other quantity is so small in its unit.
+LEAST_S = 0.5e-9
+RESIDUE = 1e-9
 # A probability estimated from a few thousand resamples says no more than this.
 SUREST = 0.99
 
@@ -44,8 +48,25 @@ def format_number(value: float | None, *, like: float | None = None) -> str:
         return MISSING
     if math.isinf(value):
         return "∞" if value > 0 else f"{MINUS}∞"
-    decimals = decimals_for(like if like is not None and known(like) else value)
-    return f"{value:,.{decimals}f}".replace("-", MINUS)
+    value = _without_residue(value)
+    decimals = decimals_for(_without_residue(like) if like is not None and known(like) else value)
+    return _fixed(value, decimals)
+
+
+def _without_residue(value: float) -> float:
+    return 0.0 if abs(value) < RESIDUE else value
+
+
+def _fixed(value: float, decimals: int) -> str:
+    """Write with so many decimals; what rounds to nothing has no sign."""
+    return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace("-", MINUS)
+
+
+def format_cpus(cpus: float) -> str:
+    """Write a number of CPUs, which ticks of 10 ms tell to a hundredth: ``1.9``, ``0.05``."""
+    if not known(cpus):
+        return MISSING
+    return _fixed(cpus, 2).rstrip("0").rstrip(".")
 
 
 def format_interval(low: float | None, high: float | None, *, like: float | None = None) -> str:
@@ -73,7 +94,7 @@ def format_percent(share: float | None) -> str:
         return MISSING
     percent = 100.0 * share
     decimals = 1 if 0 < abs(percent) < 10 and percent != round(percent) else 0  # noqa: PLR2004
-    return f"{percent:.{decimals}f}%".replace("-", MINUS)
+    return f"{_fixed(percent, decimals).replace(',', '')}%"
 
 
 def format_probability(probability: float | None, *, short: bool = False) -> str:
@@ -92,7 +113,7 @@ def format_seconds(seconds: float | None) -> str:
     if seconds is None or math.isnan(seconds):
         return MISSING
     if abs(seconds) < 1e-3:  # noqa: PLR2004 (below a millisecond)
-        return f"{format_number(seconds * 1e6)} µs" if seconds else "0 s"
+        return "0 s" if abs(seconds) < LEAST_S else f"{format_number(seconds * 1e6)} µs"
     if abs(seconds) < 1:
         return f"{format_number(seconds * 1e3)} ms"
     if abs(seconds) < 120:  # noqa: PLR2004 (two minutes: above, minutes read better)

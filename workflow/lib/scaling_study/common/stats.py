@@ -1,36 +1,39 @@
 """Intervals, ratios, probabilities and quantiles.
 
 The statistical unit is the replicate: windows and steps inside one cohort share its memory layout,
-its placement and its neighbours, so they are averaged first. A study has few replicates, often
-three. Resampling three values with replacement never leaves their range, and the percentile
-interval that this gives covers the truth three times in four instead of 95 in 100
-(tests/test_stats.py shows it). What is done instead is a bootstrap over replicates with Gaussian
-multipliers (van der Vaart and Wellner, Weak Convergence and Empirical Processes, 1996, ch. 2.9) on
-the logarithm. Studentised, its interval has a closed form, Student's t interval, so intervals need
-no drawing. Two process counts of one launch are measured in the same cohorts, so their ratio is
-paired by replicate; two launches have replicates of their own, so their ratio is Welch's.
+its placement and its neighbours, so they are averaged first. A study has few replicates, often two
+or three. Student's t interval of two ends at 0 times and at 300,000 times the value where the two
+differ by a factor of 7, and resampling two or three values never leaves their range. So the spread
+between replicates is learnt from all launches and process counts of a machine together
+(``pooling``), on the log scale. Machines are never pooled.
 
-Probabilities are drawn, without studentising: among hundreds of points the heavy tails of a t
-distribution with two degrees of freedom would make some far slower point "best" in most draws.
+Every mean is then known as a normal distribution on the log scale. Intervals, ratios and
+probabilities of being best all come from these, so none contradicts another. The interval of a
+ratio of two launches joins the intervals of both (Zou and Donner, Statistics in Medicine 27, 2008).
+Two process counts of one launch are measured in the same cohorts: their ratio is paired by
+replicate, and the spread of such ratios is pooled over the launches.
 """
 
 import dataclasses
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import ndtri, stdtrit
 
-CONFIDENCE = 0.95
+from scaling_study.common import pooling
+
+CONFIDENCE = pooling.CONFIDENCE
 INTERVAL = (
-    "95%: studentised bootstrap over replicates on the log scale, in its closed form: Student's t "
-    "(paired by replicate within a launch, Welch's between launches); none with one replicate"
+    "95%, on the log scale: the spread between replicates is learnt from all launches and process "
+    "counts of the machine together (moderated variances); paired by replicate within a launch; "
+    "none where no launch has two replicates"
 )
 DRAWS = 4000  # a share near one half is then known to 0.008
 STEP_BITS = 32  # record_schema.LARGEST_STEP_US
+QUANTILE = float(ndtri((1 + CONFIDENCE) / 2))
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -44,117 +47,160 @@ class Estimate:
     high: float
 
 
-def geometric_means(logs: "pd.api.typing.SeriesGroupBy[Any, Any]") -> pd.DataFrame:
-    """Geometric mean and interval of every group at once.
+@dataclasses.dataclass(frozen=True, slots=True)
+class LogMean:
+    """The logarithm of a geometric mean, and its standard deviation; NaN where not known."""
 
-    Args:
-        logs: Logarithm of one value per replicate, grouped.
+    mean: float
+    deviation: float
 
-    Returns:
-        Columns value, low, high in the unit of the values; a row per group. Low and high are NaN
-        in a group of one.
-    """
-    mean, count = logs.mean(), logs.count()
-    reach = stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) * logs.std() / np.sqrt(count)
-    return pd.DataFrame(
-        {"value": np.exp(mean), "low": np.exp(mean - reach), "high": np.exp(mean + reach)},
-    )
+    def estimate(self) -> Estimate:
+        """The mean and its interval in the unit of the values."""
+        reach = QUANTILE * self.deviation
+        ends = self.mean, self.mean - reach, self.mean + reach
+        return Estimate(*(float(np.exp(end)) for end in ends))
 
 
-def ratio(over: Floats, under: Floats) -> Estimate:
-    """Ratio of the geometric means of two launches.
-
-    Args:
-        over: One positive value per replicate.
-        under: Those of another launch, in the same unit; the replicates are not paired.
-
-    Returns:
-        over / under with Welch's interval on the log scale; no interval if either has one
-        replicate, no value if either has none.
-    """
-    if not over.size or not under.size:
-        return Estimate(np.nan, np.nan, np.nan)
-    logs = np.log(over), np.log(under)
-    value = float(np.exp(logs[0].mean() - logs[1].mean()))
-    if min(over.size, under.size) < 2:  # noqa: PLR2004 - a spread needs two
-        return Estimate(value, np.nan, np.nan)
-    if not over.std() and not under.std():
-        return Estimate(value, value, value)
-    interval = stats.ttest_ind(*logs, equal_var=False).confidence_interval(CONFIDENCE)
-    return Estimate(value, float(np.exp(interval.low)), float(np.exp(interval.high)))
+def ratio(over: LogMean, under: LogMean) -> Estimate:
+    """Ratio of two means that have no replicate in common."""
+    deviation = float(np.hypot(over.deviation, under.deviation))
+    return LogMean(over.mean - under.mean, deviation).estimate()
 
 
 def paired_ratio(over: Floats, under: Floats) -> Estimate:
-    """Ratio of two process counts of one launch.
+    """Ratio of two quantities that were measured in pairs, with nothing else to learn from.
 
     Args:
-        over: One positive value per replicate, NaN where it is missing.
-        under: The same replicates' values, in the same unit.
+        over: One positive value per pair, NaN where it is missing.
+        under: The same pairs' values, in the same unit.
 
     Returns:
-        over / under over the replicates that have both; no interval with one, no value with none.
+        over / under over the pairs that have both, with Student's t interval on the log scale; no
+        interval with one pair, no value with none.
     """
-    logs = pd.Series(np.log(over / under)).dropna()
-    if logs.empty:
+    logs = np.log(over / under)
+    logs = logs[~np.isnan(logs)]
+    if not logs.size:
         return Estimate(np.nan, np.nan, np.nan)
-    value, low, high = geometric_means(logs.groupby(np.zeros(len(logs)))).iloc[0].tolist()
-    return Estimate(value, low, high)
+    mean = float(logs.mean())
+    if logs.size == 1:
+        return Estimate(float(np.exp(mean)), np.nan, np.nan)
+    reach = float(stdtrit(logs.size - 1, (1 + CONFIDENCE) / 2) * logs.std(ddof=1))
+    reach /= float(np.sqrt(logs.size))
+    return Estimate(*(float(np.exp(end)) for end in (mean, mean - reach, mean + reach)))
 
 
-def probabilities_of_best(
-    throughputs: Mapping[str, Floats],
-    shown: Mapping[str, int],
-    *,
-    tolerance: float,
-    seed: int,
-) -> dict[str, float]:
-    """How surely a point of each launch is as good as the best of all.
-
-    In every draw each launch's replicates are given Gaussian multipliers, the same for all of its
-    process counts, and the best point of all launches is found anew. A point counts as best in a
-    draw if it is within `tolerance` of that. A point with one replicate takes the median spread of
-    the others.
+class Means:
+    """Geometric means of one quantity at all points of one machine.
 
     Args:
-        throughputs: Per launch, replicates times points; NaN where a replicate lacks a point.
-        shown: Per launch, the index of the point that is asked for.
-        tolerance: Share of the best throughput that is no difference.
-        seed: Of the draws.
+        rows: one machine's rows of the table of replicates, or some of them: columns launch, n,
+            replicate.
+        name: column of the positive values.
+    """
+
+    def __init__(self, rows: pd.DataFrame, name: str = "steps_per_s") -> None:
+        logs = rows.assign(log=np.log(rows[name].to_numpy(dtype=np.float64)))
+        # Each pair is there once; pivot_table would aggregate, at many times the cost.
+        self._logs = {
+            str(launch): own.pivot(index="replicate", columns="n", values="log")  # noqa: PD010
+            for launch, own in logs.groupby("launch", sort=False)
+        }
+        matrices = {launch: own.to_numpy(np.float64) for launch, own in self._logs.items()}
+        self._deviations, self._correlation = pooling.deviations(matrices)
+
+    def of(self, launch: str, n: int) -> LogMean:
+        """The mean of a point; NaN where it has no replicate."""
+        own = self._logs.get(launch)
+        if own is None or n not in own.columns:
+            return LogMean(np.nan, np.nan)
+        deviation = self._deviations[launch][own.columns.get_loc(n)]
+        return LogMean(float(own[n].mean()), float(deviation))
+
+    def scatter(self, launch: str) -> Floats:
+        """Deviation of each of a launch's points, by n, without what all its points share."""
+        return np.asarray(np.sqrt(1 - self._correlation) * self._deviations[launch])
+
+    def ratio(self, over: tuple[str, int], under: tuple[str, int]) -> Estimate:
+        """Ratio of two points, given as launch and n; paired by replicate within a launch.
+
+        Returns:
+            No interval where no launch has two replicates, no value where a point has none.
+        """
+        if over == under:
+            return Estimate(1.0, 1.0, 1.0)
+        if over[0] != under[0]:
+            return ratio(self.of(*over), self.of(*under))
+        launch, counts = over[0], (over[1], under[1])
+        differences = {
+            name: (own[counts[0]] - own[counts[1]]).dropna().to_numpy()[:, None]
+            for name, own in self._logs.items()
+            if set(counts) <= set(own.columns)
+        }
+        if not differences.get(launch, np.empty(0)).size:
+            return Estimate(np.nan, np.nan, np.nan)
+        deviations, _ = pooling.deviations(differences)
+        mean = float(differences[launch].mean())
+        return LogMean(mean, float(deviations[launch][0])).estimate()
+
+    def probabilities_of_best(
+        self, shown: Mapping[str, int], *, tolerance: float, seed: int
+    ) -> dict[str, float]:
+        """How surely a point of each launch is as good as the best of all.
+
+        In every draw the best point of all these launches is found anew. Deviations of one launch's
+        points are correlated, as their replicates are. A point counts as best in a draw if it is
+        within `tolerance` of that.
+
+        Args:
+            shown: n of the point that is asked for, by launch.
+            tolerance: Share of the best throughput that is no difference.
+            seed: Of the draws.
+
+        Returns:
+            Share of draws per launch; empty if no point at all has two replicates.
+        """
+        best = np.full(DRAWS, -np.inf)
+        drawn = {}
+        for launch, n in shown.items():
+            own = self._logs[launch]
+            if np.isnan(self._deviations[launch]).any():
+                return {}
+            draws = own.mean().to_numpy() + self._deviations[launch] * self._normals(launch, seed)
+            best = np.maximum(best, draws.max(axis=1))
+            drawn[launch] = draws[:, own.columns.get_loc(n)].copy()
+        enough = best + np.log1p(-tolerance)
+        return {launch: float((draws >= enough).mean()) for launch, draws in drawn.items()}
+
+    def _normals(self, launch: str, seed: int) -> Floats:
+        """DRAWS times points of a launch: standard normal, correlated."""
+        rng = np.random.default_rng([seed, zlib.crc32(launch.encode())])
+        shared = rng.standard_normal((DRAWS, 1))
+        apart = rng.standard_normal((DRAWS, len(self._deviations[launch])))
+        share = self._correlation
+        return np.asarray(np.sqrt(share) * shared + np.sqrt(1 - share) * apart)
+
+
+def pooled_means(rows: pd.DataFrame, point: Sequence[str], name: str) -> pd.DataFrame:
+    """Geometric mean and interval of every point of every machine.
+
+    Args:
+        rows: Rows of the table of replicates, or some of them.
+        point: Columns that name a point, machine, launch and n among them.
+        name: Column of the positive values.
 
     Returns:
-        Share of draws per launch; empty if no point at all has two replicates.
+        Columns value, low, high in the unit of the values, by `point`. Low and high are NaN where
+        no launch of the machine has two replicates.
     """
-    logs = {launch: np.log(rates) for launch, rates in throughputs.items()}
-    spreads = np.concatenate([_spread(values) for values in logs.values()] or [np.empty(0)])
-    if np.isnan(spreads).all():
-        return {}
-    lone_spread = float(np.nanmedian(spreads))
-    best = np.full(DRAWS, -np.inf)
-    drawn = {}
-    for launch, values in logs.items():
-        rng = np.random.default_rng([seed, zlib.crc32(launch.encode())])
-        draws = _draw(values, lone_spread, rng)
-        best = np.maximum(best, draws.max(axis=1))
-        drawn[launch] = draws[:, shown[launch]].copy()
-    enough = best + np.log1p(-tolerance)
-    return {launch: float((draws >= enough).mean()) for launch, draws in drawn.items()}
-
-
-def _spread(values: Floats) -> Floats:
-    """Standard deviation per column; NaN with fewer than two values."""
-    return pd.DataFrame(values).std().to_numpy(dtype=np.float64)
-
-
-def _draw(values: Floats, lone_spread: float, rng: np.random.Generator) -> Floats:
-    """DRAWS means of every column under shared multipliers of the rows."""
-    count = np.isfinite(values).sum(axis=0)
-    mean = np.nanmean(values, axis=0)
-    # sum of z_r (x_r - mean) / sqrt(R (R - 1)) has the variance of a mean of R values: s^2 / R.
-    deviations = np.nan_to_num(values - mean) / np.sqrt(np.maximum(count * (count - 1), 1))
-    draws = mean + rng.standard_normal((DRAWS, len(values))) @ deviations
-    lone = count == 1
-    draws[:, lone] += lone_spread * rng.standard_normal((DRAWS, lone.sum()))
-    return np.asarray(draws, dtype=np.float64)
+    means = {machine: Means(own, name) for machine, own in rows.groupby("machine", sort=False)}
+    points = rows[list(point)].drop_duplicates()
+    found = [
+        dataclasses.asdict(means[machine].of(launch, n).estimate())
+        for machine, launch, n in zip(points["machine"], points["launch"], points["n"], strict=True)
+    ]
+    columns = ["value", "low", "high"]
+    return pd.DataFrame(found, index=pd.MultiIndex.from_frame(points), columns=columns)
 
 
 def grouped_quantiles(

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -22,13 +23,16 @@ from pydantic import (
 from scaling_study.common import placeholders
 from scaling_study.common.problems import (
     ConfigError,
+    Problem,
     found,
     nearest_number,
     nearest_word,
     read_distinct,
     read_each,
+    shorten,
     wrong,
 )
+from scaling_study.common.workload_env import MASK
 from scaling_study.configuring.axes_table import AXES
 from scaling_study.configuring.config_confirm import Confirm, read_confirm
 from scaling_study.configuring.config_launches import Launches
@@ -41,6 +45,7 @@ from scaling_study.configuring.config_machines import (
 )
 from scaling_study.configuring.config_schema import (
     FILES_MUST_EXIST,
+    UNKNOWN_KEY,
     Allowed,
     Section,
     Unit,
@@ -144,7 +149,13 @@ def _read_variables(value: object) -> dict[str, str]:
 
     if not isinstance(value, Mapping):
         raise wrong(value, found(value), VARIABLES)
-    return dict(read_each(value.items(), read))
+    # A slip such as {KEY=value} makes a name of both.
+    shown = {name: name for name in value} | {
+        name: f"{name.partition('=')[0]}={MASK}"
+        for name in value
+        if isinstance(name, str) and "=" in name
+    }
+    return dict(read_each(((shown[name], item) for name, item in value.items()), read))
 
 
 def _read_processes(value: object) -> Literal["auto"] | tuple[int, ...]:
@@ -168,6 +179,30 @@ def _read_processes(value: object) -> Literal["auto"] | tuple[int, ...]:
 PROCESSES = f"auto, or a list of counts, each {COUNT}"
 
 
+STEP = "optimizer, mark, {every: k} with a whole number from 1, or {optimizer: the name of a class}"
+STEP_KEYS = ("every", "optimizer")
+
+
+def _read_step(value: object) -> str | dict[str, int | str]:
+    if isinstance(value, str):
+        if value not in {"optimizer", "mark"}:
+            nearest = nearest_word(value, ["optimizer", "mark"])
+            raise wrong(value, "is not a known word", STEP, nearest)
+        return value
+    if not isinstance(value, Mapping) or len(value) != 1:
+        raise wrong(value, found(value), STEP)
+    ((key, item),) = value.items()
+    if key not in STEP_KEYS:
+        raise wrong(key, "is not a known key", STEP, nearest_word(key, STEP_KEYS))
+    if key == "every":
+        if isinstance(item, bool) or not isinstance(item, int) or item < 1:
+            raise wrong(item, found(item), "a whole number from 1", nearest_number(item))
+        return {"every": item}
+    if not isinstance(item, str) or not item.isidentifier():
+        raise wrong(item, found(item), "the name of an optimizer's class, such as AdamW")
+    return {"optimizer": item}
+
+
 class Workload(Section):
     """The training script that is measured."""
 
@@ -178,10 +213,14 @@ class Workload(Section):
     """Its arguments; `{member}` becomes the slot number (0, 1, …), `{{word}}` passes `{word}`."""
 
     env: Annotated[Mapping[str, str], PlainValidator(_read_variables), Allowed(VARIABLES)] = {}
-    """Variables added to the members' environment; those that an axis sets are refused."""
+    """Variables for members alone, which may be keys; those that an axis sets are refused."""
 
-    step: Literal["optimizer", "mark"] = "optimizer"
-    """What ends a step: the optimizer's step, or the script's call of `scaling_study.mark()`."""
+    step: Annotated[
+        Literal["optimizer", "mark"] | Mapping[str, int | str],
+        PlainValidator(_read_step),
+        Allowed(STEP),
+    ] = "optimizer"
+    """What ends an iteration: a round of the script's optimizers, or its `scaling_study.mark()`."""
 
     steps_per_model: Annotated[
         Annotated[StrictInt, Field(ge=1)] | None,
@@ -227,6 +266,9 @@ class Measure(Section):
 
     start_timeout_s: Annotated[StrictFloat, Field(gt=0, allow_inf_nan=False)] = 300.0
     """A cohort that is not ready for its first window after this has failed."""
+
+    hang_timeout_s: Annotated[StrictFloat, Field(gt=0, allow_inf_nan=False)] = 300.0
+    """A member without the end of a step for this long is hung; longer if its steps are longer."""
 
     isolated: StrictBool = False
     """A fresh cohort for each point, instead of one for the whole ladder."""
@@ -281,7 +323,7 @@ class Profile(Section):
     """torch's profiler for a few steps of one member."""
 
     stacks: StrictBool = True
-    """Stacks of one member, sampled by py-spy with native frames: flamegraphs are made of them."""
+    """Stacks of members in turn, sampled by py-spy with native frames: for flamegraphs."""
 
     calls: StrictBool = False
     """cProfile for a few steps of one member: exact call counts, at a high price."""
@@ -292,8 +334,8 @@ class Profile(Section):
     rate_hz: Annotated[StrictInt, Field(ge=1, le=1000), Unit("samples/s")] = 3
     """Stack samples in a second. With native frames each stops the member for some 15 ms."""
 
-    stacks_s: Annotated[StrictFloat, Field(ge=1, le=3600, allow_inf_nan=False)] = 15.0
-    """How long stacks are sampled: longer is finer."""
+    samples: Annotated[StrictInt, Field(ge=1, le=100_000), Unit("samples")] = 300
+    """Stack samples of each point, of up to four members in turn; fewer than 300 are coarse."""
 
     unprofiled_s: Annotated[StrictFloat, Field(gt=0, le=3600, allow_inf_nan=False)] = 1.5
     """Windows without a profiler, before and after each profile, last at least this long."""
@@ -309,7 +351,7 @@ class Config(Section):
     """What the study is about, in the report."""
 
     seed: Annotated[StrictInt, Field(ge=0, le=2**32 - 1)] = 1
-    """Decides the order of launches and windows, and the bootstrap."""
+    """Decides the order of launches and windows, and the draws behind probabilities."""
 
     workload: Workload
     """What is measured."""
@@ -355,10 +397,22 @@ def load_config(mapping: object) -> Config:
         ConfigError: With every mistake found.
     """
     if not isinstance(mapping, Mapping):
-        raise wrong(
-            mapping, found(mapping), f"a section with the keys {', '.join(Config.model_fields)}"
-        )
+        allowed = f"a section with the keys {', '.join(Config.model_fields)}"
+        raise ConfigError([_masked(Problem((), shorten(mapping), found(mapping), allowed))])
     try:
         return Config.model_validate(mapping, context=FILES_MUST_EXIST)
     except ValidationError as error:
-        raise ConfigError(problems_of(error, Config)) from None
+        raise ConfigError(map(_masked, problems_of(error, Config))) from None
+
+
+def _masked(problem: Problem) -> Problem:
+    """Mask a value that may be one of ``workload.env``, or hold it, wherever it slipped to."""
+    place = problem.loc
+    text_or_more = problem.value.startswith(("'", '"', "{", "["))
+    hidden = (
+        place[:2] == ("workload", "env")
+        or (place in {(), ("workload",)} and text_or_more)
+        or (problem.what == UNKNOWN_KEY and place[0] == "workload")
+        or (problem.what == UNKNOWN_KEY and len(place) == 1 and text_or_more)
+    )
+    return replace(problem, value=MASK) if hidden and problem.value else problem

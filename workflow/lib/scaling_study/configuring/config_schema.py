@@ -24,6 +24,7 @@ from scaling_study.common.problems import (
 FILES_MUST_EXIST = "files must exist"
 
 MISSING = "missing"
+UNKNOWN_KEY = "unknown key"
 
 
 def must_exist(info: ValidationInfo) -> bool:
@@ -151,7 +152,7 @@ def _unknown_key(loc: tuple[int | str, ...], value: object, config: type[Section
     return Problem(
         loc,
         shorten(value),
-        "unknown key",
+        UNKNOWN_KEY,
         ", ".join(section.model_fields),
         nearest or next(elsewhere, None),
     )

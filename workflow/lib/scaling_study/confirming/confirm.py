@@ -59,7 +59,7 @@ class Confirmation:
     ) -> None:
         self._job = job
         self._launches = launches
-        self._journal = Journal(path)
+        self._journal = Journal(path, "confirmation", SAME)
         self._builds = builds
         self._machine = probe.read_machine().to_dict()
         entries = [
@@ -74,7 +74,7 @@ class Confirmation:
         """Run what is missing, and leave a whole record file."""
         began_s = time.monotonic()
         head = self._head()
-        records = self._journal.resume(head, SAME)
+        records = self._journal.resume(head)
         if not records:
             self._journal.write(head)
         if not any(record["kind"] == "end" for record in records):

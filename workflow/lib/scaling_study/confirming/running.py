@@ -53,9 +53,7 @@ class RoundError(Exception):
 def command(launch: Launch, member: Member, page: Path, way: Way) -> list[str]:
     """Return what runs in a slot: the launch script's binding and program, counted."""
     _, preload = split_preload(launch.env)
-    options = ["--again"] if way == "one_process" else []
-    if launch.by_mark:
-        options.append("--mark")
+    options = ["--step", launch.step, *(["--again"] if way == "one_process" else [])]
     if launch.inter_op is not None:
         options += ["--inter-op", str(launch.inter_op)]
     return [
@@ -172,10 +170,10 @@ class RunningRound:
             if passed_s >= most_s or (passed_s >= limit_s and self._enough(ENOUGH * limit_s)):
                 return
             until_s = limit_s - passed_s if passed_s < limit_s else LOOK_EVERY_S
-            clock_mhz = edges.read_frequency_mhz(self.host.frequency)
-            if clock_mhz is not None:
+            clocks_mhz = edges.read_frequencies_mhz(self.host.frequency).values()
+            if clocks_mhz:
                 until_s = min(until_s, LOOK_EVERY_S)
-                self._clocks.append(clock_mhz)
+                self._clocks.append(sum(clocks_mhz) / len(clocks_mhz))
             for ended in self._slots.wait(until_s):
                 self._end(ended)
 

@@ -8,7 +8,7 @@ import numpy as np
 from scaling_study.common.quantities import format_number, format_percent, format_ratio
 from scaling_study.diagnosing.aggravation import CONTROL, inflations, sensitivities
 from scaling_study.diagnosing.case import REFERENCE
-from scaling_study.diagnosing.effects import mean
+from scaling_study.diagnosing.effects import Estimate, mean
 from scaling_study.diagnosing.evidence import Asked, Kind, Test, Weight, percent
 
 SENSITIVE = 0.05
@@ -116,10 +116,9 @@ class Waiting:
         """Whether a part of their sleep is of these kinds."""
         case = asked.case
         one = case.sampled[asked.n]
-        if not one.samples:
-            return Weight(
-                None, "samples", "What the training threads waited for was not looked at."
-            )
+        if not one.enough:
+            text = f"Training threads were looked at {one.samples} times: too seldom to tell."
+            return Weight(None, "samples", text)
         share = sum(one.shares.get(kind, 0.0) for kind in self.kinds)
         often = round(share * one.asleep) >= FEWEST_LOOKS
         calls = [
@@ -139,7 +138,7 @@ class Sensitive:
     kernel: str
 
     def weigh(self, asked: Asked) -> Weight:
-        """Whether it surely does."""
+        """Whether it surely does, or surely not."""
         one = sensitivities(asked.case).get(self.kernel)
         effect = None if one is None else (one.effect if self.kernel == CONTROL else one.beyond)
         if one is None or effect is None:
@@ -147,9 +146,8 @@ class Sensitive:
         if not one.verified:
             return Weight(None, "aggravation", "The bystanders did not take what they should.")
         beyond = "" if self.kernel == CONTROL else " beyond the control"
-        text = f"Beside such a load a step takes {percent(effect)} longer{beyond}."
-        sure = effect.low is not None and effect.low > 0
-        return Weight(effect.value >= SENSITIVE and sure, "aggravation", text)
+        text = f"Beside such a load a step takes {percent(effect)} longer{beyond}"
+        return _above(effect, SENSITIVE, "aggravation", text)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -159,7 +157,7 @@ class Inflated:
     kernel: str
 
     def weigh(self, asked: Asked) -> Weight:
-        """Whether it surely does."""
+        """Whether it surely does, or surely not."""
         one = inflations(asked.case).get(self.kernel)
         if one is None:
             return Weight(None, "fingerprint", "The machine's own ladder was not measured.")
@@ -168,10 +166,18 @@ class Inflated:
             return Weight(None, "fingerprint", "The machine's own ladder has no control.")
         text = (
             f"A kernel that is bound by this alone takes {format_ratio(one.inflation.value)} as "
-            f"long with {one.n} processes as with one."
+            f"long with {one.n} processes as with one"
         )
-        sure = beyond.low is not None and beyond.low > 0
-        return Weight(beyond.value >= INFLATED and sure, "fingerprint", text)
+        return _above(beyond, INFLATED, "fingerprint", text)
+
+
+def _above(effect: Estimate, limit: float, kind: Kind, text: str) -> Weight:
+    """Whether an effect is there (surely above 0) and large enough, or surely too small."""
+    if effect.value >= limit and effect.low is not None and effect.low > 0:
+        return Weight(True, kind, f"{text}.")
+    if effect.high is not None and effect.high < limit:
+        return Weight(False, kind, f"{text}.")
+    return Weight(None, kind, f"{text}: its interval is too wide to tell.")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -55,7 +55,8 @@ class Case:
         machine: Facts of the machine.
         cells: By (name, n) one value per block of each column of tables/experiments, of the parts
             of the run-queue wait (`runqueue.COLUMNS`), and of `blocked_<kind>_s_per_step` by what
-            the training thread was found waiting for. NaN where a block has no such window.
+            the training thread was found waiting for. NaN where a block has no such window, or
+            where that was not counted or looked at.
         beside: By (kernel, dose) the same of windows beside bystanders.
         replicates: Of each block.
         units: What intervals are over.
@@ -305,11 +306,14 @@ def _blocked(rows: pd.DataFrame, waits: Mapping[int, Sampled]) -> pd.DataFrame:
 
     A thread whose CPU the hypervisor has taken looks blocked from inside; it waits for nothing.
     """
-    kinds = {kind: {n: one.shares.get(kind, 0.0) for n, one in waits.items()} for kind in KINDS}
+    kinds = {
+        kind: {n: one.shares.get(kind, 0.0) if one.enough else np.nan for n, one in waits.items()}
+        for kind in KINDS
+    }
     blocked = (rows["trainer_blocked_s_per_step"] - rows["stolen_s_per_step"]).clip(lower=0.0)
     parts = pd.DataFrame(
         {
-            f"blocked_{kind}_s_per_step": blocked * rows["n"].map(shares).fillna(0.0)
+            f"blocked_{kind}_s_per_step": blocked * rows["n"].map(shares)
             for kind, shares in kinds.items()
         }
     )
@@ -330,7 +334,7 @@ def _stolen(rows: pd.DataFrame) -> pd.DataFrame:
     per_cpu = (rows["steal_cpus"].fillna(0.0) / busy).clip(upper=1.0)
     ran = rows["trainer_user_s_per_step"] + rows["trainer_system_s_per_step"]
     share = (ran / rows["step_s"]).clip(upper=1.0)
-    stalled = rows["psi_memory_share"].fillna(0.0) * rows["step_s"]
+    stalled = rows["psi_memory_share"] * rows["step_s"]
     return pd.DataFrame(
         {
             "stolen_s_per_step": rows["step_s"] * per_cpu * share,

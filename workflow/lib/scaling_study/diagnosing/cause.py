@@ -9,11 +9,20 @@ from scaling_study.diagnosing.evidence import Measure, Test
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Route:
-    """One way to show a cause: a share, what must agree with it, and what may be told beside."""
+    """One way to show a cause.
+
+    Attributes:
+        measure: Its share.
+        tests: What must agree with the share.
+        hints: What may be told beside.
+        needs: Without these the cause cannot occur, or cannot be told from another one: where one
+            of them does not hold, or is not known, the cause is not tested.
+    """
 
     measure: Measure
     tests: tuple[Test, ...] = ()
     hints: tuple[Test, ...] = ()
+    needs: tuple[Test, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

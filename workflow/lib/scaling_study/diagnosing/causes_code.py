@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from scaling_study.common.quantities import format_number, format_percent
+from scaling_study.common.quantities import format_cpus, format_number, format_percent
 from scaling_study.diagnosing.agreement import AnyOf, Attested, Fact, Waiting
 from scaling_study.diagnosing.case import CACHED
 from scaling_study.diagnosing.cause import Cause, Remedy, Route
 from scaling_study.diagnosing.evidence import Asked
 from scaling_study.diagnosing.measures import Account, Instead
 from scaling_study.diagnosing.relief_share import ByRelief
-from scaling_study.diagnosing.sampled import kind_of
+from scaling_study.diagnosing.sampled import UNSEEN, kind_of
 
 BLAS = ("bundled_blas", "openblas", "blis", "mkl", "intel_path", "isa_default")
 LEAST = 0.05
@@ -59,7 +59,7 @@ def _other_threads(asked: Asked) -> tuple[bool | None, str]:
     )
     share = ran / case.mean("step_s", n)
     return bool(share >= LEAST) and not np.isnan(share), (
-        f"Other threads of the member use {format_number(share)} CPUs."
+        f"Other threads of the member use {format_cpus(share)} CPUs."
     )
 
 
@@ -69,11 +69,14 @@ FASTER_MULTIPLY = AnyOf(
         Attested("isa", "Vector instructions", None),
     )
 )
-LOCKED = Account(("blocked_lock_s_per_step",), "waiting for a lock")
-DEVICE = Account(("blocked_device_s_per_step",), "waiting for files or devices")
-FUTEX = Account(("blocked_futex_s_per_step",), "waiting for another thread (futex)")
+LOCKED = Account(("blocked_lock_s_per_step",), "waiting for a lock", missing=UNSEEN)
+DEVICE = Account(("blocked_device_s_per_step",), "waiting for files or devices", missing=UNSEEN)
+FUTEX = Account(("blocked_futex_s_per_step",), "waiting for another thread (futex)", missing=UNSEEN)
 PAUSED = Account(
-    ("idle_s_per_step",), "waiting for time to pass or for another process", cohort=CACHED
+    ("idle_s_per_step",),
+    "waiting for time to pass or for another process",
+    cohort=CACHED,
+    missing=UNSEEN,
 )
 LOADS = _takes("load_s_per_step", "the loader")
 LOADING = Instead(Account(("load_s_per_step",), "time in the loader"), (CACHED,))

@@ -1,12 +1,19 @@
 """Causes that have to do with who has which CPU, and how fast it is."""
 
-from scaling_study.common.quantities import format_count, format_number, format_seconds, known
+from scaling_study.common.quantities import (
+    format_count,
+    format_cpus,
+    format_number,
+    format_seconds,
+    known,
+)
 from scaling_study.diagnosing.agreement import BringsBack, Fact, FirstKnown, Waiting
 from scaling_study.diagnosing.case import REFERENCE, UNTHROTTLED
 from scaling_study.diagnosing.cause import Cause, Remedy, Route
 from scaling_study.diagnosing.evidence import MOST, Asked
 from scaling_study.diagnosing.measures import Account, Demand, Fewer, Partly
 from scaling_study.diagnosing.relief_share import AtLeast, ByRelief
+from scaling_study.diagnosing.sampled import UNSEEN
 
 SCHEDSTAT = "run_delay in Documentation/scheduler/sched-stats.rst of the Linux kernel"
 UNPILED = ("pinned", "unpinned", "spread", "per_l3")
@@ -95,10 +102,10 @@ def _foreign(asked: Asked) -> tuple[bool | None, str]:
     n = asked.n
     cpus = case.mean("foreign_cpus", n)
     names = ", ".join(
-        f"{one['name']} (process {one['pid']}, {format_number(one['share'])} CPUs)"
+        f"{one['name']} (process {one['pid']}, {format_cpus(one['share'])} CPUs)"
         for one in case.foreign
     )
-    text = f"Other programs kept {format_number(cpus)} CPUs busy{': ' + names if names else ''}."
+    text = f"Other programs kept {format_cpus(cpus)} CPUs busy{': ' + names if names else ''}."
     return cpus >= FOREIGN_CPUS, text
 
 
@@ -127,7 +134,7 @@ def _helpers(asked: Asked) -> tuple[bool | None, str]:
     text = (
         f"A member has {format_number(case.mean('threads', n))} threads in "
         f"{format_number(case.mean('processes', n))} processes; beside the training thread they "
-        f"keep {format_number(busy)} CPUs busy."
+        f"keep {format_cpus(busy)} CPUs busy."
     )
     if case.threads > 1:
         return False, f"{text} Operators have {case.threads} threads: these are theirs."
@@ -135,7 +142,9 @@ def _helpers(asked: Asked) -> tuple[bool | None, str]:
 
 
 THROTTLED = Account(("trainer_throttled_s_per_step",), "time held back by a quota")
-STOPPED = Account(("blocked_stopped_s_per_step",), "standing still, stopped by a signal")
+STOPPED = Account(
+    ("blocked_stopped_s_per_step",), "standing still, stopped by a signal", missing=UNSEEN
+)
 PILED = AtLeast(
     Account(("wait_pileup_s_per_step",), "waiting for a CPU while others were idle"),
     ByRelief(UNPILED, beyond=("passive", "one_thread"), own="wait_pileup_s_per_step"),

@@ -3,7 +3,7 @@
 from scaling_study.diagnosing.agreement import Fact, Falls, Inflated, Present, Sensitive
 from scaling_study.diagnosing.cause import Cause, Remedy, Route
 from scaling_study.diagnosing.evidence import Asked
-from scaling_study.diagnosing.measures import Beside, Clock
+from scaling_study.diagnosing.measures import NO_CLOCK, Beside, Clock, clock_column
 from scaling_study.diagnosing.relief_share import ByRelief
 
 
@@ -14,8 +14,16 @@ def _siblings(asked: Asked) -> tuple[bool | None, str]:
         text = f"{machine.allowed_cpus} CPUs are {machine.cores} cores."
         return case.n > machine.cores, text
     if machine.virtual:
-        return True, "A virtual machine does not tell which of its CPUs share a core."
+        return None, "A virtual machine does not tell which of its CPUs share a core."
     return False, "Every CPU is a core of its own."
+
+
+def _clock(asked: Asked) -> tuple[bool | None, str]:
+    """A loop in registers gets slower on a lower clock as it does beside a sibling."""
+    column = clock_column(asked.case)
+    if column is None:
+        return None, f"{NO_CLOCK[:1].upper()}{NO_CLOCK[1:]}."
+    return True, "The clock of the members' CPUs is known, and what it costs is set off."
 
 
 HARDWARE = (
@@ -43,7 +51,9 @@ HARDWARE = (
         ),
         growth=(
             Route(
-                Beside("register"), (Fact(_siblings), Sensitive("register"), Inflated("register"))
+                Beside("register"),
+                (Sensitive("register"), Inflated("register")),
+                needs=(Fact(_siblings), Fact(_clock)),
             ),
         ),
     ),

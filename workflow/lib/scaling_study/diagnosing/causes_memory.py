@@ -55,9 +55,9 @@ def _nodes(asked: Asked) -> tuple[bool | None, str]:
 def _balancing(asked: Asked) -> tuple[bool | None, str]:
     case = asked.case
     on = case.machine.raw.get("numa_balancing")
-    return (None if on is None else bool(on)), (
-        f"Automatic NUMA balancing is {'on' if on else 'off'}."
-    )
+    if on is None:
+        return None, "Whether automatic NUMA balancing is on cannot be read."
+    return bool(on), f"Automatic NUMA balancing is {'on' if on else 'off'}."
 
 
 def _caches(asked: Asked) -> tuple[bool | None, str]:
@@ -174,20 +174,20 @@ MEMORY = (
             Route(
                 ByRelief(("local_memory",), beyond=("pinned",)),
                 (
-                    Fact(_balancing),
                     Present("numa_hint_faults_per_step", "NUMA hint faults per step", 1.0),
                     Falls("numa_hint_faults_per_step", "NUMA hint faults"),
                 ),
+                needs=(Fact(_balancing),),
             ),
         ),
         level=(
             Route(
                 ByRelief(("local_memory",), beyond=("pinned",)),
                 (
-                    Fact(_balancing),
                     Present("numa_hint_faults_per_step", "NUMA hint faults per step", 1.0),
                     Falls("numa_hint_faults_per_step", "NUMA hint faults"),
                 ),
+                needs=(Fact(_balancing),),
             ),
         ),
     ),
@@ -201,8 +201,8 @@ MEMORY = (
             "Bind each member, and its memory to the node of its CPUs.",
             axes={"placement": "cores", "membind": "local"},
         ),
-        growth=(Route(ByRelief(("local_memory",), beyond=("pinned",)), (Fact(_nodes),)),),
-        level=(Route(ByRelief(("local_memory",), beyond=("pinned",)), (Fact(_nodes),)),),
+        growth=(Route(ByRelief(("local_memory",), beyond=("pinned",)), needs=(Fact(_nodes),)),),
+        level=(Route(ByRelief(("local_memory",), beyond=("pinned",)), needs=(Fact(_nodes),)),),
     ),
 )
 
@@ -221,9 +221,10 @@ SHARED = (
         growth=(
             Route(
                 ByRelief(("per_l3", "spread"), beyond=("pinned", "one_thread", "passive")),
-                (Fact(_caches), Sensitive("llc")),
+                (Sensitive("llc"),),
+                needs=(Fact(_caches),),
             ),
-            Route(Beside("llc"), (Fact(_caches), Sensitive("llc"), Inflated("llc"))),
+            Route(Beside("llc"), (Sensitive("llc"), Inflated("llc")), needs=(Fact(_caches),)),
         ),
     ),
     Cause(

@@ -41,6 +41,8 @@ class Measured:
         relief: The relief that it comes from, if it does.
         exact: Whether it is a count of the kernel rather than a comparison.
         uncounted: What the cause may cost besides, if anything: no small share rules it out then.
+        unknown: What would have to be known before a small share could rule the cause out, if
+            anything: it counts as not tested then.
     """
 
     estimate: Estimate
@@ -50,6 +52,7 @@ class Measured:
     relief: str | None = None
     exact: bool = False
     uncounted: str | None = None
+    unknown: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

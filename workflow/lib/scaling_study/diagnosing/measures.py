@@ -36,18 +36,23 @@ class Account:
         relieved: Whether it is taken from the cohort with the named relief of threads, where there
             is one: what members do to each other is less when their threads do less.
         cohort: From which cohort it is taken, where that was measured; else from the reference.
+        missing: Why there is no such time, where it was not counted.
     """
 
     columns: tuple[str, ...]
     text: str
     relieved: bool = False
     cohort: str = REFERENCE
+    missing: str = "the kernel of this machine does not count it"
 
     def measure(self, asked: Asked) -> Measured | Untested:
         """The part of the time in these accounts."""
         case, scope = asked.case, asked.scope
         name = relieved_cohort(asked) if self.relieved else self.cohort
         name = name if case.measured(name, scope) else REFERENCE
+        counts = (1, case.n) if scope == "growth" else (1,)
+        if any(np.isnan(case.column(one, n, name)).all() for one in self.columns for n in counts):
+            return Untested(self.missing)
         over = np.sum([case.account(one, scope, name) for one in self.columns], axis=0)
         if not self.relieved:  # of the reference's T(1), wherever the time is counted
             over = over * case.step(1, name) / case.step(1)
@@ -56,7 +61,7 @@ class Account:
             return Untested("no block has all that is compared")
         times = [
             format_seconds(sum(mean(case.time(one, n, name)) for one in self.columns))
-            for n in ((1, case.n) if scope == "growth" else (1,))
+            for n in counts
         ]
         where = "" if name == REFERENCE else f" (with the relief {name})"
         text = f"{percent(estimate)} of {whole(scope)} is {self.text}{where}: {' and '.join(times)}"
@@ -194,6 +199,20 @@ class Fewer:
         return Measured(estimate, over, Weight(True, "relief", text))
 
 
+NO_CLOCK = "this machine shows neither the members' cycles nor the clock of the CPUs they ran on"
+CLOCKS = ("clock_mhz", "frequency_mhz")
+"""Columns that hold the clock, the one that is counted over the whole window first."""
+
+
+def clock_column(case: Case) -> str | None:
+    """The column that holds the clock of the members' CPUs with one process and with n."""
+    counts = (1, case.n)
+    for column in CLOCKS:
+        if not any(np.isnan(case.column(column, n)).all() for n in counts):
+            return column
+    return None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Clock:
     """Time that user code takes longer because the clock is slower, from the clock itself."""
@@ -201,14 +220,12 @@ class Clock:
     def measure(self, asked: Asked) -> Measured | Untested:
         """The user time of one process, times what the clock lost."""
         case, scope = asked.case, asked.scope
-        for column in ("clock_mhz", "frequency_mhz"):
-            low, high = case.column(column, 1), case.column(column, case.n)
-            if not (np.isnan(low).all() or np.isnan(high).all()):
-                break
-        else:
-            return Untested("this machine shows neither cycles nor a frequency")
+        column = clock_column(case)
+        if column is None:
+            return Untested(NO_CLOCK)
         if scope == "level":
             return Untested("a clock can only be compared between process counts")
+        low, high = case.column(column, 1), case.column(column, case.n)
         user = case.column("trainer_user_s_per_step", 1) / case.step(1)
         over = user * (low / high - 1)
         estimate = case.estimate(over, case.under(scope))
@@ -227,7 +244,9 @@ class Beside:
     """Added user time, as far as the training member reacts to a load on one part of the machine.
 
     User time has no account of its parts without hardware counters. What is known: how much of it
-    was added, and how much a load on this part alone adds. The smaller one is the share.
+    was added, and how much a load on this part alone adds. The smaller one is the share. A clock
+    that rises or falls with n hides a part of both, so that without it a small share proves
+    nothing.
 
     Attributes:
         kernel: The load.
@@ -271,7 +290,9 @@ class Beside:
             f"nothing else explains; {case.titles.get(self.kernel, self.kernel)} beside one member "
             f"makes its step {format_ratio(1 + effect.value)} as long beyond the control."
         )
-        return Measured(estimate, over, Weight(effect.value > 0, "aggravation", text))
+        weight = Weight(effect.value > 0, "aggravation", text)
+        unknown = None if clock_column(case) else NO_CLOCK
+        return Measured(estimate, over, weight, unknown=unknown)
 
 
 USER = ("frequency", "smt", "last_level_cache", "memory_bandwidth")

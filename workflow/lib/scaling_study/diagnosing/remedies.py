@@ -1,15 +1,26 @@
 """What to do about a cause: in words, as a piece of a config, as a command, in the script."""
 
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
 
 from scaling_study.common.unavailable import UnavailableError
+from scaling_study.configuring.axes_table import AXES
 from scaling_study.diagnosing.case import Case
 from scaling_study.diagnosing.cause import Remedy
 from scaling_study.diagnosing.effects import mean
 from scaling_study.probing import axes as axes_
+
+TUNING = (
+    *("OMP_DYNAMIC", "OMP_THREAD_LIMIT", "KMP_HW_SUBSET", "MKL_CBWR", "MKL_DEBUG_CPU_TYPE"),
+    *("MALLOC_ARENA_MAX", "PYTHONMALLOC"),
+)
+"""Variables that no axis sets and no member inherits, and that change how fast it trains."""
+
+COLUMNS = 80
+"""Of a command, which a person reads before pasting it."""
 
 CLEARLY_FASTER = 0.98
 """Step times whose ratio is above this count as equal, as throughputs do in the recommendation."""
@@ -59,7 +70,7 @@ def _config(changed: Mapping[str, Any]) -> str:
 
 
 def _command(case: Case, changed: Mapping[str, Any] | None) -> str | None:
-    """Variables to set before the training script is started; None where there are none."""
+    """How to start the training script with a change; None where no variable makes it."""
     if not changed:
         return None
     asked = {**case.head["axes"], **changed}
@@ -68,9 +79,22 @@ def _command(case: Case, changed: Mapping[str, Any] | None) -> str | None:
         after = axes_.prepare(asked, case.machine.raw).environment()
     except (UnavailableError, KeyError):
         return None
-    new = [f"{name}={value}" for name, value in after.items() if before.get(name) != value]
-    gone = [name for name in before if name not in after]
-    parts = [f"unset {' '.join(gone)}"] if gone else []
-    if new:
-        parts.append(f"export {' '.join(new)}")
-    return "; ".join(parts) or None
+    return None if before == after else start_command(after)
+
+
+def start_command(environment: Mapping[str, str]) -> str:
+    """A command that starts a script as a measured member, whatever the caller's shell exports.
+
+    Args:
+        environment: What the launch sets. A member inherits no other variable that tunes, so the
+            command unsets them: an exported OPENBLAS_CORETYPE, say, would change OpenBLAS's kernel.
+    """
+    owned = {name for axis in AXES.values() for name in axis.variables}
+    lines = ["env"]
+    for name in sorted({*owned, *TUNING} - environment.keys()):
+        if len(lines[-1]) + len(f" -u {name}") > COLUMNS:
+            lines.append(" ")
+        lines[-1] += f" -u {name}"
+    words = [shlex.quote(f"{name}={value}") for name, value in environment.items()]
+    lines.append(" ".join([" ", *words, "python train.py"]))
+    return " \\\n".join(lines)

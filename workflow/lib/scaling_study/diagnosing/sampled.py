@@ -20,6 +20,9 @@ KIND_OF: Mapping[str, str] = {
     "futex": "futex",
     **dict.fromkeys(("nanosleep", "clock_nanosleep"), "sleep"),
 }
+FEWEST_SAMPLES = 30
+"""In fewer looks a thread that waits for a tenth of the time is hardly ever found waiting."""
+UNSEEN = "the training threads were looked at too seldom, or not at all"
 PEERS = frozenset({"pipe", "socket"})
 """What a read waits for here is another process, not a device."""
 
@@ -41,6 +44,11 @@ class Sampled:
     shares: Mapping[str, float]
     calls: Mapping[tuple[str, str], int]
     locks: Mapping[str, float]
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are looks enough to say that something was not found."""
+        return self.samples >= FEWEST_SAMPLES
 
 
 def sampled(records: Sequence[Samples], n: int) -> Sampled:

@@ -210,15 +210,21 @@ def _scope(case: Case, scope: Scope) -> list[Outcome]:
 
 def _follow(asked: Asked, cause: Cause, route: Route) -> Outcome:
     """Follow one way to show a cause."""
+    needed = tuple(test.weigh(asked) for test in route.needs)
+    missing = next((one for one in needed if not one.agrees), None)
+    if missing is not None:
+        return Outcome(cause, "not_tested", reason=missing.text)
     measured = route.measure.measure(asked)
     if isinstance(measured, Untested):
         return Outcome(cause, "not_tested", reason=measured.reason)
     tested = dataclasses.replace(
         asked, relief=measured.relief or REFERENCE, share=measured.estimate.value
     )
-    weights = tuple(test.weigh(tested) for test in route.tests)
+    weights = (*needed, *(test.weigh(tested) for test in route.tests))
     told = tuple(hint.weigh(tested) for hint in route.hints)
     status = _decide(measured, weights)
+    if status == "ruled_out" and measured.unknown:
+        return Outcome(cause, "not_tested", reason=measured.unknown)
     if status == "inconclusive" and measured.uncounted:
         weights = (*weights, Weight(None, "account", measured.uncounted))
     known = tuple(one for one in told if one.agrees is not None)
@@ -226,7 +232,11 @@ def _follow(asked: Asked, cause: Cause, route: Route) -> Outcome:
 
 
 def _decide(measured: Measured, weights: Sequence[Weight]) -> Status:
-    """What a share and the tests that must agree with it amount to."""
+    """What a share and the tests that must agree with it amount to.
+
+    Only a share that is surely small rules a cause out. A test that disagrees with a share of
+    which little is known leaves the question open.
+    """
     share = measured.estimate
     lower = share.low if measured.exact else share.sure
     large = share.value >= SHARE and lower is not None and lower > SHARE_AT_LEAST
@@ -234,11 +244,7 @@ def _decide(measured: Measured, weights: Sequence[Weight]) -> Status:
         return "named"
     if measured.uncounted:
         return "inconclusive"
-    if share.high is not None and share.high < SHARE:
-        return "ruled_out"
-    if not large and any(weight.agrees is False for weight in weights):
-        return "ruled_out"
-    return "inconclusive"
+    return "ruled_out" if share.high is not None and share.high < SHARE else "inconclusive"
 
 
 def _best(outcomes: Sequence[Outcome]) -> Outcome:
@@ -282,15 +288,17 @@ def _finding(case: Case, outcome: Outcome) -> Json:
     measured = outcome.measured
     weights = ((measured.weight, *measured.also) if measured else ()) + outcome.weights
     agreeing = [one for one in weights if one.agrees]
-    # What cannot be told does not speak for a cause that needs it.
-    against = [one for one in weights if not one.agrees]
+    against = [one for one in weights if one.agrees is False]
+    open_ = [one for one in weights if one.agrees is None]
     return {
         "cause": outcome.cause.id,
         "title": outcome.cause.title,
         "share": measured.estimate.to_dict() if measured else None,
         "confidence": _confidence(outcome, agreeing, against),
-        "for": [{"kind": one.kind, "text": one.text} for one in agreeing],
-        "against": [{"kind": one.kind, "text": one.text} for one in against],
+        **{
+            side: [{"kind": one.kind, "text": one.text} for one in found]
+            for side, found in (("for", agreeing), ("against", against), ("open", open_))
+        },
         "looks": outcome.cause.looks,
         "source": outcome.cause.source,
         "remedy": remedy(case, outcome.cause.remedy, measured.relief if measured else None),
@@ -302,8 +310,8 @@ def _confidence(
 ) -> Literal["high", "medium", "low"]:
     """How sure: by how many kinds of evidence agree, and how well the share is known."""
     share = outcome.measured.estimate if outcome.measured else None
-    if outcome.status == "ruled_out" and share is not None:
-        return "high" if share.high is not None and share.high < SHARE else "medium"
+    if outcome.status == "ruled_out":
+        return "high"
     if outcome.status != "named" or share is None or share.low is None:
         return "low"
     sure = share.low >= SURELY * share.value and not against

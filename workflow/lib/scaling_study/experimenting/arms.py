@@ -81,24 +81,27 @@ class Starter:
             left -= arm.size
         return groups
 
-    def start(self, arms: Sequence[Arm], folder: Path, stack: ExitStack) -> list[Started]:
+    def start(
+        self, arms: Sequence[Arm], folder: Path, stack: ExitStack, beside: int
+    ) -> list[Started]:
         """Start arms at the same time; return the cohort of each, and what it showed.
 
         Args:
             arms: what to start.
             folder: private; each gets a part of it.
             stack: ends the cohorts.
+            beside: how many members may start while these live.
         """
-        cohorts = [self._launch(arm, folder, stack) for arm in arms]
+        cohorts = [self._launch(arm, folder, stack, beside) for arm in arms]
         return [(one, self._prove(arm, one)) for arm, one in zip(arms, cohorts, strict=True)]
 
-    def _launch(self, arm: Arm, folder: Path, stack: ExitStack) -> cohort.Cohort:
+    def _launch(self, arm: Arm, folder: Path, stack: ExitStack, beside: int) -> cohort.Cohort:
         part = stack.enter_context(private.part(folder, arm.name))
         running = replace(arm.resolved.launch, folder=part)
         host = resolve.host(self.machine)
         log.info("starting %s", arm.name)
         one = stack.enter_context(
-            cohort.Cohort(running, arm.axes["launcher"], arm.resolved.members, host)
+            cohort.Cohort(running, arm.axes["launcher"], arm.resolved.members, host, beside=beside)
         )
         one.launch([member.slot for member in arm.resolved.members])
         return one

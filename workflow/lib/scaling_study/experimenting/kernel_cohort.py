@@ -45,7 +45,7 @@ def make(
         folder=folder,
         python=sys.executable,
         env=environment.member_environment(os.environ, effects.environment(), {}),
-        by_mark=True,
+        step="mark",
         inter_op=None,
     )
     members = [Member(slot, cpus, policy, command) for slot, (cpus, policy) in enumerate(slots)]

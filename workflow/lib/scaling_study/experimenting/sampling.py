@@ -1,4 +1,4 @@
-"""What threads are doing, looked at now and then, and who else uses the machine.
+"""What threads are doing, looked at now and then.
 
 Looking disturbs what is looked at, so this is done beside the measuring, never inside a window.
 Parsers are pure; functions that read take the root of proc(5).
@@ -13,17 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.measuring.counters import descendants
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PROC = Path("/proc")
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-
-# A program that takes less than this share of a CPU is not worth a name, nor more than so many.
-FOREIGN_SHARE = 0.05
-FOREIGN_MOST = 5
 
 ASLEEP = frozenset({"S", "D"})
 
@@ -262,43 +255,3 @@ def _pauses_s(record: Mapping[str, Any]) -> float:
         wait["count"] for one in members for wait in one["waits"] if wait["syscall"] in PAUSES
     )
     return float(record["step_s"] * paused / max(1, sum(one["samples"] for one in members)))
-
-
-def cpu_times(proc: Path = PROC) -> dict[int, tuple[str, float]]:
-    """Return the name and the CPU time (s) since its start of every process of the machine."""
-    found = {}
-    for folder in proc.iterdir():
-        if not folder.name.isdecimal():
-            continue
-        try:
-            text = (folder / "stat").read_text()
-        except OSError:  # it has just ended
-            continue
-        name, _, rest = text.partition("(")[2].rpartition(")")
-        fields = rest.split()
-        found[int(folder.name)] = name, (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-    return found
-
-
-def foreign(
-    before: Mapping[int, tuple[str, float]], after: Mapping[int, tuple[str, float]], span_s: float
-) -> dict[str, Any]:
-    """Return, as a record, which programs beside the study took CPU time between two readings.
-
-    A process that ended in between is not seen.
-    """
-    own = set(descendants(os.getpid()))
-    rows = [
-        (total_s - before.get(pid, ("", 0.0))[1], pid, name)
-        for pid, (name, total_s) in after.items()
-        if pid not in own
-    ]
-    large = sorted((row for row in rows if row[0] >= FOREIGN_SHARE * span_s), reverse=True)
-    return {
-        "kind": "foreign",
-        "span_s": span_s,
-        "processes": [
-            {"name": name, "pid": pid, "cpu_s": cpu_s, "share": cpu_s / span_s}
-            for cpu_s, pid, name in large[:FOREIGN_MOST]
-        ],
-    }

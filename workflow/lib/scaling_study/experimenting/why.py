@@ -16,6 +16,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import private
@@ -29,7 +30,7 @@ from scaling_study.experimenting import (
     unthrottled,
 )
 from scaling_study.experimenting.experiment_windows import Taker, irregular, key
-from scaling_study.measuring import cohort, counters, resolve, windows
+from scaling_study.measuring import capacity, cohort, counters, foreign, resolve, windows
 from scaling_study.measuring.journal import Journal
 from scaling_study.measuring.measure import (
     MEMBER_RESTARTS,
@@ -52,8 +53,7 @@ MODULES = ("experimenting", "planning/efforts")
 """What decides, beside the harness, what these experiments measure."""
 
 # Windows hold many of what comes and goes: a quota holds its cgroup back in periods of 100 ms
-# (cpu.max). Steps count only if they lie wholly inside a window, so that short ones lose too many
-# of the long steps.
+# (cpu.max).
 PERIODS_S = 1.0
 
 # The reference lies past the knee by this factor, where the ladder reaches that far.
@@ -107,7 +107,7 @@ class Experiments:
         self._job = job
         self._target = target
         self._builds = builds
-        self._journal = Journal(path)
+        self._journal = Journal(path, "why", SAME)
         self._machine = probe.read_machine().to_dict()
         self._effort = EFFORTS[job.plan["why"]["effort"]]
         self._taker = Taker(self._journal, _timing(self._effort))
@@ -140,7 +140,7 @@ class Experiments:
             knee: where the launch's scaling law has its knee, None if it has none.
         """
         began = time.perf_counter()
-        before = sampling.cpu_times()
+        before = foreign.cpu_times()
         self._n = reference_count(resolve.counts(self._job.plan, self._machine), knee)
         try:
             resolved = self._resolve({})
@@ -155,7 +155,7 @@ class Experiments:
             self._journal.finish()
             return
         span_s = time.perf_counter() - began
-        self._journal.write(sampling.foreign(before, sampling.cpu_times(), span_s))
+        self._journal.write(foreign.record(before, foreign.cpu_times(), span_s))
         self._end(status, reason, None, span_s)
 
     def _end(
@@ -243,12 +243,14 @@ class Experiments:
             MemberEndedError: a member of the reference died or hung.
         """
         head = self._head(resolved)
-        records = self._journal.resume(head, SAME)
+        records = self._journal.resume(head)
         if records and records[-1]["kind"] == "end":
             return DONE_BEFORE, None
         self._begun = bool(records)
         reference = arms.Arm("reference", self._job.launch["axes"], {}, resolved)
-        ((one, attestation),) = self._starter.start([reference], folder, stack)
+        # As many members again: each relief fits beside it, if need be one at a time.
+        started = self._starter.start([reference], folder, stack, beside=self._n)
+        ((one, attestation),) = started
         if isinstance(attestation, str):
             self._begin(head)
             self._write_events("reference", one.events)
@@ -351,25 +353,30 @@ class Experiments:
                 impossible.append({"relief": relief.name, "title": relief.title, "reason": reason})
         return tried, impossible
 
-    @staticmethod
-    def _waves(one: cohort.Cohort, tried: Sequence[Tried]) -> list[Sequence[Tried]]:
-        """Divide the reliefs into groups that fit into memory beside the reference."""
+    def _waves(self, one: cohort.Cohort, tried: Sequence[Tried]) -> list[Sequence[Tried]]:
+        """Divide the reliefs into groups that can live beside the reference.
+
+        All cohorts of a group live at once: their members, threads and memory add up.
+        """
         used_bytes = sum(
             process.rss_bytes
             for pid in one.members.pids.values()
             for process in counters.read_tree(pid).values()
         )
-        fit = max(1, int(MEMORY_SHARE * room.read_free_memory().free / used_bytes))
-        return [tried[at : at + fit] for at in range(0, len(tried), fit)] or [[]]
+        most = max(1, int(MEMORY_SHARE * room.read_free_memory().free / used_bytes))
+        needs = [self._arm(*each).resolved.need for each in tried]
+        rest = iter(tried)
+        return [list(islice(rest, size)) for size in capacity.together(needs, most)] or [[]]
 
     def _wave(self, one: cohort.Cohort, wave: Sequence[Tried], folder: Path) -> None:
         """Take all blocks of the reference and a group of reliefs."""
         with ExitStack() as stack:
             cohorts = {"reference": one, **{each.name: one for each, _ in wave if each.bursts}}
             arms_of_wave = [self._arm(*each) for each in wave if not each[0].bursts]
+            members = sum(arm.size for arm in arms_of_wave)
             for group in self._starter.groups(arms_of_wave):
                 for arm, (beside, shown) in zip(
-                    group, self._starter.start(group, folder, stack), strict=True
+                    group, self._starter.start(group, folder, stack, beside=members), strict=True
                 ):
                     if isinstance(shown, str):
                         self._write_events(arm.name, beside.events)
@@ -390,7 +397,7 @@ class Experiments:
 
     def _arm(self, relief: reliefs.Relief, resolved: resolve.Resolved) -> arms.Arm:
         n = max(self._relief_counts(relief))
-        few = replace(resolved, members=resolved.members[:n])
+        few = replace(resolved, members=resolved.members[:n], need=resolved.need.of(n))
         return arms.Arm(relief.name, self._job.launch["axes"], relief.axes, few)
 
     def _relief_counts(self, relief: reliefs.Relief) -> list[int]:
@@ -437,6 +444,11 @@ class Experiments:
         count = bystanders.count(self._machine, usable_cpus, self._n, threads)
         if not count:
             log.info("no bystanders: the training member needs all CPUs itself")
+            return
+        try:
+            capacity.check([capacity.Need(count, count, "exec")])
+        except UnavailableError as error:
+            self._fail("kernels", error.reason)
             return
         slots = self._slots(resolved, count + 1)[1:]
         where = [(slot["cpus"], slot["policy"]) for slot in slots]

@@ -8,11 +8,16 @@ into one of them half-way would look like members that crash.
 from __future__ import annotations
 
 import resource
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.measuring.perf_events import SPARE_DESCRIPTORS
 from scaling_study.probing import room
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # A gate and the process itself. Hardware counters take what is left of the limit.
 DESCRIPTORS_PER_MEMBER = 2
@@ -25,20 +30,63 @@ SPARE_TASKS = 16
 LEAST_BYTES = {"exec": 64 * 1024**2, "dask": 64 * 1024**2, "fork": 4 * 1024**2}
 
 
-def check(members: int, threads: int, launcher: str) -> None:
-    """Check that members can be started.
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a cohort takes of the limits.
 
-    Args:
-        members: of the largest cohort.
+    Attributes:
+        members: how many it has.
         threads: of all members together, at least.
         launcher: how they are started.
+    """
+
+    members: int
+    threads: int
+    launcher: str
+
+    def of(self, members: int) -> Self:
+        """Return the need of a cohort with fewer of these members."""
+        return replace(self, members=members, threads=self.threads * members // self.members)
+
+
+def check(needs: Sequence[Need]) -> None:
+    """Check that cohorts can live beside each other, and beside all that lives already.
 
     Raises:
         UnavailableError: They cannot; it says which limit is in the way.
     """
+    members = sum(need.members for need in needs)
     _check_descriptors(members)
-    _check_tasks(members, threads)
-    _check_memory(members, LEAST_BYTES[launcher])
+    _check_tasks(members, sum(need.threads for need in needs), SPARE_TASKS * len(needs))
+    _check_memory(members, sum(need.members * LEAST_BYTES[need.launcher] for need in needs))
+
+
+def together(needs: Sequence[Need], most: int) -> list[int]:
+    """Divide cohorts, in their order, into groups that can live beside each other.
+
+    Args:
+        needs: of each; each of them alone can live.
+        most: cohorts of a group at most.
+
+    Returns:
+        How many cohorts each group has.
+    """
+    sizes: list[int] = []
+    group: list[Need] = []
+    for need in needs:
+        if group and (len(group) == most or not _fit([*group, need])):
+            sizes.append(len(group))
+            group = []
+        group.append(need)
+    return [*sizes, len(group)] if group else sizes
+
+
+def _fit(needs: Sequence[Need]) -> bool:
+    try:
+        check(needs)
+    except UnavailableError:
+        return False
+    return True
 
 
 def _check_descriptors(members: int) -> None:
@@ -56,11 +104,11 @@ def _check_descriptors(members: int) -> None:
         )
 
 
-def _check_tasks(members: int, threads: int) -> None:
+def _check_tasks(members: int, threads: int, spare: int) -> None:
     left = room.read_free_tasks()
-    needed = threads + SPARE_TASKS
+    needed = threads + spare
     if needed > left.free:
-        fit = max(0, left.free - SPARE_TASKS) * members // threads
+        fit = max(0, left.free - spare) * members // threads
         raise UnavailableError(
             f"{members} members of {threads // members} threads or more each need {needed} tasks,"
             f" and {left.free} are left ({left.limit})",
@@ -68,11 +116,11 @@ def _check_tasks(members: int, threads: int) -> None:
         )
 
 
-def _check_memory(members: int, each_bytes: int) -> None:
+def _check_memory(members: int, least_bytes: int) -> None:
     left = room.read_free_memory()
-    if members * each_bytes > left.free:
+    if least_bytes > left.free:
         raise UnavailableError(
-            f"{members} members need {members * each_bytes / 1024**3:.1f} GiB at the very least,"
+            f"{members} members need {least_bytes / 1024**3:.1f} GiB at the very least,"
             f" and {left.free / 1024**3:.1f} GiB are left ({left.limit})",
-            f"raise that limit, or set processes to at most {left.free // each_bytes}",
+            f"raise that limit, or set processes to at most {left.free * members // least_bytes}",
         )

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from scaling_study.common import workload_env
 from scaling_study.measuring import counters, edges, perf_events, windows
 from scaling_study.measuring.launchers import LaunchError, Member, launcher
 from scaling_study.measuring.members import Members
@@ -31,9 +32,12 @@ if TYPE_CHECKING:
 
     from scaling_study.measuring.launchers import Launch
 
-# A step that was running when its window closed may take this much longer before its member
-# counts as hung.
-HANG_S = 30.0
+# A member that ends no step for this long counts as hung, unless its script has been seen to need
+# longer: a validation may take minutes. The config's measure.hang_timeout_s.
+HANG_S = 300.0
+
+# … and so many times as long as the longest step seen.
+HANG_TIMES = 10
 
 # OpenMP threads that spin after their last region, and loader workers that fill their queues,
 # come to rest in this time; it passes at both edges.
@@ -53,6 +57,9 @@ LONGEST_LOG_BYTES = 1_000_000
 
 # All of a killed process is gone after this time, even if it had much memory.
 DYING_S = 5.0
+
+# After its longest time a window is looked at so often in each doubling of its time.
+LATE_LOOKS = 8
 
 _MOMENT_NS = 1_000_000
 
@@ -85,12 +92,12 @@ class Host:
     Attributes:
         cpus: the CPUs that the study may use.
         memory_bytes: what all members together may use.
-        frequency: files that hold the current frequency (kHz) of those CPUs.
+        frequency: CPUs, each with the file that holds its current frequency (kHz).
     """
 
     cpus: frozenset[int]
     memory_bytes: int
-    frequency: tuple[Path, ...]
+    frequency: tuple[tuple[int, Path], ...]
 
 
 class MemberEndedError(Exception):
@@ -104,8 +111,29 @@ class MemberEndedError(Exception):
 class Cohort:
     """Starts members and takes windows from them; ends them all when closed."""
 
-    def __init__(self, launch: Launch, name: str, members: Sequence[Member], host: Host) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        name: str,
+        members: Sequence[Member],
+        host: Host,
+        *,
+        hang_s: float | None = None,
+        beside: int = 0,
+    ) -> None:
+        """Make a cohort, of which nothing is started yet.
+
+        Args:
+            launch: what all members share.
+            name: of the launcher.
+            members: what each is to be.
+            host: of the machine.
+            hang_s: a member that ends no step for so long is hung; by default HANG_S.
+            beside: members of other cohorts that will live beside this one.
+        """
         self._launch = launch
+        self._hang_s = HANG_S if hang_s is None else hang_s
+        self._longest_step_s = 0.0
         self._specs = {member.slot: member for member in members}
         self._host = host
         self.events: list[dict[str, Any]] = []
@@ -113,8 +141,10 @@ class Cohort:
         self._launcher = launcher(name, launch, len(members))
         # A Dask worker samples its own stack a hundred times a second, also while its task sleeps.
         self._restless = name == "dask"
-        self._hardware = perf_events.PerfEvents(len(members))
+        self._hardware = perf_events.PerfEvents(len(members), beside=beside)
         self._ended: Counter[int] = Counter()
+        self._launched_ns: dict[int, int] = {}
+        self._start_s: dict[int, float] = {}
 
     def __enter__(self) -> Self:
         """Return the cohort; leaving it ends every member."""
@@ -153,6 +183,7 @@ class Cohort:
         """Start the processes of members; events tell which did not start."""
         for slot in slots:
             self.members.clear(slot)
+            self._launched_ns[slot] = time.perf_counter_ns()
             try:
                 pid = self._launcher.start(self._specs[slot])
                 self._hardware.add(slot, pid)
@@ -176,6 +207,9 @@ class Cohort:
             waiting &= set(self.alive)
         for slot in sorted(waiting - self.members.resting):
             self._end(slot, "hung", f"no step within {timeout_s:g} s of its start")
+        for slot in set(slots) & set(self.alive):
+            parked_ns = self.members.words(slot)[channel.PARKED_NS]
+            self._start_s[slot] = (parked_ns - self._launched_ns[slot]) / 1e9
 
     def _guard_memory(self) -> None:
         """End the last member while too little memory is left for all."""
@@ -204,7 +238,11 @@ class Cohort:
             question = channel.ATTEST_KERNEL if first else channel.ATTEST
             if self.ask(slot, question, timeout_s):
                 path = self._launch.folder / f"attestation-{slot}.json"
-                reports.append(json.loads(path.read_text()))
+                report = json.loads(path.read_text())
+                set_by_workload = report["env"].keys() & self._launch.masked
+                report["env"] |= workload_env.masked(set_by_workload)
+                # From its launch to the end of its first step, while all of them started.
+                reports.append({**report, "start_s": self._start_s[slot]})
         return reports
 
     def ask(self, slot: int, question: int, patience_s: float | None = None) -> bool:
@@ -303,20 +341,22 @@ class Cohort:
     def _signal(self, number: int) -> None:
         host = self._launcher.host
         for root in self.members.pids.values() if host is None else [host]:
-            _signal_tree(root, number)
+            _signal_all(counters.descendants(root), number)
 
     @contextmanager
     def _quiet(self, active: Sequence[int]) -> Iterator[None]:
-        """Keep the members outside a window from running, where resting is not enough."""
-        restless = [slot for slot in self.alive if slot not in active] if self._restless else []
-        pids = [self.members.pids[slot] for slot in restless]
-        for pid in pids:
-            _signal_tree(pid, signal.SIGSTOP)
+        """Keep the members outside a window from running, where resting is not enough.
+
+        A loader's workers fill their queue while their member rests.
+        """
+        out = [self.members.pids[slot] for slot in self.alive if slot not in active]
+        trees = [counters.descendants(pid) for pid in out]
+        stopped = [pid for tree in trees if self._restless or len(tree) > 1 for pid in tree]
+        _signal_all(stopped, signal.SIGSTOP)
         try:
             yield
         finally:
-            for pid in pids:
-                _signal_tree(pid, signal.SIGCONT)
+            _signal_all(stopped, signal.SIGCONT)
 
     def tell(self, slots: Sequence[int], asked: int) -> None:
         """Put a number beside the members' orders; it stays there until it is changed."""
@@ -402,9 +442,9 @@ class Cohort:
         after = edges.read(self.members, slots, self._host.cpus, self._hardware)
         members = [edges.member_record(stretches, at, before, after) for at in range(len(slots))]
         machine = edges.machine_record(before, after)
-        machine["frequency_mhz"] = stretches[-1].frequency_mhz
+        machine["frequency_mhz"] = edges.members_mhz(stretches[-1].frequencies_mhz, before, after)
         overlap = statistics.fmean(
-            windows.overlap(one.activities, one.opened_ns, one.closed_ns) for one in stretches
+            windows.overlap(one.activities, one.opened_ns, one.counted_ns) for one in stretches
         )
         activities = [activity for one in stretches for activity in one.activities]
         found = windows.flags(
@@ -419,6 +459,7 @@ class Cohort:
             throttled_s=machine["throttled_s"] or 0.0,
             asked_steps=settings.steps,
             bursts=settings.bursts > 1,
+            saved=any(one.saved for one in stretches),
         )
         return {
             **asdict(window),
@@ -438,28 +479,62 @@ class Cohort:
         """Let members train once, and return what they did when they rest again."""
         time.sleep(settings.rest_s)
         restarts = {slot: self.members.words(slot)[channel.RESTARTS] for slot in slots}
+        bursts = settings.bursts > 1
         release_ns = self.members.order(slots, channel.RUN)
-        ended = self._run(slots, release_ns, settings)
-        closed_ns = self.members.close_gates(slots)
-        frequency_mhz = edges.read_frequency_mhz(self._host.frequency)
+        opened_ns = release_ns + round(settings.settle_s * 1e9)
+        ended, saved = set[int](), False
+        if not bursts:
+            ended, opened_ns, saved = self._settle(slots, opened_ns, settings.longest_s)
+        ended = ended or self._run(slots, opened_ns, settings)
+        # In bursts there are so few steps that all of them count: nobody trains on.
+        closed_ns = time.perf_counter_ns()
+        if not bursts and not ended:
+            closed_ns = self.members.close_window(slots)
+            ended = self._wait(slots, self.members.wait_passed, self.members.passed)
+        frequencies_mhz = edges.read_frequencies_mhz(self._host.frequency)
+        self.members.close_gates(slots)
         ended |= self._rest(slots)
         if ended:
             raise MemberEndedError(sorted(ended))
         activities = [self._activity(slot, restarts[slot]) for slot in slots]
-        if settings.bursts > 1:  # so few steps that none of them can be left out
-            closed_ns = max(one.parked_ns for one in activities)
-        opened_ns = release_ns + round(settings.settle_s * 1e9)
-        return windows.Stretch(opened_ns, closed_ns, activities, frequency_mhz)
+        return windows.Stretch(opened_ns, closed_ns, activities, frequencies_mhz, saved)
 
-    def _run(self, slots: Sequence[int], release_ns: int, settings: WindowSettings) -> set[int]:
+    def _settle(
+        self, slots: Sequence[int], opened_ns: int, longest_s: float
+    ) -> tuple[set[int], int, bool]:
+        """Sleep until what members have saved up is used up, but not longer than a window lasts.
+
+        Args:
+            slots: the members.
+            opened_ns: when the settle time is over.
+            longest_s: what a window lasts at most.
+
+        Returns:
+            Who ended, when the window opens, and whether something may be saved up still.
+        """
+        began_ns, last_ns = time.perf_counter_ns(), opened_ns + round(longest_s * 1e9)
+        until_ns = opened_ns
+        while True:
+            ended = self.members.sleep_until(until_ns)
+            self._bury(ended)
+            left = max(self.members.saved(slot) for slot in slots)
+            now_ns = time.perf_counter_ns()
+            if ended or not left or now_ns >= last_ns:
+                return ended, until_ns if until_ns == opened_ns else now_ns, bool(left)
+            done = max(self.members.words(slot)[channel.STEPS] for slot in slots)
+            left_ns = (now_ns - began_ns) * left // max(1, done)
+            until_ns = min(last_ns, now_ns + max(_MOMENT_NS, left_ns))
+
+    def _run(self, slots: Sequence[int], opened_ns: int, settings: WindowSettings) -> set[int]:
         """Sleep through a window; return the members that ended in it.
 
         The coordinator wakes after the shortest time, looks at how far the slowest member is,
-        sleeps for as long as the rest should take, and so on: a few times for each window.
+        sleeps for as long as the rest should take, and so on: a few times for each window. After
+        the longest time it goes on only until every member has done its fewest steps.
         """
-        opened_ns = release_ns + round(settings.settle_s * 1e9)
         until_ns = opened_ns + round(settings.shortest_s * 1e9)
         last_ns = opened_ns + round(settings.longest_s * 1e9)
+        fewest = min(settings.steps, windows.FEWEST_STEPS)
         while True:
             ended = self.members.sleep_until(until_ns)
             now_ns = time.perf_counter_ns()
@@ -467,22 +542,60 @@ class Cohort:
                 self._bury(ended)
                 return ended
             done = min(self.members.done(slot, opened_ns) for slot in slots)
-            if done >= settings.steps or now_ns >= last_ns:
+            if done >= settings.steps or (done >= fewest and now_ns >= last_ns):
                 return set()
+            if hung := self._hung(slots, now_ns):
+                return hung
             left_ns = (now_ns - opened_ns) * (settings.steps - done) // max(1, done)
-            until_ns = min(last_ns, now_ns + max(_MOMENT_NS, left_ns))
+            if now_ns < last_ns:
+                until_ns = min(last_ns, now_ns + max(_MOMENT_NS, left_ns))
+            else:
+                until_ns = now_ns + max(_MOMENT_NS, (now_ns - opened_ns) // LATE_LOOKS)
+
+    @property
+    def _patience_s(self) -> float:
+        """For how long a member may end no step: what its script has been seen to do counts."""
+        return max(self._hang_s, HANG_TIMES * self._longest_step_s)
+
+    def _hung(self, slots: Sequence[int], now_ns: int) -> set[int]:
+        """End the members that have ended no step for too long; return them."""
+        patience_ns = self._patience_s * 1e9
+        hung = {slot for slot in slots if now_ns - self.members.latest(slot) > patience_ns}
+        for slot in sorted(hung):
+            self._end(slot, "hung", f"no step for {self._patience_s:g} s")
+        return hung
 
     def _rest(self, slots: Sequence[int], patience_s: float | None = None) -> set[int]:
         """Wait until members rest; end those that do not in time; return who ended."""
-        patience_s = HANG_S if patience_s is None else patience_s
+        return self._wait(slots, self.members.wait_resting, self.members.resting, patience_s)
+
+    def _wait(
+        self,
+        slots: Sequence[int],
+        wait: Callable[[set[int], int], set[int]],
+        told: set[int],
+        patience_s: float | None = None,
+    ) -> set[int]:
+        """Wait until members have told what is waited for; end those that do not in time.
+
+        Args:
+            slots: the members.
+            wait: waits for them until a time, and returns who ended.
+            told: the members that have told it.
+            patience_s: how long; by default for as long as a step may take.
+
+        Returns:
+            Who ended.
+        """
+        patience_s = self._patience_s if patience_s is None else patience_s
         deadline_ns = time.perf_counter_ns() + round(patience_s * 1e9)
         waiting = set(slots) & set(self.alive)
         gone: set[int] = set()
-        while late := waiting - self.members.resting:
-            ended = self.members.wait_resting(waiting, deadline_ns)
+        while late := waiting - told:
+            ended = wait(waiting, deadline_ns)
             self._bury(ended)
-            if not ended and not self.members.resting.issuperset(waiting):
-                ended = late - self.members.resting
+            if not ended and not told.issuperset(waiting):
+                ended = late - told
                 for slot in sorted(ended):
                     self._end(slot, "hung", f"no answer for {patience_s:g} s")
             gone |= ended
@@ -491,14 +604,17 @@ class Cohort:
 
     def _activity(self, slot: int, restarts: int) -> windows.Activity:
         words = self.members.words(slot)
-        return windows.Activity(
+        found = windows.Activity(
             slot=slot,
             released_ns=words[channel.RELEASED_NS],
             parked_ns=words[channel.PARKED_NS],
             steps_active=words[channel.STEPS],
             restarts=words[channel.RESTARTS] - restarts,
             steps=self.members.steps(slot),
+            earlier=words[channel.EARLIER],
         )
+        self._longest_step_s = max(self._longest_step_s, found.longest_step_ns / 1e9)
+        return found
 
     def _bury(self, slots: set[int]) -> None:
         for slot in sorted(slots):
@@ -545,7 +661,7 @@ def _tail(log: Path) -> bytes:
         return file.read()
 
 
-def _signal_tree(root: int, number: int) -> None:
-    for pid in counters.descendants(root):
+def _signal_all(pids: Sequence[int], number: int) -> None:
+    for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)

@@ -22,13 +22,14 @@ _READ_BYTES = 65_536
 
 # Fields of /proc/PID/stat after the command's name, counted from 0 (proc(5) counts from 3).
 _MINFLT, _MAJFLT, _UTIME, _STIME, _CUTIME, _CSTIME = 7, 9, 11, 12, 13, 14
-_THREADS, _RSS = 17, 21
+_THREADS, _RSS, _PROCESSOR = 17, 21, 36
 
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """Counters of one thread since it began; ``cpus`` is the list of CPUs that it may run on now.
+    """Counters of one thread since it began.
 
+    ``cpus`` is the list of CPUs that it may run on now, ``last_cpu`` the one on which it ran last.
     ``runqueue_s`` is the time for which it was ready to run and did not: the kernel's run_delay
     (Documentation/scheduler/sched-stats.rst), which goes on while a quota holds the thread back.
     """
@@ -39,6 +40,7 @@ class Thread:
     involuntary_switches: int
     migrations: int | None
     cpus: str
+    last_cpu: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +135,15 @@ def read_thread(folder: str | Path) -> Thread:
         migrations = _migrations(read_text(f"{folder}/sched"))
     except FileNotFoundError:  # a kernel without scheduler debugging
         migrations = None
-    cpus = _cpus_allowed(status)
-    return Thread(int(run) / 1e9, int(wait) / 1e9, voluntary, involuntary, migrations, cpus)
+    return Thread(
+        run_s=int(run) / 1e9,
+        runqueue_s=int(wait) / 1e9,
+        voluntary_switches=voluntary,
+        involuntary_switches=involuntary,
+        migrations=migrations,
+        cpus=_cpus_allowed(status),
+        last_cpu=int(_stat(folder)[_PROCESSOR]),
+    )
 
 
 def _process_clock_s(pid: int) -> float:
@@ -245,6 +254,20 @@ def allowed_cpus(tree: Mapping[int, Process], tid: int | None = None) -> frozens
         if tid in {None, each}
     }
     return frozenset(cpu for text in lists for cpu in parse_cpu_list(text))
+
+
+def run_s_by_cpu(before: Mapping[int, Process], after: Mapping[int, Process]) -> dict[int, float]:
+    """Return how long (s) a member's threads ran between two readings, by the CPU of each's end.
+
+    A thread counts where it ran last: threads that train stay where they are for most of a window.
+    """
+    used: dict[int, float] = {}
+    for pid, process in after.items():
+        earlier = before[pid].threads if pid in before else {}
+        for tid, thread in process.threads.items():
+            run_s = thread.run_s - (earlier[tid].run_s if tid in earlier else 0.0)
+            used[thread.last_cpu] = used.get(thread.last_cpu, 0.0) + run_s
+    return {cpu: run_s for cpu, run_s in used.items() if run_s > 0}
 
 
 def _share(part: float, other: float, otherwise: float = 1.0) -> float:

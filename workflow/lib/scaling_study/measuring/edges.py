@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from scaling_study.measuring import counters, machine_counters, perf_events, win
 from scaling_study.member import channel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from scaling_study.measuring.members import Members
@@ -82,10 +83,37 @@ def read(
     )
 
 
-def read_frequency_mhz(files: Sequence[Path]) -> float | None:
-    """Return the mean frequency that these files tell (kHz each); None where there are none."""
-    values = [int(path.read_text()) / 1e3 for path in files]
-    return sum(values) / len(values) if values else None
+def read_frequencies_mhz(files: Sequence[tuple[int, Path]]) -> dict[int, float]:
+    """Return the frequency of each CPU whose file (kHz) can be read now."""
+    found = {}
+    for cpu, path in files:
+        try:
+            found[cpu] = int(counters.read_text(path)) / 1e3
+        except (OSError, ValueError):  # the CPU is offline; "<unknown>"
+            continue
+    return found
+
+
+def members_mhz(frequencies_mhz: Mapping[int, float], before: Edge, after: Edge) -> float | None:
+    """Return the mean frequency of the CPUs that the members' threads ran on, by their run time.
+
+    CPUs on which no member ran say nothing: idle ones are slow, others' busy ones are fast.
+
+    Args:
+        frequencies_mhz: by CPU, as read when the window closed.
+        before: the window's first edge.
+        after: its second one.
+
+    Returns:
+        None where the frequency of any of these CPUs is not known.
+    """
+    used: defaultdict[int, float] = defaultdict(float)
+    for slot, tree in after.trees.items():
+        for cpu, run_s in counters.run_s_by_cpu(before.trees[slot], tree).items():
+            used[cpu] += run_s
+    if not used or not used.keys() <= frequencies_mhz.keys():
+        return None
+    return sum(run_s * frequencies_mhz[cpu] for cpu, run_s in used.items()) / sum(used.values())
 
 
 def member_record(
@@ -102,7 +130,11 @@ def member_record(
     slot = stretches[0].activities[at].slot
     used = counters.usage(before.trees[slot], after.trees[slot], after.trainers[slot])
     hardware = perf_events.count(before.events[slot], after.events[slot], used.cpu_s)
-    return {**windows.window_record(stretches, at), **asdict(used), **hardware}
+    record = {**windows.window_record(stretches, at), **asdict(used), **hardware}
+    if len(stretches) == 1:
+        one = stretches[0]
+        record |= windows.life_record(one.activities[at], one.opened_ns, one.closed_ns)
+    return record
 
 
 def machine_record(before: Edge, after: Edge) -> dict[str, Any]:

@@ -9,6 +9,7 @@ end well, though the last thing that happened may have been that Snakemake itsel
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -34,37 +35,50 @@ Record = dict[str, Any]
 
 
 class Journal:
-    """Appends records to the part of one record file, which no other process may do meanwhile."""
+    """Appends records to the part of one record file, which no other process may do meanwhile.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the record file.
+        kind: of the records that say what is measured: the first one is of this kind.
+        same: what must be equal in these for windows of an earlier run to stand beside new ones.
+    """
+
+    def __init__(self, path: Path, kind: str = "cohort", same: Sequence[str] = SAME) -> None:
         self._path = path
         self._part = part_of(path)
+        self._kind = kind
+        self._same = same
         self._file: IO[bytes] | None = None
 
-    def resume(self, head: Record, same: Sequence[str] = SAME) -> list[Record]:
+    def resume(self, head: Record) -> list[Record]:
         """Return the records of an interrupted run of the same thing, and keep them.
 
-        Anything else that the part holds, of another script, machine or harness, is set aside.
+        Anything else that the part holds, of another script, machine or harness, is set aside. What
+        an earlier run has set aside comes back if it is of the same thing.
 
         Args:
             head: the record that a new run would begin with.
-            same: what must be equal in it for old windows to stand beside new ones.
         """
         file = self._opened()
         records = read_part(self._part)
-        old = [record for record in records if record["kind"] == head["kind"]]
-        changed = [key for key in same if any(one.get(key) != head[key] for one in old)]
-        if old and not changed:
+        if self._identities(records) == self._identities([head]):
             # Whole lines are not written again: a crash here could lose them.
             file.truncate(self._part.read_bytes().rfind(b"\n") + 1)
             return records
-        if any(record["kind"] == "window" for record in records):
-            self._set_aside(changed)
-        self.restart()
-        return []
+        self._set_aside(records, head)
+        other = self._other([head])
+        if not other.exists():
+            self._opened().truncate(0)
+            return []
+        log.info("windows that were set aside come back: %s", other)
+        other.replace(self._part)
+        self._close()
+        return self.resume(head)
 
     def restart(self) -> None:
-        """Begin anew, without what an interrupted run has left."""
+        """Begin anew; windows that an interrupted run has left are set aside."""
+        self._opened()
+        self._set_aside(read_part(self._part))
         self._opened().truncate(0)
 
     def write(self, record: Record) -> None:
@@ -94,11 +108,32 @@ class Journal:
                 shutil.copyfile(self._part, beside)
                 beside.replace(self._path)
 
-    def _set_aside(self, changed: Sequence[str]) -> None:
+    def _identities(self, records: Iterable[Record]) -> list[list[Any]]:
+        """Return what records were measured of, each once, in the order of their cohorts."""
+        found = [
+            [one.get(key) for key in self._same] for one in records if one["kind"] == self._kind
+        ]
+        return [each for at, each in enumerate(found) if each not in found[:at]]
+
+    def _other(self, records: Iterable[Record]) -> Path:
+        """Return where records are set aside: what they are of has one place, and nobody else's."""
+        text = json.dumps(self._identities(records), sort_keys=True)
+        name = hashlib.sha256(text.encode()).hexdigest()[:12]
+        return self._path.with_name(f"{self._path.name}.{name}.other")
+
+    def _set_aside(self, records: Sequence[Record], head: Record | None = None) -> None:
         """Keep windows of something else beside, so that nobody loses them by surprise."""
-        other = self._path.with_name(f"{self._path.name}.other")
+        if not any(record["kind"] == "window" for record in records):
+            return
+        before = [record for record in records if record["kind"] == self._kind]
+        changed = [
+            key
+            for key in self._same
+            if head is not None and any(one.get(key) != head[key] for one in before)
+        ]
+        other = self._other(records)
         self._part.replace(other)
-        log.info("windows of another %s are set aside: %s", " and ".join(changed), other)
+        log.info("windows of another %s are set aside: %s", " and ".join(changed) or "run", other)
         self._close()
 
     def _opened(self) -> IO[bytes]:

@@ -39,17 +39,19 @@ class Launch:
         folder: the cohort's private folder.
         python: the interpreter of the build.
         env: the members' whole environment.
-        by_mark: the script ends its steps with ``scaling_study.mark()``.
+        step: what ends a step, as ``iterations.encode`` writes it.
         inter_op: inter-op threads, None for torch's default.
         change: single changes that are made inside each member (see ``changes``).
+        masked: names of variables whose values are for the members alone.
     """
 
     folder: Path
     python: str
     env: Mapping[str, str]
-    by_mark: bool
+    step: str
     inter_op: int | None
     change: tuple[str, ...] = ()
+    masked: frozenset[str] = frozenset()
 
     def log(self, slot: int) -> Path:
         """Return the file that gets a member's output."""
@@ -110,7 +112,7 @@ class Exec:
         """Start ``worker`` in a new interpreter, bound before it begins."""
         launch = self._launch
         env, preload = split_preload(launch.env)
-        options = ["--mark"] if launch.by_mark else []
+        options = ["--step", launch.step]
         if launch.inter_op is not None:
             options += ["--inter-op", str(launch.inter_op)]
         for name in launch.change:
@@ -181,7 +183,7 @@ class Host:
     def start(self, member: Member) -> int:
         """Have the host start a member."""
         launch = self._launch
-        shared = {name: getattr(launch, name) for name in ("by_mark", "inter_op", "change")}
+        shared = {name: getattr(launch, name) for name in ("step", "inter_op", "change")}
         request = asdict(member) | shared
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:

@@ -17,9 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.common import private
+from scaling_study.common import private, workload_env
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.measuring import cohort, resolve, windows
+from scaling_study.measuring import between, cohort, foreign, resolve, windows
 from scaling_study.measuring.journal import Journal
 from scaling_study.probing import probe
 
@@ -30,7 +30,7 @@ SCHEMA_VERSION = 1
 
 # What decides what is measured and how: a change of any of them makes old windows another thing.
 HARNESS = (
-    *("common/private", "common/topology", "planning/ladder"),
+    *("common/private", "common/topology", "common/workload_env", "planning/ladder"),
     *("probing", "member", "measuring"),
 )
 
@@ -40,6 +40,9 @@ MEMBER_RESTARTS = 2
 # The warm-up ends after this time at the latest, however few steps were done.
 WARM_UP_LONGEST_S = 30.0
 
+# Further windows of a cohort, for phases that come back between steps, begin within this time.
+MORE_LONGEST_S = 180.0
+
 log = logging.getLogger("measure")
 
 
@@ -48,7 +51,8 @@ class Job:
     """What one job measures.
 
     Attributes:
-        plan: what of plan.json the measurement depends on (see ``job_text``).
+        plan: what of plan.json the measurement depends on (see ``job_text``), with the values of
+            ``workload.env``.
         launch: the launch's entry in the plan.
         replicate: which fresh start of the launch this is.
     """
@@ -69,19 +73,29 @@ def job_text(
 ) -> str:
     """Return, as JSON, all that measuring a launch, or profiling it, depends on.
 
-    What only names or counts afterwards is left out: changing it measures nothing anew.
+    What only names or counts afterwards is left out: changing it measures nothing anew. Values of
+    ``workload.env`` are left out too, as anybody may read the text: there is a reference to them.
 
     Args:
         plan: the content of plan.json.
         launch: one of its launches; None if the job itself finds out which.
         files: a digest of all files that count; with other files it is another measurement.
         sections: further sections of the plan that count, without their list of launches.
+
+    Raises:
+        ValueError: the plan has masks for values, and no reference to the values.
     """
+    reference = plan.get("workload_env")
+    if plan["workload"]["env"] and not reference:
+        raise ValueError("members would get masks: the plan has no workload_env")
     return json.dumps(
         {
             **{key: plan[key] for key in ("study", "seed", "processes")},
             "measure": _without(plan["measure"], "replicates"),
-            "workload": _without(plan["workload"], "steps_per_model"),
+            "workload": {
+                **_without(plan["workload"], "steps_per_model"),
+                "env_kept": reference,
+            },
             **{name: _without(plan[name], "launches") for name in sections},
             "launch": launch,
             "files": files,
@@ -91,8 +105,15 @@ def job_text(
 
 
 def read_job(text: str, replicate: int) -> Job:
-    """Return the job of a text that ``job_text`` made."""
+    """Return the job of a text that ``job_text`` made.
+
+    Raises:
+        UnusableError: the values of ``workload.env`` are not there any more.
+    """
     plan = json.loads(text)
+    workload = plan["workload"]
+    if workload["env_kept"]:
+        workload["env"] = workload_env.read(workload["env_kept"])
     return Job(plan, plan.pop("launch"), replicate)
 
 
@@ -124,10 +145,17 @@ def workload_digest(workload: Mapping[str, Any]) -> str:
 
 
 def measured_digest(workload: Mapping[str, Any], python: str) -> str:
-    """Return the digest of what is measured: files, arguments, environment and build."""
+    """Return the digest of what is measured: files, arguments, environment and build.
+
+    Args:
+        workload: of a job.
+        python: the interpreter of the build.
+    """
+    kept = workload["env_kept"]
     return digest(
         workload_digest(workload),
-        *(workload[key] for key in ("script", "args", "env", "step")),
+        *(workload[key] for key in ("script", "args", "step")),
+        kept and kept["hmac"],
         resolve.build_versions(python),
     )
 
@@ -156,7 +184,9 @@ class Measurement:
         self._cohort = 0
         self._started_s: float | None = None
         self._in_windows_s = 0.0
+        self._steps: list[between.Steps] = []
         self._last_end: str | None = None
+        self._lookout = foreign.Lookout(resolve.host(self._machine).cpus)
 
     def run(self) -> None:
         """Measure, and leave a whole record file."""
@@ -238,14 +268,15 @@ class Measurement:
                 self._journal.write(self._end("complete", None, None))
             return
         began = time.perf_counter()
-        self._started_s, self._in_windows_s = None, 0.0
+        self._started_s, self._in_windows_s, self._steps = None, 0.0, []
         self._journal.write({**head, "cohort": self._cohort})
         status, reason = "failed", None
         with private.part(private_folder, f"cohort-{self._cohort}") as folder:
             running = replace(resolved.launch, folder=folder)
             name = self._job.launch["axes"]["launcher"]
             specs = resolved.members[: max(counts)]
-            with cohort.Cohort(running, name, specs, resolve.host(self._machine)) as one:
+            host, hang_s = resolve.host(self._machine), self._settings["hang_timeout_s"]
+            with cohort.Cohort(running, name, specs, host, hang_s=hang_s) as one:
                 status, reason = self._take_all(one, resolved.slots, todo, began)
         self._journal.write(self._end(status, reason, None, time.perf_counter() - began))
         log.info("%s%s", status, f": {reason}" if reason else "")
@@ -279,8 +310,9 @@ class Measurement:
             return "failed", f"no member came as far as its first step{self._because()}"
         checks = resolve.checks(self._job.launch["axes"], slots, reports)
         self._journal.write(
-            {"kind": "attestation", "cohort": self._cohort, "checks": checks, "members": reports}
-        )
+            {"kind": "attestation", "cohort": self._cohort, "when": "before", "checks": checks,
+             "members": reports}
+        )  # fmt: skip
         wrong = resolve.wrong(checks)
         if wrong:
             return "failed", wrong
@@ -292,13 +324,56 @@ class Measurement:
                 log.info("window %d of %d", at + 1, len(todo))
             if not self._take(one, window):
                 lost.add(window.n)
+        self._take_more(one, sorted({window.n for window in todo} - lost))
+        wrong = self._attest_again(one, slots, reports)
         self._write_events(one)
+        if wrong:
+            return "failed", f"{wrong}, after the last window"
         if not lost:
             return "complete", None
         kept = "some" if lost < {window.n for window in todo} else "no"
         text = ", ".join(map(str, sorted(lost)))
         reason = f"members ended, so that windows of {text} processes could not be taken"
         return "partial" if kept == "some" else "failed", f"{reason}{self._because()}"
+
+    def _take_more(self, one: cohort.Cohort, counts: Sequence[int]) -> None:
+        """Take further windows while too little is seen of what comes back between steps."""
+        until_s = time.perf_counter() + MORE_LONGEST_S
+        number = len(self._ladder) * self._settings["windows"]
+        while time.perf_counter() < until_s:
+            steps = between.Steps.concat(self._steps)
+            short = between.lacking(steps, between.find(steps), counts)
+            if not short:
+                return
+            log.info("n = %d: another window, for what comes back between steps", short[0])
+            window = windows.Window(number, number // len(self._ladder), short[0])
+            if not self._take(one, window):
+                return
+            number += 1
+
+    def _attest_again(
+        self,
+        one: cohort.Cohort,
+        slots: Sequence[Mapping[str, Any]],
+        before: Sequence[Mapping[str, Any]],
+    ) -> str:
+        """Have members report again what they have; say what of the launch does not hold any more.
+
+        A script may set threads, CPUs or types while it trains.
+        """
+        kernels = {report["slot"]: report["sgemm_kernel"] for report in before}
+        reports = [
+            {**report, "sgemm_kernel": kernels.get(report["slot"])}
+            for report in one.attest(self._settings["start_timeout_s"], with_kernel=False)
+        ]
+        if not reports:
+            return ""
+        checks = resolve.checks(self._job.launch["axes"], slots, reports)
+        self._journal.write(
+            {"kind": "attestation", "cohort": self._cohort, "when": "after", "checks": checks,
+             "members": reports}
+        )  # fmt: skip
+        return resolve.wrong(checks)
 
     def _because(self) -> str:
         return f" (the last one: {self._last_end})" if self._last_end else ""
@@ -327,7 +402,16 @@ class Measurement:
                 self._write_events(one)
                 continue
             self._in_windows_s += record["window_s"]
+            if record["valid"]:
+                self._steps += [
+                    between.member_steps(member["slot"], window.n, member)[0]
+                    for member in record["members"]
+                ]
             self._journal.write({"kind": "window", "cohort": self._cohort, "take": take, **record})
+            seen = self._lookout.after_window(record["flags"])
+            if seen is not None:
+                told = foreign.describe(seen) or "whoever took it is not at it any more"
+                log.warning("windows keep being lost to others' CPU time: %s", told)
             if record["valid"]:
                 return True
             log.info("n = %d: invalid (%s)", window.n, ", ".join(record["flags"]))

@@ -41,6 +41,7 @@ class Members:
         self._slots: dict[int, int] = {}  # by the descriptor of a member's process
         self.pids: dict[int, int] = {}
         self.resting: set[int] = set()
+        self.passed: set[int] = set()  # those that train on after their window's close
 
     def close(self) -> None:
         """Let go of the gates: a member that still sleeps there ends."""
@@ -69,17 +70,39 @@ class Members:
         first = channel.HEADER + later * channel.STEP_FIELDS + channel.FRESH
         return max(0, len(ends) - later - sum(words[first : end : channel.STEP_FIELDS]))
 
+    def latest(self, slot: int) -> int:
+        """Return when (ns) a member ended a step the last time, or was released.
+
+        Where not all its steps are kept, it is taken for stepping on.
+        """
+        words = self.words(slot)
+        steps = words[channel.STEPS]
+        if steps > channel.CAPACITY:
+            return time.perf_counter_ns()
+        last = channel.HEADER + (steps - 1) * channel.STEP_FIELDS + channel.END_NS
+        return max(words[channel.RELEASE_NS], words[last] if steps else 0)
+
+    def saved(self, slot: int) -> int:
+        """Count the steps, from a member's release on, that batches saved up may still shorten."""
+        words = self.words(slot)
+        released = words[channel.RELEASED_NS] >= words[channel.RELEASE_NS]
+        return max(0, words[channel.SAVED] - (words[channel.STEPS] if released else 0))
+
     def clear(self, slot: int) -> None:
         """Make a slot as new, before a process is started for it; it is to rest at its first step.
 
         Not after: it may rest by the time that its process is known here.
         """
         words = self.words(slot)
+        # One step is missing between the last process's and the next one's.
+        earlier = words[channel.EARLIER] + words[channel.STEPS] + bool(words[channel.PARKED_NS])
         words[:] = memoryview(bytes(words.nbytes)).cast("q")
+        words[channel.EARLIER] = earlier
         # What an earlier process of this slot left unread must not let the next one pass its gate,
         # nor speak for it.
         channel.drain(self._gates[slot])
-        self.resting = (self.resting | channel.read_rest(self._rest)) - {slot}
+        self._listen()
+        self.resting.discard(slot)
 
     def add(self, slot: int, pid: int) -> None:
         """Watch a process that was started for a slot.
@@ -103,6 +126,7 @@ class Members:
         os.close(descriptor)
         del self.pids[slot]
         self.resting.discard(slot)
+        self.passed.discard(slot)
 
     def order(
         self, slots: Collection[int], order: int, *, but: Mapping[int, int] | None = None
@@ -124,14 +148,22 @@ class Members:
         for slot in slots:
             os.write(self._gates[slot], b"!")
         self.resting.difference_update(slots)
+        self.passed.difference_update(slots)
         return release_ns
+
+    def close_window(self, slots: Iterable[int]) -> int:
+        """Have members tell when their step has ended, and train on; return the time (ns)."""
+        return self._tell(slots, channel.CLOSING)
 
     def close_gates(self, slots: Iterable[int]) -> int:
         """Have members rest at their next step's end; return the time (ns) of the order."""
-        closed_ns = time.perf_counter_ns()
+        return self._tell(slots, channel.CLOSED)
+
+    def _tell(self, slots: Iterable[int], order: int) -> int:
+        at_ns = time.perf_counter_ns()
         for slot in slots:
-            self.words(slot)[channel.ORDER] = channel.CLOSED
-        return closed_ns
+            self.words(slot)[channel.ORDER] = order
+        return at_ns
 
     def sleep_until(self, until_ns: int) -> set[int]:
         """Sleep, without reading anything, until a time or a member's end; return who ended."""
@@ -143,19 +175,31 @@ class Members:
 
     def wait_resting(self, slots: Collection[int], until_ns: int) -> set[int]:
         """Sleep until all of ``slots`` rest, one of them ends, or it is late; return who ended."""
+        return self._wait_told(self.resting, slots, until_ns)
+
+    def wait_passed(self, slots: Collection[int], until_ns: int) -> set[int]:
+        """The same until all of ``slots`` have ended the step in which their window closed."""
+        return self._wait_told(self.passed, slots, until_ns)
+
+    def _wait_told(self, told: set[int], slots: Collection[int], until_ns: int) -> set[int]:
         self._poll.register(self._rest, select.EPOLLIN)
         try:
-            while not self.resting.issuperset(slots):
+            while not told.issuperset(slots):
                 left_ns = until_ns - time.perf_counter_ns()
                 if left_ns <= 0:
                     break
                 ended = self._ended(left_ns / 1e9)
-                self.resting |= channel.read_rest(self._rest)
+                self._listen()
                 if ended:
                     return ended
         finally:
             self._poll.unregister(self._rest)
         return set()
+
+    def _listen(self) -> None:
+        resting, passed = channel.read_rest(self._rest)
+        self.resting |= resting
+        self.passed |= passed
 
     def _ended(self, timeout_s: float) -> set[int]:
         ready = self._poll.poll(max(_MOMENT_S, timeout_s))

@@ -111,16 +111,17 @@ def _change(before: Reading, after: Reading, cpu_s: float) -> int | None:
 class PerfEvents:
     """The open counters of a cohort, by slot."""
 
-    def __init__(self, members: int, events: Sequence[Event] = EVENTS) -> None:
+    def __init__(self, members: int, events: Sequence[Event] = EVENTS, *, beside: int = 0) -> None:
         """Find out which events can be counted.
 
         Args:
             members: how many the cohort has.
             events: what to count.
+            beside: members of other cohorts, yet to start, which need descriptors too.
         """
         self._open: dict[int, dict[str, int]] = {}
         known = [event for event in events if _countable(event)]
-        self._events = known[: _affordable(members)]
+        self._events = known[: _affordable(members, beside)]
         if len(self._events) < len(known):
             log.info(
                 "%d of %d hardware counters are read: the limit of open files (ulimit -n) is %d",
@@ -160,13 +161,14 @@ class PerfEvents:
             self.drop(slot)
 
 
-def _affordable(members: int) -> int:
+def _affordable(members: int, beside: int) -> int:
     """How many events there are descriptors for."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         return len(EVENTS)
     used = sum(1 for _ in Path("/proc/self/fd").iterdir())
-    free = limit - used - SPARE_DESCRIPTORS - SPARE_DESCRIPTORS_PER_MEMBER * members
+    spare = SPARE_DESCRIPTORS + SPARE_DESCRIPTORS_PER_MEMBER * (members + beside)
+    free = limit - used - spare
     return max(0, free // members)
 
 

@@ -5,19 +5,22 @@ Measuring and profiling start their cohorts from the same resolved launch.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.common import placeholders
+from scaling_study.common import placeholders, workload_env
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.measuring import capacity, cohort, environment
 from scaling_study.measuring.launchers import Launch, Member
+from scaling_study.member import iterations
 from scaling_study.planning import ladder
 from scaling_study.probing import axes, placement, probe
 
@@ -35,13 +38,16 @@ class Resolved:
         launch: what all members share; its folder is the cohort's to set.
         members: of the largest cohort, by slot.
         slots: the same as they are recorded.
-        requested_env: the variables that the launch itself sets.
+        requested_env: the variables that the launch itself sets, with masks for values of
+            ``workload.env``.
+        need: what all members take of the machine's limits.
     """
 
     launch: Launch
     members: tuple[Member, ...]
     slots: tuple[dict[str, Any], ...]
     requested_env: dict[str, str]
+    need: capacity.Need
 
 
 def counts(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> list[int]:
@@ -77,24 +83,28 @@ def resolve(
     if asked["membind"] != "none":
         axes.library("numa", machine)  # py-libnuma loads it
     if asked["blas"] == "bundled-intel-path":
-        machine["libraries"]["intel-path"] = intel_path_library(builds)
+        machine["libraries"]["intel-path"] = intel_path_library(builds, machine["hash"])
     workload = plan["workload"]
     effects = axes.prepare(asked, machine)
     topology = probe.usable_topology(machine)
     members, slots = _members(workload, asked, topology, most)
-    capacity.check(most, _threads(asked["intra_op"], members, topology), asked["launcher"])
+    threads = _threads(asked["intra_op"], members, topology)
+    need = capacity.Need(most, threads, asked["launcher"])
+    capacity.check([need])
     inter_op = asked["inter_op"]
     return Resolved(
         launch=Launch(
             folder=Path(),
             python=build_python(asked["build"], builds),
             env=environment.member_environment(os.environ, effects.environment(), workload["env"]),
-            by_mark=workload["step"] == "mark",
+            step=iterations.encode(workload["step"]),
             inter_op=inter_op if isinstance(inter_op, int) else None,
+            masked=frozenset(workload["env"]),
         ),
         members=tuple(members),
         slots=tuple(slots),
-        requested_env=effects.environment() | workload["env"],
+        requested_env=effects.environment() | workload_env.masked(workload["env"]),
+        need=need,
     )
 
 
@@ -126,15 +136,36 @@ def build_python(build: str, folder: Path) -> str:
     return build
 
 
-def intel_path_library(folder: Path) -> str | None:
-    """Compile the library for ``blas: bundled-intel-path``; None where there is no C compiler."""
+def intel_path_library(folder: Path, machine: str) -> str:
+    """Return the library for ``blas: bundled-intel-path``, compiled once for each machine.
+
+    Jobs that compile it at the same time each do so apart; a member never sees half a file, nor one
+    that changes while it is mapped.
+
+    Args:
+        folder: where all machines have theirs.
+        machine: the machine's hash.
+
+    Raises:
+        UnavailableError: there is no C compiler, or it cannot make it.
+    """
+    source = Path(__file__).with_name("intel_path.c")
+    version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+    library = folder / f"libintel_path-{machine}-{version}.so"
+    if library.exists():
+        return str(library)
     compiler = shutil.which("cc")
     if compiler is None:
-        return None
+        raise UnavailableError("there is no C compiler (cc)", axes.INSTALL["intel-path"])
     folder.mkdir(parents=True, exist_ok=True)
-    library = folder / "libintel_path.so"
-    source = Path(__file__).with_name("intel_path.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    with tempfile.TemporaryDirectory(prefix=".intel_path-", dir=folder) as own:
+        made = Path(own) / library.name
+        command = [compiler, "-shared", "-fPIC", "-o", str(made), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            last = "".join(done.stderr.strip().splitlines()[-1:])
+            raise UnavailableError(f"{compiler} failed: {last}", axes.INSTALL["intel-path"])
+        made.replace(library)
     return str(library)
 
 
@@ -220,10 +251,12 @@ def wrong(found: Sequence[Mapping[str, Any]]) -> str:
 def host(machine: Mapping[str, Any]) -> cohort.Host:
     """Return what a coordinator must know of this machine."""
     cpus = parse_cpu_list(machine["allowed_cpus"])
-    files = [Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq") for cpu in cpus]
+    files = [
+        (cpu, Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq")) for cpu in cpus
+    ]
     whole_bytes = machine["memory_bytes"]
     return cohort.Host(
         cpus=frozenset(cpus),
         memory_bytes=min(machine["memory_limit_bytes"] or whole_bytes, whole_bytes),
-        frequency=tuple(file for file in files if os.access(file, os.R_OK)),
+        frequency=tuple((cpu, file) for cpu, file in files if os.access(file, os.R_OK)),
     )

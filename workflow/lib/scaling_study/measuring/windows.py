@@ -38,8 +38,9 @@ SHORTEST_OVERLAP = 0.99
 # The same of bursts, which hold few steps: they end with the last step of the slowest member.
 SHORTEST_BURST_OVERLAP = 0.75
 
-# Fewer whole steps than this give neither a rate nor a median.
-FEWEST_STEPS = 3
+# Each member has so many whole steps in a window, however long they take: a launch is not left out
+# for being slow.
+FEWEST_STEPS = 1
 
 # Being measured takes some 7 us of a step (benchmarks/attached.py): of a shorter step than this,
 # about half a percent and more.
@@ -72,7 +73,17 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What one active member did around a window, from its page."""
+    """What one active member did around a window, from its page.
+
+    Attributes:
+        slot: the member's.
+        released_ns: when it went on.
+        parked_ns: when it rested again.
+        steps_active: steps in between.
+        restarts: how often its script was started anew.
+        steps: those that are kept.
+        earlier: steps that it did before.
+    """
 
     slot: int
     released_ns: int
@@ -80,6 +91,18 @@ class Activity:
     steps_active: int
     restarts: int
     steps: Sequence[Step]
+    earlier: int = 0
+
+    @property
+    def durations_ns(self) -> list[int]:
+        """How long each step took, from the release on."""
+        times = [self.released_ns, *(step.end_ns for step in self.steps)]
+        return [end - start for start, end in pairwise(times)]
+
+    @property
+    def longest_step_ns(self) -> int:
+        """The longest of them."""
+        return max(self.durations_ns, default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +111,27 @@ class Stretch:
 
     Attributes:
         opened_ns: when its settle time was over.
-        closed_ns: steps that end after this time do not count.
+        closed_ns: steps that begin after this time do not count.
         activities: what members did.
-        frequency_mhz: of the CPUs when it closed; None where that is not known.
+        frequencies_mhz: by CPU, when it closed; without those that cannot be read.
+        saved: whether batches that were saved up before it may have shortened counted steps.
     """
 
     opened_ns: int
     closed_ns: int
     activities: Sequence[Activity]
-    frequency_mhz: float | None
+    frequencies_mhz: Mapping[int, float]
+    saved: bool = False
+
+    @property
+    def counted_ns(self) -> int:
+        """The end of the last counted step: until then all members trained."""
+        ends = [
+            step.end_ns
+            for one in self.activities
+            for step in counted_steps(one, self.opened_ns, self.closed_ns)[1][-1:]
+        ]
+        return max(ends, default=self.closed_ns)
 
 
 def schedule(ladder: Sequence[int], blocks: int, seed: int) -> tuple[Window, ...]:
@@ -112,15 +147,18 @@ def schedule(ladder: Sequence[int], blocks: int, seed: int) -> tuple[Window, ...
 def counted_steps(
     activity: Activity, opened_ns: int, closed_ns: int
 ) -> tuple[list[int], list[Step]]:
-    """Return the durations (ns) and the steps that lie wholly inside [opened, closed].
+    """Return the durations (ns) and the steps that begin in [opened, closed).
 
-    A step in which the script was started anew is no training step and does not count.
+    Whether a step counts depends on when it begins, never on how long it takes: else a window would
+    leave out the longest ones, and a mean over counted steps would be too small. So it is
+    consistent (Wald's equation: the number of counted steps is a stopping time). A step in which
+    the script was started anew is no training step and does not count.
     """
     starts = [activity.released_ns, *(step.end_ns for step in activity.steps)]
     inside = [
         (step.end_ns - start, step)
         for start, step in zip(starts, activity.steps, strict=False)
-        if start >= opened_ns and step.end_ns <= closed_ns and not step.fresh
+        if opened_ns <= start < closed_ns and not step.fresh
     ]
     return [duration for duration, _ in inside], [step for _, step in inside]
 
@@ -158,6 +196,29 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[st
     }
 
 
+def life_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[str, Any]:
+    """Return where a member's window stands among all steps that it has ever done.
+
+    What comes back every so many steps is found by it (``between``).
+
+    Args:
+        activity: the member's steps since its release.
+        opened_ns: when the settle time was over.
+        closed_ns: when the window was closed.
+    """
+    starts = [activity.released_ns, *(step.end_ns for step in activity.steps)]
+    us = [round(duration / 1e3) for duration in activity.durations_ns]
+    settled_us = [one for one, start in zip(us, starts, strict=False) if start < opened_ns]
+    after_us = [one for one, start in zip(us, starts, strict=False) if start >= closed_ns]
+    return {
+        "first_step": activity.earlier,
+        "settled_us": settled_us,
+        "inside": len(us) - len(settled_us) - len(after_us),
+        "after_us": after_us,
+        "fresh": [[at, us[at]] for at, step in enumerate(activity.steps) if step.fresh],
+    }
+
+
 def window_record(stretches: Sequence[Stretch], at: int) -> dict[str, Any]:
     """Return the same over all stretches of a window.
 
@@ -175,10 +236,9 @@ def window_record(stretches: Sequence[Stretch], at: int) -> dict[str, Any]:
 
 def restart_share(activity: Activity) -> float:
     """Return the part of a member's active time that went into starting its script anew."""
-    times = [activity.released_ns, *(step.end_ns for step in activity.steps)]
     fresh = sum(
-        end - start
-        for (start, end), step in zip(pairwise(times), activity.steps, strict=True)
+        duration
+        for duration, step in zip(activity.durations_ns, activity.steps, strict=True)
         if step.fresh
     )
     return fresh / max(1, activity.parked_ns - activity.released_ns)
@@ -191,10 +251,21 @@ def start_skew_s(activities: Sequence[Activity]) -> float:
 
 
 def overlap(activities: Sequence[Activity], opened_ns: int, closed_ns: int) -> float:
-    """Return the share of the counted part of a window in which all its members were active."""
+    """Return the share of a time in which all members were active.
+
+    Args:
+        activities: what they did.
+        opened_ns: its start: when a window's settle time was over.
+        closed_ns: its end: that of the last step that the window counts.
+    """
     first = max(opened_ns, *(activity.released_ns for activity in activities))
     last = min(closed_ns, *(activity.parked_ns for activity in activities))
     return max(0, last - first) / max(1, closed_ns - opened_ns)
+
+
+def foreign_limit_cpus(usable_cpus: int) -> float:
+    """Return how many CPUs others may keep busy before a window is invalid."""
+    return max(FOREIGN_FLOOR_CPUS, FOREIGN_SHARE * usable_cpus)
 
 
 def flags(
@@ -210,6 +281,7 @@ def flags(
     throttled_s: float,
     asked_steps: int,
     bursts: bool,
+    saved: bool,
 ) -> tuple[str, ...]:
     """Return what is to be said against a window; it is invalid if any flag is in INVALID.
 
@@ -225,8 +297,9 @@ def flags(
         throttled_s: time for which a quota held members back.
         asked_steps: the steps that the config asks of each member.
         bursts: whether the window consists of bursts that no quota may hold back.
+        saved: whether batches saved up before the window may have shortened counted steps.
     """
-    limit_s = edges_s * max(FOREIGN_FLOOR_CPUS, FOREIGN_SHARE * usable_cpus)
+    limit_s = edges_s * foreign_limit_cpus(usable_cpus)
     error_s = edges_s * THROTTLED_ERROR * usable_cpus if throttled_s else 0.0
     steps = min(record["steps"] for record in records)
     tests = {
@@ -238,6 +311,7 @@ def flags(
         "throttled_burst": bursts and throttled_s > 0,
         "few_steps": steps < FEWEST_STEPS,
         "longest_time": FEWEST_STEPS <= steps < asked_steps,
+        "saved_batches": saved,
         "steps_not_kept": any(activity.steps_active > CAPACITY for activity in activities),
         "short_steps": any(
             one["steps"] and statistics.fmean(one["step_us"]) < SHORT_STEP_S * 1e6

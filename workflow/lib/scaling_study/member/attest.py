@@ -31,6 +31,14 @@ SGEMM_LONGEST_S = 0.5
 # Long enough for a spinning OpenMP thread to show (libgomp's default spins for milliseconds).
 SPIN_WATCH_S = 0.02
 
+# How names of variables begin that can change a measurement: threads, libraries and their kernels,
+# memory, Python. A report holds nothing of the rest of the environment, which may have keys in it.
+MATTERS = (
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "VECLIB_", "NUMEXPR_"),
+    *("MALLOC_", "GLIBC_TUNABLES", "TCMALLOC_", "MIMALLOC_", "JEMALLOC_", "LD_", "PYTHON"),
+    *("TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "ATEN_", "ONEDNN_", "DNNL_", "CUDA_VISIBLE_DEVICES"),
+)
+
 _OPENMP = re.compile(r"/lib(gomp|iomp5|omp)[-.]")
 
 
@@ -191,9 +199,10 @@ def report(*, with_kernel: bool) -> dict[str, Any]:
         "allocator": owner("malloc"),
         "huge_page_bytes": _huge_page_bytes(),
         "isa": capability,
+        "default_dtype": str(torch.get_default_dtype()),
         "spin_s": _spin_s(),
         "changes": changes.effective(),
         "torch": torch.__version__,
         "python": sys.executable,
-        "env": dict(os.environ),
+        "env": {name: text for name, text in os.environ.items() if name.startswith(MATTERS)},
     }

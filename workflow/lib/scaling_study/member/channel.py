@@ -18,16 +18,19 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-# Orders: rest; train; train under a profiler for ASKED steps; and what a resting member is asked:
-# to report what it got, to write down what was profiled, to let itself be traced.
-CLOSED, RUN, PROFILE_OPERATORS, PROFILE_CALLS = range(4)
-ATTEST, ATTEST_KERNEL, WRITE_PROFILE, ALLOW_TRACING = range(4, 8)
+# Orders: rest; train; train under a profiler for ASKED steps; train on, but tell when the step that
+# runs now has ended; and what a resting member is asked: to report what it got, to write down what
+# was profiled, to let itself be traced.
+CLOSED, RUN, PROFILE_OPERATORS, PROFILE_CALLS, CLOSING = range(5)
+ATTEST, ATTEST_KERNEL, WRITE_PROFILE, ALLOW_TRACING = range(5, 9)
 PROFILES = frozenset({PROFILE_OPERATORS, PROFILE_CALLS})
 QUESTIONS = frozenset({ATTEST, ATTEST_KERNEL, WRITE_PROFILE, ALLOW_TRACING})
 
-# Fields of a member's header; the rest of its block is its ring of steps.
+# Fields of a member's header; the rest of its block is its ring of steps. STEPS counts since the
+# last release, EARLIER those before it. SAVED is how many batches its loader may hold ready.
 ORDER, RELEASE_NS, STEPS, RELEASED_NS, PARKED_NS, TRAINER_TID, RESTARTS, ASKED = range(8)
-HEADER = 8
+EARLIER, SAVED = range(8, 10)
+HEADER = 10
 
 # Fields of one step. LOAD, BACKWARD, OPTIMIZER and COLLECT are durations in ns inside that step,
 # the last one of Python's garbage collector, in whatever phase it ran; FRESH is 1 when the script
@@ -147,6 +150,11 @@ def write_rest(descriptor: int, slot: int) -> None:
     os.write(descriptor, _REST.pack(slot))
 
 
+def write_passed(descriptor: int, slot: int) -> None:
+    """Tell the coordinator that this slot has ended the step in which its window closed."""
+    os.write(descriptor, _REST.pack(~slot))
+
+
 def drain(descriptor: int) -> None:
     """Empty a pipe whose descriptor does not block."""
     try:
@@ -155,10 +163,15 @@ def drain(descriptor: int) -> None:
         return
 
 
-def read_rest(descriptor: int) -> set[int]:
-    """Return the slots that have come to rest since the last call; does not block."""
+def read_rest(descriptor: int) -> tuple[set[int], set[int]]:
+    """Return what slots have told since the last call; does not block.
+
+    Returns:
+        Those that have come to rest, and those that have passed their window's close.
+    """
     try:
         data = os.read(descriptor, 4096 * _REST.size)
     except BlockingIOError:
-        return set()
-    return {slot for (slot,) in _REST.iter_unpack(data)}
+        return set(), set()
+    told = [number for (number,) in _REST.iter_unpack(data)]
+    return {one for one in told if one >= 0}, {~one for one in told if one < 0}

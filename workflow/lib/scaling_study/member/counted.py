@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import scaling_study
 from scaling_study.member import bind, worker
+from scaling_study.member.iterations import Iterations
 
 # Fields of one start of the script. Times in ns of the monotonic clock, 0 for what has not been.
 FIRST_NS, LATEST_NS, ITERATIONS, ENDED_NS = range(4)
@@ -62,9 +63,10 @@ def _map(path: Path) -> memoryview:
 class Counter(worker.Member):
     """A member of no cohort: it decides what an iteration is as a member does, and only counts."""
 
-    def __init__(self, words: memoryview) -> None:
+    def __init__(self, words: memoryview, step: str) -> None:
         # Not a member's own start, which opens the channel to a coordinator.
         self._words = words
+        self._iterations = Iterations(step)
         self._at = 0
         self._pid = os.getpid()
         self._load_ns = self._backward_ns = self._optimizer_ns = self._collect_ns = 0
@@ -87,6 +89,7 @@ class Counter(worker.Member):
         self._words[self._at + ENDED_NS] = time.monotonic_ns()
         self._at += FIELDS
         self.fresh = 1
+        self._iterations.begin()
         if self._at == len(self._words):
             os._exit(0)  # the page is full; who reads it has more than enough
 
@@ -95,7 +98,7 @@ class Counter(worker.Member):
         self._words = memoryview(bytearray(len(self._words) * WORD_BYTES)).cast("q")
 
 
-def attach(counter: Counter, *, by_mark: bool) -> None:
+def attach(counter: Counter, step: str) -> None:
     """Have the script's iterations counted as soon as it has imported torch."""
     os.register_at_fork(after_in_child=counter.leave)
 
@@ -105,7 +108,7 @@ def attach(counter: Counter, *, by_mark: bool) -> None:
         optimizer.register_optimizer_step_pre_hook(counter.before_optimizer)
         optimizer.register_optimizer_step_post_hook(counter.after_optimizer)
 
-    if by_mark:
+    if step == "mark":
         scaling_study.mark = counter.step_end
     else:
         worker.attach_when_imported(hook)
@@ -125,13 +128,13 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description="Count a training script's iterations.")
     parser.add_argument("page", type=Path)
     parser.add_argument("--again", action="store_true", help="start the script again at its end")
-    parser.add_argument("--mark", action="store_true", help="steps end with scaling_study.mark()")
+    parser.add_argument("--step", default="optimizer", help="what ends a step")
     parser.add_argument("--inter-op", type=int, help="inter-op threads to set")
     arguments, command = bind.split_command(argv)
     options = parser.parse_args(arguments)
     del sys.path[0]  # -m put the working directory there
-    counter = Counter(_map(options.page))
-    attach(counter, by_mark=options.mark)
+    counter = Counter(_map(options.page), options.step)
+    attach(counter, options.step)
     if options.inter_op is not None:  # as the launch script does it: before the script
         import torch  # noqa: PLC0415
 

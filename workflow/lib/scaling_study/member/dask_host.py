@@ -40,7 +40,7 @@ def serve_member(folder: str, request: dict[str, Any]) -> None:
             Path(folder),
             request["slot"],
             request["command"],
-            by_mark=request["by_mark"],
+            step=request["step"],
             inter_op=request["inter_op"],
             change=request["change"],
             launcher="dask",

@@ -33,7 +33,7 @@ def serve_member(folder: Path, request: dict[str, Any], server: int) -> None:
         folder,
         request["slot"],
         request["command"],
-        by_mark=request["by_mark"],
+        step=request["step"],
         inter_op=request["inter_op"],
         change=request["change"],
         launcher="fork",

@@ -1,6 +1,6 @@
 """The harness inside a member: it runs the user's script, times its steps and holds it at the gate.
 
-``python -m scaling_study.member.worker FOLDER SLOT [--mark] [--change NAME]... -- SCRIPT ARGS...``
+``python -m scaling_study.member.worker FOLDER SLOT [--step HOW] [--change NAME]... -- SCRIPT ARGS``
 
 The script runs in this process as ``__main__`` (runpy). torch's global optimizer hooks end a step;
 light wrappers attribute its time to the loader, backward and the optimizer, and Python tells how
@@ -8,12 +8,14 @@ long its garbage collector took. The end of a step is also the gate at which a m
 current window sleeps. What runs in every step is kept to a few integer stores: no system call but
 the clock's (vDSO), no lock, no allocation that lasts.
 
-A script that ends is started again in the same process. The module needs torch and the standard
-library only, because it runs in every build that a study compares.
+A script that ends is started again in the same process, or, where it can run only once in one, in
+this process begun anew. The module needs torch and the standard library only, because it runs in
+every build that a study compares.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import os
@@ -28,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import scaling_study
 from scaling_study.member import bind, channel
+from scaling_study.member.iterations import Iterations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,19 +46,25 @@ _collect = gc.collect  # the module's own may be replaced: changes.py
 class Member:
     """A member's side of the channel, and the state of its current step."""
 
-    def __init__(self, folder: Path, slot: int, launcher: str) -> None:
+    def __init__(
+        self, folder: Path, slot: int, launcher: str, step: str = "optimizer", *, once: bool = False
+    ) -> None:
         self.slot = slot
+        self._once = once
         self._folder = folder
         self._launcher = launcher
+        self._iterations = Iterations(step)
         self._words = channel.Page(channel.open_words(folder), slot).words
         self._gate = channel.Pipe(folder / f"gate-{slot}", os.O_RDONLY)
         self._rest = channel.Pipe(folder / "rest", os.O_WRONLY)
         self._pid = os.getpid()
-        self._steps = 0
+        # Where this process has begun anew in the middle of a window, the window goes on.
+        self._steps = self._words[channel.STEPS]
         self._load_ns = self._backward_ns = self._optimizer_ns = self._collect_ns = 0
         self._optimizer_began_ns = self._closure_ns = 0
         self._optimizer_frame: FrameType | None = None
         self._profile: profiled.Profile | None = None
+        self._passed = False
         self.fresh = 1
 
     def step_end(self) -> None:
@@ -81,6 +90,9 @@ class Member:
     def park(self) -> None:
         """Sleep until the coordinator lets this member run; answer its questions meanwhile."""
         words = self._words
+        if words[channel.ORDER] == channel.CLOSING:
+            self._pass()
+            return
         # A member that is profiled has another order than RUN: it comes here after every step, and
         # a step that is measured does not pay for the question.
         closed = words[channel.ORDER] == channel.CLOSED
@@ -108,9 +120,23 @@ class Member:
             self._profile = profiled.start(order, words[channel.ASKED])
         # All members of a window are woken first and then start at one instant, by timer.
         time.sleep(max(0, words[channel.RELEASE_NS] - _now()) / 1e9)
+        words[channel.EARLIER] += self._steps
         self._steps = 0
+        self._passed = False
         words[channel.STEPS] = 0
         words[channel.RELEASED_NS] = _now()
+
+    def _pass(self) -> None:
+        """Tell, once, that the step in which the window closed has ended; train on.
+
+        The others have not all ended theirs, and are not to be measured with one member fewer.
+        """
+        if not self._passed:
+            self._passed = True
+            try:
+                channel.write_passed(self._rest.descriptor(), self.slot)
+            except OSError:
+                os._exit(1)  # the coordinator is gone, as in park
 
     def _answer(self, question: int) -> None:
         """Do what a resting member is asked for."""
@@ -127,7 +153,8 @@ class Member:
     def _attest(self, *, with_kernel: bool) -> None:
         from scaling_study.member import attest  # noqa: PLC0415 (not needed by any step)
 
-        report = {"slot": self.slot, "launcher": self._launcher}
+        report = {"slot": self.slot, "launcher": self._launcher, "once": self._once}
+        report["counted"] = self._iterations.report()
         report |= attest.report(with_kernel=with_kernel)
         (self._folder / f"attestation-{self.slot}.json").write_text(json.dumps(report))
 
@@ -154,8 +181,26 @@ class Member:
         """Count a start of the script and, outside a window, sleep before the next one."""
         self._words[channel.RESTARTS] += 1
         self.fresh = 1
-        if self._words[channel.ORDER] == channel.CLOSED:
+        self._iterations.begin()
+        if self._words[channel.ORDER] in {channel.CLOSED, channel.CLOSING}:
             self.park()
+
+    def wrap_iter(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        """Note of each iterator that a loader makes how many batches it may hold ready.
+
+        Its workers fill their queue while this member rests, and a window must not count what that
+        saves (see ``Cohort._settle``).
+        """
+
+        def makes(loader: Any) -> Any:
+            iterator = inner(loader)
+            ready = getattr(loader, "num_workers", 0) * (getattr(loader, "prefetch_factor", 0) or 0)
+            if ready:
+                # One more is in the loop's hands, and one may be on its way.
+                self._words[channel.SAVED] = max(self._words[channel.SAVED], ready + 2)
+            return iterator
+
+        return makes
 
     def wrap_loader(self, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Time ``inner``, a method of a loader or of its iterator, as load."""
@@ -219,13 +264,14 @@ class Member:
 
         return timed
 
-    def after_optimizer(self, *_: Any) -> None:
-        """End the optimizer's time and the step."""
+    def after_optimizer(self, optimizer: Any, *_: Any) -> None:
+        """End the optimizer's time and, where it is the last one of a round, the step."""
         if sys._getframe(1) is not self._optimizer_frame:  # noqa: SLF001
             return
         self._optimizer_frame = None
         self._optimizer_ns += _now() - self._optimizer_began_ns - self._closure_ns
-        self.step_end()
+        if self._iterations.ends(optimizer):
+            self.step_end()
 
 
 def replace_closure(
@@ -267,6 +313,8 @@ def attach(member: Member, *, by_mark: bool) -> None:
         (dataloader._MultiProcessingDataLoaderIter, "_shutdown_workers"),  # noqa: SLF001
     ):
         setattr(owner, name, member.wrap_loader(getattr(owner, name)))
+    loader = dataloader.DataLoader
+    loader.__iter__ = member.wrap_iter(loader.__iter__)
     torch.autograd.backward = member.wrap_backward(torch.autograd.backward)
     gc.callbacks.append(member.collector_timer())
     if not by_mark:
@@ -309,14 +357,30 @@ def attach_when_imported(call: Callable[[], None]) -> None:
         sys.meta_path.insert(0, _AfterTorch(call))
 
 
-def run(member: Member, script: str, args: list[str]) -> None:
+def run(
+    member: Member,
+    script: str,
+    args: list[str],
+    begin_anew: Callable[[], None] | None = None,
+    *,
+    once: bool = False,
+) -> None:
     """Run the script as ``python SCRIPT ARGS`` would, again and again.
+
+    Args:
+        member: this process's.
+        script: its path.
+        args: its arguments.
+        begin_anew: replaces this process by a fresh one that runs the script again, for a script
+            that can run only once in a process; None where that is not possible.
+        once: this script is known to be such a one.
 
     Raises:
         RuntimeError: the script ended without having finished a step, so it never will.
     """
     sys.path.insert(0, str(Path(script).resolve().parent))
     folder = Path.cwd()
+    again = False
     while True:
         os.chdir(folder)  # the script may have left it
         sys.argv = [script, *args]
@@ -325,6 +389,13 @@ def run(member: Member, script: str, args: list[str]) -> None:
         except SystemExit as stop:
             if stop.code not in {None, 0}:
                 raise
+        except Exception:
+            # The second run fails where the first one did not, before its first step.
+            if again and member.fresh and not member.forked and begin_anew is not None:
+                os.chdir(folder)
+                begin_anew()
+            raise
+        again = True
         if member.forked:
             sys.stdout.flush()
             os._exit(0)
@@ -336,6 +407,9 @@ def run(member: Member, script: str, args: list[str]) -> None:
         # The script's globals refer to each other: its model and data would stay beside the next.
         _collect()
         member.script_ended()
+        if once and begin_anew is not None:
+            os.chdir(folder)
+            begin_anew()
 
 
 def serve(
@@ -343,10 +417,11 @@ def serve(
     slot: int,
     command: list[str],
     *,
-    by_mark: bool = False,
+    step: str = "optimizer",
     inter_op: int | None = None,
     launcher: str = "exec",
     change: Sequence[str] = (),
+    once: bool = False,
 ) -> None:
     """Be a member: attach, then run the script until the cohort is over.
 
@@ -354,13 +429,24 @@ def serve(
         folder: the cohort's private folder.
         slot: this member's slot.
         command: the script and its arguments.
-        by_mark: the script ends its steps with ``scaling_study.mark()``.
+        step: what ends a step: ``mark`` where the script calls ``scaling_study.mark()``, else as
+            ``Iterations`` takes it.
         inter_op: inter-op threads to set, which torch takes from no environment variable.
         launcher: how this process was started, for the attestation.
         change: names of single changes to make in this process (see ``changes``).
+        once: the script can run only once in a process.
     """
-    member = Member(folder, slot, launcher)
+    by_mark = step == "mark"
+    member = Member(folder, slot, launcher, step, once=once)
     os.register_at_fork(after_in_child=member.leave)
+    options = ["--step", step, "--launcher", launcher, "--once"]
+    options += [] if inter_op is None else ["--inter-op", str(inter_op)]
+    options += [word for name in change for word in ("--change", name)]
+    begin_anew = None
+    if launcher != "dask":  # a nanny expects the process that it has started
+        module = ["-m", "scaling_study.member.worker", str(folder), str(slot)]
+        anew = [sys.executable, *module, *options, "--", *command]
+        begin_anew = functools.partial(_become, anew, dict(os.environ))
     if by_mark:
         scaling_study.mark = member.step_end
         scaling_study.asked = member.asked
@@ -378,7 +464,18 @@ def serve(
             torch.set_num_interop_threads(inter_op)
 
     attach_when_imported(prepare)
-    run(member, command[0], command[1:])
+    run(member, command[0], command[1:], begin_anew, once=once)
+
+
+def _become(command: list[str], environment: dict[str, str]) -> None:
+    """Replace this process, which keeps its id, CPUs and memory policy (execve(2))."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    import multiprocessing  # noqa: PLC0415 (needed by few scripts)
+
+    for child in multiprocessing.active_children():
+        child.kill()  # a loader's worker would not notice that its parent is another program
+    os.execve(command[0], command, environment)  # noqa: S606 (no shell is wanted)
 
 
 def main(argv: list[str]) -> None:
@@ -388,7 +485,9 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description="Run a training script as a member of a cohort.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("slot", type=int)
-    parser.add_argument("--mark", action="store_true", help="steps end with scaling_study.mark()")
+    parser.add_argument("--step", default="optimizer", help="what ends a step")
+    parser.add_argument("--launcher", default="exec", help="how this process was started")
+    parser.add_argument("--once", action="store_true", help="each run needs a process of its own")
     parser.add_argument("--inter-op", type=int, help="inter-op threads to set")
     parser.add_argument("--change", action="append", default=[], help="a change to make")
     arguments, command = bind.split_command(argv)
@@ -398,7 +497,9 @@ def main(argv: list[str]) -> None:
         options.folder,
         options.slot,
         command,
-        by_mark=options.mark,
+        step=options.step,
+        launcher=options.launcher,
+        once=options.once,
         inter_op=options.inter_op,
         change=options.change,
     )

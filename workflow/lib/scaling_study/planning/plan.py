@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
+from scaling_study.common import workload_env
 from scaling_study.common.problems import ConfigError, nearest_word, read_each, wrong
 from scaling_study.configuring.config import Config, Measure, Profile, Workload
 from scaling_study.configuring.config_confirm import Confirm
@@ -70,7 +71,7 @@ class Plan:
         return self.measure.replicates
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the content of plan.json."""
+        """Return the content of plan.json, with masks for the values of ``workload.env``."""
         return {
             "schema_version": SCHEMA_VERSION,
             "study": self.study,
@@ -95,7 +96,10 @@ class Plan:
             "profiled": dict(self.profiled),
             "why": self.why.model_dump(mode="json"),
             "explained": dict(self.explained),
-            "workload": self.workload.model_dump(mode="json"),
+            "workload": {
+                **self.workload.model_dump(mode="json"),
+                "env": workload_env.masked(self.workload.env),
+            },
         }
 
     @classmethod

@@ -1,14 +1,15 @@
 """Profile one launch: where its steps' time goes at some process counts.
 
-A cohort is started as for measuring. One member is profiled while the others train as usual, and
-windows without a profiler come before and after every profile: their step time against the profiled
-one is what the profiler cost. Nothing here is a measurement of speed.
+A cohort is started as for measuring. One member at a time is profiled while the others train as
+usual, and windows without a profiler come before and after every profile: their step time against
+the profiled one is what the profiler cost. Nothing here is a measurement of speed.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import shutil
 import statistics
@@ -21,9 +22,10 @@ from scaling_study.common import private, storage
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.measuring import cohort, resolve, windows
 from scaling_study.member import channel
-from scaling_study.planning.estimate import chosen_counts
+from scaling_study.planning.estimate import SAMPLED_MEMBERS, chosen_counts
 from scaling_study.planning.plan import RECOMMENDED
 from scaling_study.probing import probe
+from scaling_study.profiling import stacks
 
 if TYPE_CHECKING:
     import subprocess
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 
     from scaling_study.measuring.measure import Job
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""2: stacks of several members, in turns. 1: of one member."""
 
 WARM_UP_LONGEST_S = 30.0
 """As for measuring: the warm-up of a slow launch ends after this time."""
@@ -50,6 +53,13 @@ KINDS = {
     "calls": (channel.PROFILE_CALLS, ("calls.prof",)),
 }
 """Profiles that a member takes of itself: order and files."""
+
+SHORTEST_TURN_S = 1
+"""py-spy samples for whole seconds."""
+
+LONGEST_FACTOR = 3.0
+"""The sampler falls behind where unwinding takes long; after this many times the time that the
+samples should take, what there is must do."""
 
 NO_TRACING = (
     "sudo sysctl kernel.yama.ptrace_scope=0",
@@ -165,7 +175,7 @@ class _Profiling:
             found = self._stacks(n) if kind == "stacks" else self._own(n, kind)
             after = self._unprofiled(n)
             if found["status"] == "ok":
-                found |= _taxes(found.pop("steps_s"), before, after)
+                found |= _tax(found.pop("turns_s"), before, after)
                 log.info("n = %d: %s, step time %.3f of unprofiled", n, kind, found["tax"])
             else:
                 log.info("n = %d: no %s (%s)", n, kind, found["reason"])
@@ -212,53 +222,90 @@ class _Profiling:
         return {
             **_status("ok", None),
             "steps": covered,
-            "steps_s": _step_times(activities, last=covered),
+            "turns_s": [(0, _step_times(activities, last=covered))],
             "files": [f"{n}/{name}" for name in names],
         }
 
     def _stacks(self, n: int) -> Json:
-        """Sample the first member's stacks from outside, with native frames where that works."""
+        """Sample members' stacks from outside, in turn, until there are as many as asked for."""
         spy = shutil.which("py-spy", path=f"{Path(sys.executable).parent}:{os.defpath}")
         if spy is None:
             return {"status": "skipped", "reason": "py-spy is not installed",
                     "remedy": "pip install py-spy"}  # fmt: skip
-        slot = self._cohort.alive[0]
-        self._cohort.ask(slot, channel.ALLOW_TRACING)
-        found = self._sampled(n, slot, spy, native=True)
-        if found["status"] == "failed":
-            found = self._sampled(n, slot, spy, native=False) | {"native_failed": found["reason"]}
-        return found
+        asked, rate_hz = self._settings["samples"], self._settings["rate_hz"]
+        slots = self._cohort.alive[: min(n, SAMPLED_MEMBERS)]
+        for slot in slots:
+            self._cohort.ask(slot, channel.ALLOW_TRACING)
+        found: Json = {**_status("ok", None), "rate_hz": rate_hz, "native": True}
+        turns: list[Json] = []
+        while (missing := asked - sum(turn["samples"] for turn in turns)) > 0:
+            spent_s = sum(turn["seconds"] for turn in turns)
+            if spent_s >= LONGEST_FACTOR * max(SHORTEST_TURN_S, asked / rate_hz):
+                break
+            left = len(slots) - len(turns) % len(slots)
+            seconds = max(SHORTEST_TURN_S, math.ceil(missing / rate_hz / left))
+            turn = self._turn(
+                n, len(turns), [spy, *(["--native"] if found["native"] else [])], seconds
+            )
+            if turn["status"] == "failed" and found["native"] and not turns:
+                found |= {"native": False, "native_failed": turn["reason"]}
+            elif turn["status"] != "ok":
+                if not turns:
+                    return turn
+                log.info("n = %d: no more stacks (%s)", n, turn["reason"])
+                break
+            else:
+                turns.append(turn)
+        return found | {
+            "turns_s": [turn.pop("times_s") for turn in turns],
+            "samples": sum(turn["samples"] for turn in turns),
+            "steps": sum(turn["steps"] for turn in turns),
+            "seconds": sum(turn["seconds"] for turn in turns),
+            "members": len({turn["slot"] for turn in turns}),
+            "turns": turns,
+            "files": [f"{n}/{turn['file']}" for turn in turns],
+        }
 
-    def _sampled(self, n: int, slot: int, spy: str, *, native: bool) -> Json:
-        pid = self._cohort.members.pids[slot]
-        raw = self._output / str(n) / "stacks.raw"
-        rate_hz, seconds = self._settings["rate_hz"], self._settings["stacks_s"]
+    def _turn(self, n: int, number: int, spy: Sequence[str], seconds: int) -> Json:
+        """Sample one member for a while; the members take turns by the number.
+
+        Args:
+            n: members that train.
+            number: of the turn, from 0.
+            spy: py-spy and what it is given.
+            seconds: how long.
+        """
+        at = number % min(n, SAMPLED_MEMBERS)
+        slot = self._cohort.alive[at]
+        file = f"stacks-{number}.raw"
+        raw = self._output / str(n) / file
         command = [
-            *(spy, "record", "--pid", str(pid), "--format", "raw", "--output", str(raw)),
-            *("--rate", str(rate_hz), "--duration", f"{seconds:g}"),
-            *("--threads", "--idle", "--subprocesses", "--full-filenames"),
-            *(["--native"] if native else []),
+            *(spy[0], "record", "--pid", str(self._cohort.members.pids[slot])),
+            *("--format", "raw", "--output", str(raw)),
+            *("--rate", str(self._settings["rate_hz"]), "--duration", str(seconds)),
+            *("--threads", "--idle", "--subprocesses", "--full-filenames", *spy[1:]),
         ]
         done, ended_ns, activities = self._cohort.run_beside(
             n, command, seconds + SPY_START_LONGEST_S
         )
         if done.returncode or not raw.exists():
             return _not_sampled(done)
-        since_ns = ended_ns - round(seconds * 1e9)
-        steps_s = _step_times(activities, since_ns=since_ns)
+        since_ns = ended_ns - seconds * 10**9
+        ordered = [activities[at], *activities[:at], *activities[at + 1 :]]
+        steps_s = _step_times(ordered, since_ns=since_ns)
         if not steps_s[0]:
-            return _status("failed", f"no whole step within {seconds:g} s")
-        return {
-            **_status("ok", None),
-            "steps": len(steps_s[0]),
-            "steps_s": steps_s,
-            "rate_hz": rate_hz,
-            "native": native,
+            return _status("failed", f"no whole step within {seconds} s")
+        taken: Json = {
             "seconds": seconds,
-            "pid": pid,
+            "steps": len(steps_s[0]),
             "trainer_tid": self._cohort.members.words(slot)[channel.TRAINER_TID],
-            "files": [f"{n}/stacks.raw"],
         }
+        try:
+            samples = stacks.read(raw, step_s=0.0, **taken).samples
+        except stacks.StackError as error:
+            return _status("failed", str(error))
+        found = {"slot": slot, "pid": self._cohort.members.pids[slot], "samples": samples}
+        return {**_status("ok", None), **found, **taken, "file": file, "times_s": (at, steps_s)}
 
 
 def _status(status: str, reason: str | None) -> Json:
@@ -287,10 +334,17 @@ def _step_times(
     first = activities[0]
     if last is not None:
         since_ns = first.steps[-1 - last].end_ns
-    return [
-        [duration / 1e9 for duration in windows.counted_steps(one, since_ns, first.parked_ns)[0]]
-        for one in activities
-    ]
+    times = []
+    for one in activities:
+        durations, steps = windows.counted_steps(one, since_ns, first.parked_ns)
+        times.append(
+            [
+                duration / 1e9
+                for duration, step in zip(durations, steps, strict=True)
+                if step.end_ns <= first.parked_ns  # others may rest later than the first
+            ]
+        )
+    return times
 
 
 def _taxes(steps_s: Sequence[Sequence[float]], *around: Sequence[float]) -> Json:
@@ -314,5 +368,32 @@ def _taxes(steps_s: Sequence[Sequence[float]], *around: Sequence[float]) -> Json
         "step_s": statistics.fmean(steps_s[0]),
         "unprofiled_step_s": bare[0],
         "tax": ratios[0],
+        "others_tax": statistics.fmean(others) if others else None,
+    }
+
+
+def _tax(
+    turns_s: Sequence[tuple[int, Sequence[Sequence[float]]]], *around: Sequence[float]
+) -> Json:
+    """The same over turns, in each of which another member may be profiled.
+
+    Args:
+        turns_s: of each turn, the place of the profiled member, and step times as for ``_taxes``.
+        around: of each unprofiled window, the mean step time (s) of each member, in order.
+    """
+    each = [
+        _taxes(steps_s, *([bare[at], *bare[:at], *bare[at + 1 :]] for bare in around))
+        for at, steps_s in turns_s
+    ]
+    weights = [len(steps_s[0]) for _, steps_s in turns_s]
+    step_s, bare_s = (
+        statistics.fmean((one[name] for one in each), weights)
+        for name in ("step_s", "unprofiled_step_s")
+    )
+    others = [one["others_tax"] for one in each if one["others_tax"] is not None]
+    return {
+        "step_s": step_s,
+        "unprofiled_step_s": bare_s,
+        "tax": step_s / bare_s,
         "others_tax": statistics.fmean(others) if others else None,
     }

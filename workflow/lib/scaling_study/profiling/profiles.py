@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 RECOMMENDED = "recommended"
 """The target whose launch the analysis chose; all others are named by their launch."""
 ARMS = ("default", "baseline")

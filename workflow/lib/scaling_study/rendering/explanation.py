@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.common.quantities import (
     format_count,
+    format_interval,
     format_number,
     format_percent,
     format_seconds,
@@ -115,8 +116,11 @@ def _law(laws: Mapping[str, Any]) -> list[str]:
         return [f"No scaling law was fitted: {laws['reason']}."]
     count = format_count(len(laws["candidates"]), "scaling law")
     sentence = f"Of {count}, {LAWS[laws['best']]} fits best ({laws['text']})"
-    if known(laws["knee"]):
-        sentence += f"; its knee is at {format_number(laws['knee'])} processes"
+    if (knee := laws["knee"]) is not None:
+        sentence += (
+            f"; its knee is at {format_number(knee['value'])} processes (95% interval "
+            f"{format_interval(knee['low'], knee['high'], like=knee['value'])}, if the law holds)"
+        )
     return [f"{sentence}."]
 
 

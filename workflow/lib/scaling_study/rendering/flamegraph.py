@@ -155,6 +155,30 @@ def view(name: str, title: str, a: Folded, b: Folded | None = None) -> Flame:
     )
 
 
+ENOUGH_SAMPLES = 300
+"""With so many a frame of a tenth of the time may have 7 to 14% of it; with 35, 4 to 24%."""
+COARSE_SHARE = 0.10
+NORMAL = 1.96
+"""Two-sided 95% quantile of the normal distribution."""
+
+
+def say_coarse(samples: int) -> str:
+    """How far off a frame of a tenth of the time may be with so few samples; empty with enough.
+
+    The interval is Wilson's (1927, Journal of the American Statistical Association 22:209).
+    """
+    if samples >= ENOUGH_SAMPLES:
+        return ""
+    square = NORMAL**2 / max(1, samples)
+    center = COARSE_SHARE + square / 2
+    reach = (square * (COARSE_SHARE * (1 - COARSE_SHARE) + square / 4)) ** 0.5
+    low, high = ((center + side * reach) / (1 + square) for side in (-1, 1))
+    return (
+        f" Coarse: with {format_count(samples, 'sample')} a frame that shows "
+        f"{COARSE_SHARE:.0%} of the time may have {low:.0%} to {high:.0%} of it."
+    )
+
+
 def _caption(a: Folded, b: Folded | None, labels: Sequence[str | None], hidden: float) -> str:
     """Sentences on what the widths are, how many samples there are and what is not shown."""
     parts = []
@@ -173,6 +197,7 @@ def _caption(a: Folded, b: Folded | None, labels: Sequence[str | None], hidden: 
             "stay pale"
         )
     text += "."
+    text += say_coarse(min(one.samples for one in (a, b) if one))
     kernels = {kernel for one in (a, b) if one and (kernel := stacks.blas_kernel(one))}
     if kernels:
         text += f" Matrices were multiplied by {' and '.join(sorted(kernels))}."

@@ -1,77 +1,51 @@
 """The first answer of a report: how much this machine gives, by default and with the best launch.
 
-Everything here is wording. It claims a difference only where the interval of the ratio leaves 1 out
-and the ratio is farther from 1 than the baseline's repeat was from the baseline.
+Only a confirmed number is a headline. Without a confirmation the word "predicted" stands in it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.analysing.noise import spread_at
 from scaling_study.common.quantities import (
     format_count,
-    format_interval,
     format_number,
     format_percent,
     format_probability,
     format_ratio,
     known,
 )
+from scaling_study.rendering.headline_confirmed import (
+    arm,
+    confirmed_bars,
+    confirmed_notes,
+    confirmed_verdict,
+    unconfirmed_note,
+)
+from scaling_study.rendering.headline_predicted import SURE, predicted_verdict
+from scaling_study.rendering.headline_words import (
+    NOUNS,
+    UNITS,
+    Bar,
+    Headline,
+    Note,
+    amount,
+    differs,
+    name_launch,
+    open_with,
+    processes,
+    small_print,
+    span,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ENOUGH_REPLICATES = 3
-"""From so many on an interval is useful: Student's t for two replicates is 12.7, for three 4.3."""
+"""From so many on, two starts that happen to agree are not all that is seen of a launch."""
 FEW_LOST = 3
 """So many launches are named; of more, the number."""
-WORTH_SAYING = 1.5
-"""So much larger than at each launch's own count, the ratio at the same count belongs on top."""
-SURE = 0.8
-"""Below this probability of being best, the report names the closest other launch."""
-
-UNITS = {"models_per_hour": "models/hour", "steps_per_s": "steps/s"}
-NOUNS = {"models_per_hour": "models per hour", "steps_per_s": "steps per second"}
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One throughput of the headline.
-
-    Attributes:
-        role: ``recommended``, ``default`` or ``same`` (the default at the recommended count).
-        text: which launch and how many processes.
-        value: the throughput.
-        unit: of the value.
-        interval: its 95% interval and what else belongs in small print.
-        share: of the largest throughput shown, 0 to 1.
-    """
-
-    role: str
-    text: str
-    value: str
-    unit: str
-    interval: str
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A sentence below the headline; a warning says what weakens it."""
-
-    text: str
-    warning: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Headline:
-    """What stands at the top of a report."""
-
-    question: str
-    verdict: str
-    bars: tuple[Bar, ...]
-    notes: tuple[Note, ...]
 
 
 def write_headline(
@@ -80,6 +54,7 @@ def write_headline(
     *,
     replicates: int,
     failures: Mapping[str, Any] | None = None,
+    confirmation: Mapping[str, Any] | None = None,
 ) -> Headline:
     """Word the first answer.
 
@@ -88,21 +63,26 @@ def write_headline(
         noise: its entry of analysis/noise.json; None without a repeat of the baseline.
         replicates: what the plan asks for.
         failures: its entry of analysis/failures.json.
+        confirmation: its entry of analysis/confirmation.json; None where there is none.
     """
-    objective = recommendation["objective"]
-    question = f"How many {NOUNS[objective]} does this machine give?"
+    question = f"How many {NOUNS[recommendation['objective']]} does this machine give?"
     if recommendation["status"] != "ok":
         return Headline(
             question, "Nothing to recommend", (), (Note(_sentence(recommendation["reason"]), True),)
         )
-    spread = noise["spread"] if noise else None
-    lost = _lost(recommendation, failures) if failures else []
-    return Headline(
-        question,
-        _verdict(recommendation, spread),
-        _bars(recommendation),
-        (*_lost_note(lost), *_notes(recommendation, spread, replicates)),
-    )
+    lost = _lost_note(_lost(recommendation, failures) if failures else [])
+    notes = _notes(recommendation, noise, replicates)
+    confirmed = None
+    if confirmation is not None and confirmation["status"] == "confirmed":
+        confirmed = arm(confirmation, "recommended")
+    if confirmation is None or confirmed is None:
+        first = [unconfirmed_note(confirmation), _ratio_note(recommendation)]
+        verdict, bars = predicted_verdict(recommendation, noise), _bars(recommendation)
+    else:
+        first = confirmed_notes(confirmation, confirmed, recommendation["ratio"])
+        verdict, bars = confirmed_verdict(confirmation, confirmed), confirmed_bars(confirmation)
+    shown = [note for note in (*lost, *first, *notes) if note.text]
+    return Headline(question, verdict, bars, tuple(shown))
 
 
 def _lost(recommendation: Mapping[str, Any], failures: Mapping[str, Any]) -> list[str]:
@@ -121,62 +101,22 @@ def _lost_note(lost: Sequence[str]) -> list[Note]:
     return [Note(text, True)]
 
 
-def differs(ratio: Mapping[str, Any] | None, spread: float | None) -> bool:
-    """Whether a ratio of two launches is a difference that this study can tell.
-
-    Args:
-        ratio: with ``value``, ``low`` and ``high``.
-        spread: of the A/A check; None without one.
-    """
-    if ratio is None or not known(ratio["low"]) or not known(ratio["high"]):
-        return False
-    beyond_noise = abs(ratio["value"] - 1) > (spread or 0.0)
-    return beyond_noise and not ratio["low"] <= 1 <= ratio["high"]
-
-
-def name_launch(entry: Mapping[str, Any]) -> str:
-    """A launch in a sentence."""
-    return "the default launch" if entry["label"] == "default" else str(entry["label"])
-
-
-def _verdict(recommendation: Mapping[str, Any], spread: float | None) -> str:
-    """The answer in a few words."""
-    recommended, default = recommendation["recommended"], recommendation["default"]
-    ratio, noun = recommendation["ratio"], NOUNS[recommendation["objective"]]
-    value = recommended[recommendation["objective"]]
-    if default is None or ratio is None:
-        return f"{format_number(value)} {noun}"
-    if len(recommendation["ranking"]) == 1:
-        return "Only one launch could be measured"
-    if recommended["launch"] == default["launch"]:
-        return "The default launch is the best one found"
-    sure = known(ratio["low"])
-    if sure and not differs(ratio, spread):
-        return "No launch is faster than the default by more than this study can tell"
-    verdict = f"{format_ratio(ratio['value'])} the {noun} of the default launch"
-    same = recommendation["ratio_same_n"]
-    if same is not None and same["value"] > WORTH_SAYING * ratio["value"]:
-        # The default launch is at its best with another number of processes.
-        verdict += f", and {format_ratio(same['value'])} with {_processes(recommended)} each"
-    return verdict if sure else f"{verdict} (no interval)"
-
-
 def _bars(recommendation: Mapping[str, Any]) -> tuple[Bar, ...]:
     """Default, default at the recommended count, recommended: what differs of them."""
     recommended, default = recommendation["recommended"], recommendation["default"]
     objective = recommendation["objective"]
     shown: list[tuple[str, str, Mapping[str, Any]]] = []
     if default is not None and default["launch"] != recommended["launch"]:
-        shown.append(("default", f"Default launch, at its best: {_processes(default)}", default))
+        shown.append(("default", f"Default launch, at its best: {processes(default)}", default))
         same = default["at_n"]
         if same is not None and same["n"] != default["n"]:
-            shown.append(("same", f"Default launch with {_processes(same)} as well", same))
-        best = f"Best launch found, {recommended['label']}: {_processes(recommended)}"
+            shown.append(("same", f"Default launch with {processes(same)} as well", same))
+        best = f"Best launch found, {recommended['label']}: {processes(recommended)}"
         shown.append(("recommended", best, recommended))
     else:
         label = recommended["label"]
         name = "Default launch" if label == "default" else f"Best launch found, {label}"
-        text = f"{name}: {_processes(recommended)}"
+        text = f"{name}: {processes(recommended)}"
         shown.append(("recommended", text, recommended))
     largest = max(entry[objective] for _, _, entry in shown)
     return tuple(
@@ -194,46 +134,84 @@ def _bars(recommendation: Mapping[str, Any]) -> tuple[Bar, ...]:
 
 def _interval(entry: Mapping[str, Any], objective: str) -> str:
     """The small print of a throughput."""
-    value, low, high = rate(entry, objective)
-    interval = format_interval(low, high, like=value)
-    parts = [f"95% interval {interval}" if interval else "no interval"]
-    if objective != "steps_per_s":
-        parts.append(f"{format_number(entry['steps_per_s'])} steps/s")
-    return "; ".join(parts)
+    _, low, high = rate(entry, objective)
+    text = f"predicted, {small_print(entry[objective], low, high)}"
+    if objective == "steps_per_s":
+        return text
+    return f"{text}; {amount(entry['steps_per_s'], 'steps_per_s')}"
 
 
-def _notes(recommendation: Mapping[str, Any], spread: float | None, replicates: int) -> list[Note]:
+def _notes(
+    recommendation: Mapping[str, Any], noise: Mapping[str, Any] | None, replicates: int
+) -> list[Note]:
     """What a careful reader wants to know next."""
     recommended, best = recommendation["recommended"], recommendation["best"]
-    notes = [_ratio_note(recommendation)]
-    if (best["launch"], best["n"]) != (recommended["launch"], recommended["n"]):
-        value = best[recommendation["objective"]]
-        notes.append(
-            Note(
-                f"The highest throughput, {format_number(value)} "
-                f"{UNITS[recommendation['objective']]}, came with {_processes(best)} of "
-                f"{name_launch(best)}; recommended is the smallest number of processes "
-                f"within {format_percent(recommendation['tolerance'])} of it."
-            )
-        )
-    if spread is None:
-        notes.append(Note("The baseline was not repeated: this study has no A/A check.", True))
-    else:
-        notes.append(
-            Note(
-                f"The same launch measured twice differed by at most {format_percent(spread)} "
-                "(A/A check): smaller differences mean nothing."
-            )
-        )
     default = recommendation["default"] or recommended
-    valid = min(replicates, recommended["replicates"], default["replicates"])
-    if valid < ENOUGH_REPLICATES:
-        few = "One replicate gives no interval" if valid == 1 else "Two give wide intervals"
-        asked = f"{few}; measure.replicates asks for {replicates}"
+    notes = []
+    if (best["launch"], best["n"]) != (recommended["launch"], recommended["n"]):
+        objective = recommendation["objective"]
         notes.append(
-            Note(f"{asked}, and not all were valid." if valid < replicates else f"{asked}.", True)
+            Note(
+                f"The highest throughput in windows, {amount(best[objective], objective)}, came "
+                f"with {processes(best)} of {name_launch(best)}. Recommended is the smallest "
+                f"number of processes within {format_percent(recommendation['tolerance'])} of it."
+            )
         )
-    return [note for note in notes if note.text]
+    entries = (
+        (recommended,) if default["launch"] == recommended["launch"] else (recommended, default)
+    )
+    notes += [_retrograde(entry, noise) for entry in entries]
+    notes.append(_aa_note(noise, sorted({recommended["n"], default["n"]})))
+    valid = min(replicates, recommended["replicates"], default["replicates"])
+    notes.append(_replicates_note(valid, replicates))
+    return notes
+
+
+def _retrograde(entry: Mapping[str, Any], noise: Mapping[str, Any] | None) -> Note:
+    """Say where more processes give less."""
+    most = entry["most"]
+    if most is None or not differs(most["ratio"], spread_at(noise, most["n"], entry["n"])):
+        return Note("")
+    ratio = most["ratio"]
+    if ratio["value"] > 1:
+        return Note("")
+    return Note(
+        f"More processes give less: {name_launch(entry)} with {processes(most)} gives "
+        f"{format_ratio(ratio['value'])} what it gives with {entry['n']:,} ({span(ratio)})."
+    )
+
+
+def _aa_note(noise: Mapping[str, Any] | None, counts: Sequence[int]) -> Note:
+    """How far no difference reaches, at the process counts that are compared."""
+    spread = spread_at(noise, *counts)
+    if spread is None:
+        return Note("The baseline was not repeated: this study has no A/A check.", True)
+    at = " and ".join(f"{n:,}" for n in counts)
+    noun = "process" if counts == [1] else "processes"
+    return Note(
+        f"The same launch measured twice differed by {format_percent(spread)} with {at} {noun} "
+        "(A/A check): a smaller difference means nothing."
+    )
+
+
+def _replicates_note(valid: int, replicates: int) -> Note:
+    """How many starts stand behind the numbers, where these are few."""
+    if valid >= ENOUGH_REPLICATES:
+        return Note("")
+    if valid < replicates:
+        return Note(
+            f"Only {valid} of {replicates} replicates were valid, so the intervals are wider. "
+            "Rerun on a quieter machine, or raise measure.replicates.",
+            True,
+        )
+    if valid == 1:
+        return Note(
+            "One start of each launch gives no interval. Set measure.replicates to 3.", True
+        )
+    return Note(
+        "Each launch was started twice. Its interval rests on the spread of all launches together. "
+        "If its starts have two modes, two starts can miss one: a third start tells more."
+    )
 
 
 def _ratio_note(recommendation: Mapping[str, Any]) -> Note:
@@ -244,21 +222,16 @@ def _ratio_note(recommendation: Mapping[str, Any]) -> Note:
     ratio, same = recommendation["ratio"], recommendation["ratio_same_n"]
     if recommended["launch"] == default["launch"] or ratio is None:
         return Note("")
-    text = f"Ratio of the two: {format_ratio(ratio['value'])}{_bracket(ratio)}."
+    each = f"each at its best ({recommended['n']:,} against {processes(default)})"
+    text = f"{open_with(recommended)} over the default launch, {each}: {_bracketed(ratio)}."
     if same is not None and recommended["n"] != default["n"]:
-        text += (
-            f" With {_processes(recommended)} each: {format_ratio(same['value'])}{_bracket(same)}."
-        )
+        text += f" With {processes(recommended)} each: {_bracketed(same)}."
     return Note(text)
 
 
-def _bracket(ratio: Mapping[str, Any]) -> str:
-    interval = format_interval(ratio["low"], ratio["high"], like=ratio["value"])
-    return f" (95% interval {interval})" if interval else ""
-
-
-def _processes(entry: Mapping[str, Any]) -> str:
-    return format_count(entry["n"], "process", "processes")
+def _bracketed(ratio: Mapping[str, Any]) -> str:
+    interval = span(ratio)
+    return f"{format_ratio(ratio['value'])}{f' (95% interval {interval})' if interval else ''}"
 
 
 def _sentence(text: str) -> str:
@@ -290,7 +263,7 @@ def describe_sureness(recommendation: Mapping[str, Any]) -> str:
     recommended = recommendation["recommended"]
     probability = recommended["probability_best"]
     if not known(probability):
-        return "With one replicate there is no telling how sure this is."
+        return "No launch has two replicates, so there is no telling how sure this is."
     text = (
         f"Probability that no launch of this study is more than "
         f"{format_percent(recommendation['tolerance'])} faster: {format_probability(probability)}."
@@ -298,7 +271,7 @@ def describe_sureness(recommendation: Mapping[str, Any]) -> str:
     others = [row for row in recommendation["ranking"] if row["launch"] != recommended["launch"]]
     if known(probability) and probability < SURE and others:
         text += (
-            f" The closest other is {name_launch(others[0])} with {_processes(others[0])}: "
+            f" The closest other is {name_launch(others[0])} with {processes(others[0])}: "
             f"{format_number(others[0]['steps_per_s'])} against "
             f"{format_number(recommended['steps_per_s'])} steps/s."
         )

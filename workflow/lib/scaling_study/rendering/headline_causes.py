@@ -17,7 +17,7 @@ from scaling_study.common.quantities import (
     format_ratio,
     known,
 )
-from scaling_study.rendering.headline import Note
+from scaling_study.rendering.headline_words import Note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -157,7 +157,9 @@ def share_interval(share: Mapping[str, Any] | None) -> str:
 
 def _whole_percent(share: float | None) -> str:
     """A share in whole percent: intervals of these experiments are some percent wide."""
-    return MISSING if share is None or not known(share) else f"{share:.0%}".replace("-", MINUS)
+    if share is None or not known(share):
+        return MISSING
+    return f"{round(share, 2) + 0.0:.0%}".replace("-", MINUS)
 
 
 def _is_open(target: Mapping[str, Any]) -> bool:

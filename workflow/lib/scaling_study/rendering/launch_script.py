@@ -54,6 +54,13 @@ LAUNCHER_NOTES: dict[str, tuple[str, ...]] = {
     ),
 }
 
+# Values of workload.env are on no command line, where every user of the machine could read them.
+VALUES = """
+# The values of {names} are in a file for its owner alone: a JSON object.
+values={file}
+[[ -r $values ]] || {{ echo "$values, with the values of {names}, cannot be read" >&2; exit 1; }}
+"""
+
 NOTHING = """\
 #!/usr/bin/env bash
 # Study {study} has nothing to recommend.
@@ -81,7 +88,7 @@ SCRIPT = """\
 #   The same command goes on after an interruption, and trains failed models again. The last line
 #   says models/hour.
 {note}set -euo pipefail
-
+{values}
 # One small program sets CPUs, memory policy and environment, and becomes the member; another one
 # works through a list of models.
 bind=({bind})
@@ -157,6 +164,7 @@ def render_launch_script(
     queue: Sequence[str],
     folder: str,
     kept: Sequence[str],
+    values_file: str,
 ) -> str:
     """Write the launch script of one machine's recommendation.
 
@@ -168,6 +176,7 @@ def render_launch_script(
         queue: the command line of ``model_queue.py``, likewise.
         folder: the folder that a relative ``workload.script`` starts from.
         kept: names of the variables that members inherit.
+        values_file: the file with the values of ``workload.env``.
 
     Returns:
         The text of a bash script. Where nothing is recommended it says why and fails.
@@ -180,6 +189,7 @@ def render_launch_script(
     workload = plan["workload"]
     slots = launch["slots"][: launch["n"]]
     values = launch["requested_env"]
+    private = sorted(workload["env"])
     return SCRIPT.format(
         script_text=_one_line(workload["script"]),
         times=format_count(launch["n"], "time"),
@@ -195,8 +205,13 @@ def render_launch_script(
         started=" ".join(
             ['"${command[@]}"', *(_argument(str(argument)) for argument in workload["args"])]
         ),
+        values=_values(private, values_file),
         kept=_words(name for name in kept if values.get(name, "") is not None),
-        environment=_environment(values, marks=workload["step"] == "mark"),
+        environment=_environment(
+            {name: value for name, value in values.items() if name not in private},
+            private=bool(private),
+            marks=workload["step"] == "mark",
+        ),
         cpus=_words(slot["cpus"] or "" for slot in slots),
         policies=_words(slot["policy"] for slot in slots),
         folder=shlex.quote(folder),
@@ -240,13 +255,20 @@ def _sureness(recommendation: Mapping[str, Any]) -> str:
     )
 
 
-def _environment(values: Mapping[str, str | None], *, marks: bool) -> str:
+def _values(names: Sequence[str], file: str) -> str:
+    """Say where the values of ``workload.env`` are; nothing where it has none."""
+    return VALUES.format(names=", ".join(names), file=shlex.quote(file)) if names else ""
+
+
+def _environment(values: Mapping[str, str | None], *, private: bool, marks: bool) -> str:
     """Options of bind.py, one a line; a variable without a value is not passed on."""
     lines = [
         f"  --env {shlex.quote(f'{name}={value}')}"
         for name, value in sorted(values.items())
         if value is not None
     ]
+    if private:
+        lines.append('  --env-file "$values"')
     if marks:
         lines.append(MARK_ENVIRONMENT)
     return "".join(f"\n{line}" for line in lines) + ("\n" if lines else "")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.common import storage
-from scaling_study.common.columns import POINTS, WINDOWS
-from scaling_study.measuring.environment import INHERITED
+from scaling_study.common import storage, workload_env
+from scaling_study.common.columns import BETWEEN, POINTS, WINDOWS
+from scaling_study.measuring.environment import INHERITED, member_environment
 from scaling_study.measuring.resolve import build_python
 from scaling_study.member import bind, model_queue
 from scaling_study.profiling import profiles
@@ -71,6 +71,8 @@ def render_study(
     texts[report] = rendered.html
     for path, text in texts.items():
         _write(path, text)
+    for study in studies:
+        _write_values(Path(study.launching.path), planned)
     return list(texts)
 
 
@@ -93,7 +95,9 @@ def _named(study_folder: Path, compared: Mapping[str, Any]) -> list[Source]:
     """The machines that are measured; a missing one keeps no launch script of an older plan."""
     for entry in compared["machines"]:
         if entry["status"] == "missing":
-            (study_folder / "launch" / f"recommended-{entry['name']}.sh").unlink(missing_ok=True)
+            script = study_folder / "launch" / f"recommended-{entry['name']}.sh"
+            script.unlink(missing_ok=True)
+            _values_of(script).unlink(missing_ok=True)
     return [
         Source(study_folder / "machines" / entry["name"], entry["name"], entry["machine"])
         for entry in compared["machines"]
@@ -121,12 +125,12 @@ def _read_machines(
         one: storage.read_json(folder / "analysis" / f"{one}.json")["machines"] for one in ANALYSES
     }
     points = storage.read_table(folder / "tables", POINTS)
+    between = storage.read_table(folder / "tables", BETWEEN)
     windows = storage.read_columns(folder / "tables", WINDOWS, MEMBER_COLUMNS)
     members = compare_members(windows)
     manifests = profiles.read_manifests(_profiled(folder, planned))
     inflation = _read_inflation(folder)
-    causes = read_causes(folder)
-    confirmations = read_confirmations(folder)
+    causes, confirmations = read_causes(folder), read_confirmations(folder)
     fingerprint = _read_fingerprint(folder)
     studies: list[MachineStudy] = []
     for provenance in sorted(
@@ -138,7 +142,7 @@ def _read_machines(
             suffix += f"-{NOT_IN_NAMES.sub('_', machine)}"
         analyses = {one: of_machine(found, machine) for one, found in entries.items()}
         path = study_folder / "launch" / f"recommended{suffix}.sh"
-        texts[path] = _launch_script(analyses["recommendation"], planned, builds)
+        texts[path] = _launch_script(analyses["recommendation"], planned, builds, path)
         own = [manifest for manifest in manifests if manifest["machine"] == machine]
         flames = view_flames(own, suffix=suffix)
         texts |= {
@@ -150,6 +154,7 @@ def _read_machines(
                 machine=provenance["description"],
                 points=points[points["machine"] == machine],
                 members=members[members["machine"] == machine],
+                between=between[between["machine"] == machine],
                 analyses=analyses,
                 launching=Launching(str(path), texts[path]),
                 suffix=suffix,
@@ -192,7 +197,9 @@ def _read_fingerprint(study_folder: Path) -> dict[str, Any] | None:
     return storage.read_json(path) if path.exists() else None
 
 
-def _launch_script(recommendation: Mapping[str, Any], plan: Mapping[str, Any], builds: Path) -> str:
+def _launch_script(
+    recommendation: Mapping[str, Any], plan: Mapping[str, Any], builds: Path, path: Path
+) -> str:
     recommended = recommendation["recommended"]
     build = recommended["axes"]["build"] if recommended else "default"
     return render_launch_script(
@@ -203,7 +210,25 @@ def _launch_script(recommendation: Mapping[str, Any], plan: Mapping[str, Any], b
         queue=QUEUE,
         folder=str(Path.cwd()),
         kept=INHERITED,
+        values_file=str(_values_of(path).absolute()),
     )
+
+
+def _values_of(script: Path) -> Path:
+    """The file with the values of ``workload.env``, beside a launch script."""
+    return script.with_suffix(".env.json")
+
+
+def _write_values(script: Path, plan: Mapping[str, Any]) -> None:
+    """Give a launch script the values of ``workload.env``; elsewhere than here they are missing."""
+    file, reference = _values_of(script), plan.get("workload_env")
+    if not reference:
+        file.unlink(missing_ok=True)
+    elif Path(reference["file"]).exists():
+        values = workload_env.read(reference)
+        if plan["workload"]["step"] == "mark" and "PYTHONPATH" in values:
+            values["PYTHONPATH"] = member_environment({}, {}, values)["PYTHONPATH"]
+        workload_env.write_private(file, values)
 
 
 def _write(path: Path, text: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,12 @@ from scaling_study.common.columns import EXPERIMENTS, OPERATORS, TABLES
 from scaling_study.common.quantities import format_count, format_percent, format_seconds
 from scaling_study.configuring.axes_table import DEFAULTS
 from scaling_study.rendering import report_rows, svg
+from scaling_study.rendering.busy import tell_lost_windows
 from scaling_study.rendering.explanation import explain
 from scaling_study.rendering.figure_axes import find_boundaries
 from scaling_study.rendering.figure_series import choose_series
 from scaling_study.rendering.headline import describe_sureness, write_headline
+from scaling_study.rendering.report_between import view_between
 from scaling_study.rendering.report_confirm import view_confirmation
 from scaling_study.rendering.report_figures import Material, draw_all
 from scaling_study.rendering.report_machines import view_comparison
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from scaling_study.common.columns import Table
     from scaling_study.rendering.figure_series import Series
     from scaling_study.rendering.figures import Figure
+    from scaling_study.rendering.headline_words import Headline
     from scaling_study.rendering.report_causes import CausesView
     from scaling_study.rendering.report_time import TimeView
 
@@ -77,18 +80,20 @@ class MachineStudy:
         machine: the machine's description (machine.json).
         points: its rows of tables/points.
         members: its rows of ``report_figures.compare_members``.
+        between: its rows of tables/between.
         analyses: its entry of each analysis file, by the file's name without ending.
         launching: how to start what is recommended.
         suffix: of its figures' names; ``""`` for the first machine.
         name: what the config calls it; ``""`` in a study of this machine alone.
         time: what its profiles show; None where none was taken.
         causes: what its experiments on causes show; None where none was made.
-        confirmation: its entry of analysis/confirmation.json; None in an older study.
+        confirmation: its entry of analysis/confirmation.json; None where there is none.
     """
 
     machine: Mapping[str, Any]
     points: pd.DataFrame
     members: pd.DataFrame
+    between: pd.DataFrame
     analyses: Mapping[str, Mapping[str, Any]]
     launching: Launching
     suffix: str
@@ -218,12 +223,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
         "anchor": anchor,
         "name": study.name or study.machine["cpu_model"],
         "size": report_rows.describe_size(study.machine, named=bool(study.name)),
-        "headline": write_headline(
-            recommendation,
-            study.analyses["noise"],
-            replicates=plan["replicates"],
-            failures=failures,
-        ),
+        "headline": _headline(plan, study),
         "run": _run(study) if ok else None,
         "confirm": view_confirmation(study.confirmation),
         "findings": explain(
@@ -238,6 +238,13 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
         ),
         "ranking": report_rows.ranking_rows(recommendation),
         "has_models": recommendation["objective"] == "models_per_hour",
+        "between": view_between(
+            study.between,
+            attestation["launches"],
+            series,
+            study.machine,
+            plan["workload"]["step"],
+        ),
         "time": study.time,
         "causes": study.causes,
         "figures_note": _figures_note(study, series),
@@ -252,6 +259,20 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
         "member": _first_member(attestation["launches"], shown),
         "machine": report_rows.machine_facts(study.machine),
     }
+
+
+def _headline(plan: Mapping[str, Any], study: MachineStudy) -> Headline:
+    """The first answer, with a word on windows that were lost to other programs."""
+    analyses, failures = study.analyses, study.analyses["failures"]
+    written = write_headline(
+        analyses["recommendation"],
+        analyses["noise"],
+        replicates=plan["replicates"],
+        failures=failures,
+        confirmation=study.confirmation,
+    )
+    lost = tell_lost_windows(failures, analyses["provenance"])
+    return replace(written, notes=(*lost, *written.notes))
 
 
 def _choose_series(plan: Mapping[str, Any], study: MachineStudy) -> tuple[Series, ...]:
@@ -338,7 +359,7 @@ def _provenance(plan: Mapping[str, Any], machines: Sequence[MachineStudy]) -> li
 
     return [
         ("study", plan["study"]),
-        ("seed of the order and the bootstrap", str(plan["seed"])),
+        ("seed of the order and of the draws", str(plan["seed"])),
         ("started", joined([entry["started"] for entry in entries])),
         ("cohorts", joined([f"{entry['cohorts']:,}" for entry in entries])),
         ("valid windows", joined([f"{entry['windows_valid']:,}" for entry in entries])),

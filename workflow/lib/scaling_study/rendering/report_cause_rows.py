@@ -26,7 +26,7 @@ def ruled_out(growth: Sequence[Mapping[str, Any]], level: Sequence[Mapping[str, 
             )
             row[side] = _share_cell(entry["share"])
             # A share that is too small is evidence for the cause, as far as it goes.
-            seen = [one["text"] for one in (*entry["against"], *entry["for"])]
+            seen = [one["text"] for one in (*entry["against"], *entry["for"], *entry["open"])]
             row["why"] += [text for text in dict.fromkeys(seen) if text not in row["why"]]
     return list(rows.values())
 

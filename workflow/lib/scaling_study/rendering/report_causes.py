@@ -45,6 +45,8 @@ EVIDENCE = {
     "fingerprint": "this machine alone",
 }
 """What a kind of evidence is called."""
+SIDES = ("for", "against", "open")
+"""What a piece of evidence says of a cause; "open" is one that cannot tell."""
 REMEDY = ("text", "config", "command", "code")
 OF_WHAT = {"growth": "of the added time", "level": "of a step of one process"}
 
@@ -57,7 +59,7 @@ class CaseView:
         title: of the cause.
         share: its share with the interval, and of what.
         confidence: ``high``, ``medium`` or ``low``.
-        evidence: rows ``side`` (for, against), ``kind`` and ``text``.
+        evidence: rows ``side`` (for, against, open), ``kind`` and ``text``.
         looks: how such a cause looks.
         source: where that is described.
         remedy: ``text``, ``config``, ``command`` and ``code``, each None where there is none.
@@ -216,7 +218,7 @@ def _case(entry: Mapping[str, Any], side: str) -> CaseView:
         title=entry["title"],
         share=_share_text(entry["share"], side),
         confidence=entry["confidence"],
-        evidence=[*_evidence(entry["for"], "for"), *_evidence(entry["against"], "against")],
+        evidence=[row for side in SIDES for row in _evidence(entry[side], side)],
         looks=entry["looks"] or "",
         source=(entry["source"] or "").rstrip("."),
         remedy=dict.fromkeys(REMEDY) | dict(entry["remedy"] or {}),

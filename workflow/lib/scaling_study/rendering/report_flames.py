@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common.quantities import format_count
-from scaling_study.profiling import stacks
+from scaling_study.profiling import sampled_point, stacks
 from scaling_study.profiling.profiles import RECOMMENDED, choose_pairs, kind_of
 from scaling_study.rendering import flamegraph
 
@@ -124,14 +124,11 @@ def _read_points(
             profile, n = kind_of(point, "stacks"), point["n"]
             if profile is None or n in points.get(manifest["launch"], {}):
                 continue
-            path = manifest["folder"] / str(n) / "stacks.raw"
             try:
-                folded = stacks.read(
-                    path,
-                    seconds=profile["seconds"],
-                    steps=profile["steps"],
+                folded = sampled_point.read_point(
+                    manifest["folder"] / str(n),
+                    profile,
                     step_s=profile.get("unprofiled_step_s", point["unprofiled_step_s"]),
-                    trainer_tid=profile["trainer_tid"],
                     label=f"{manifest['label']}, n = {n}",
                 )
             except (OSError, stacks.StackError) as error:

@@ -12,7 +12,7 @@ from scaling_study.common.quantities import (
     format_ratio,
     known,
 )
-from scaling_study.rendering.headline import NOUNS, UNITS, Note, differs
+from scaling_study.rendering.headline_words import NOUNS, UNITS, Note, differs
 from scaling_study.rendering.report_rows import Cell, number_cell
 
 if TYPE_CHECKING:

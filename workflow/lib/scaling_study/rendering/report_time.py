@@ -266,7 +266,10 @@ def _how(profile: Mapping[str, Any]) -> str:
     if profile.get("steps"):
         parts.append(format_count(profile["steps"], "step"))
     if profile.get("rate_hz"):
-        parts.append(f"{format_number(profile['rate_hz'])} samples/s")
+        samples = format_count(profile["samples"], "sample")
+        members = format_count(profile["members"], "member")
+        rate = format_number(profile["rate_hz"])
+        parts.append(f"{samples} of {members} in turn, {rate} a second")
     if profile.get("native") is not None:
         parts.append("native frames" if profile["native"] else "Python frames only")
     parts += [profile[name] for name in ("native_failed", "reason") if profile.get(name)]

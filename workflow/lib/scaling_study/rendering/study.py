@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from scaling_study.common import file_errors, locks, storage
 from scaling_study.common.printable import printable_lines
+from scaling_study.measuring import foreign
 from scaling_study.planning import estimate, ladder
 from scaling_study.probing import probe
+from scaling_study.rendering.busy import tell_lost_windows, warn_busy
 from scaling_study.rendering.headline import write_headline
 from scaling_study.rendering.headline_causes import summarise
 from scaling_study.rendering.report_machines import write_notes
@@ -72,6 +74,11 @@ def outline(plan: Plan, jobs: int, measured: int, machines: Sequence[str] = ()) 
     return f"{text}\n  {measured} of {jobs} cohorts are measured already" if measured else text
 
 
+def look_around() -> str:
+    """Say who else is at work on this machine, which takes a second; empty if nobody is."""
+    return warn_busy(foreign.look(frozenset(probe.read_machine().allowed_cpus)))
+
+
 def read_causes(results: Path) -> dict[str, list[dict[str, Any]]]:
     """Targets of analysis/causes.json by machine; none in a study without experiments on causes."""
     path = results / "analysis/causes.json"
@@ -81,7 +88,7 @@ def read_causes(results: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def read_confirmations(results: Path) -> dict[str, dict[str, Any]]:
-    """Entries of analysis/confirmation.json by machine; none in a study that is older than it."""
+    """Entries of analysis/confirmation.json by machine; none in a study that was not confirmed."""
     path = results / "analysis/confirmation.json"
     if not path.exists():
         return {}
@@ -107,14 +114,14 @@ def _conclude_machines(
     results: Path, folder: Path, plan: Mapping[str, Any], name: str = "", main: str = ""
 ) -> list[str]:
     """What came out on the machines of a folder: one, unless nodes under its name differ."""
-    recommendations, noise, lost = (
+    recommendations, noise, lost, provenance = (
         {entry["machine"]: entry for entry in storage.read_json(path)["machines"]}
         for path in (
             folder / "analysis" / f"{analysis}.json"
-            for analysis in ("recommendation", "noise", "failures")
+            for analysis in ("recommendation", "noise", "failures", "provenance")
         )
     )
-    causes = read_causes(folder)
+    causes, confirmed = read_causes(folder), read_confirmations(folder)
     lines = []
     for machine, entry in recommendations.items():
         found = write_headline(
@@ -122,9 +129,11 @@ def _conclude_machines(
             noise.get(machine),
             replicates=plan["replicates"],
             failures=lost.get(machine),
+            confirmation=confirmed.get(machine),
         )
         lines += [found.verdict, *(f"  {bar.text}: {bar.value} {bar.unit}" for bar in found.bars)]
-        lines += [f"  Warning: {note.text}" for note in found.notes if note.warning]
+        notes = (*tell_lost_windows(lost[machine], provenance[machine]), *found.notes)
+        lines += [f"  Warning: {note.text}" for note in notes if note.warning]
         if machine != main and main:
             lines.append("  measured on nodes that are another machine")
         elif entry["status"] == "ok":

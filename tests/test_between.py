@@ -1,0 +1,103 @@
+"""What comes back between steps is found by the number of steps between."""
+
+import numpy as np
+import pytest
+
+from scaling_study.measuring import between, windows
+from scaling_study.member.channel import Step
+
+USUAL_US = 6_000
+
+
+def life(n, steps, *, member=0, start=0, every=400, us=3_000_000, seed=1):
+    """A member's steps, with a phase after every so many of them."""
+    rng = np.random.default_rng(seed)
+    at = np.arange(start, start + steps)
+    took = (n * USUAL_US * rng.lognormal(0, 0.1, steps)).astype(np.int64)
+    took[at % every == every - 1] += n * us
+    return between.Steps(
+        np.full(steps, member), np.full(steps, n), at, took, np.zeros(steps, dtype=bool)
+    )
+
+
+def joined(*parts):
+    return between.Steps.concat(parts)
+
+
+def test_a_phase_that_comes_back_is_found_with_all_counts_together():
+    steps = joined(life(1, 900), life(2, 700, start=900), life(2, 700, member=1))
+    found = between.find(steps)
+    (kind,) = found.kinds
+    assert (kind.every, kind.seen) == (400, 5)
+    assert (steps.us[found.labels == 1] > 2_000_000).all()
+    assert (steps.us[found.labels == 0] < 100_000).all()
+    assert between.lacking(steps, found, [1, 2]) == []
+
+
+def test_steps_that_differ_much_at_random_are_ordinary_ones():
+    rng = np.random.default_rng(1)
+    us = rng.integers(1_000, 40_000, 2_000)
+    steps = life(1, 2_000)
+    steps = between.Steps(steps.member, steps.n, steps.at, us, steps.fresh)
+    assert between.find(steps).kinds == ()
+
+
+def test_long_steps_at_no_regular_distance_stay_in_the_steps():
+    rng = np.random.default_rng(1)
+    steps = life(1, 3_000, every=10_000)
+    us = steps.us.copy()
+    us[rng.choice(3_000, 60, replace=False)] += 200_000
+    steps = between.Steps(steps.member, steps.n, steps.at, us, steps.fresh)
+    found = between.find(steps)
+    assert found.kinds == ()
+    assert not found.suspect  # their distances are known, and differ
+
+
+def test_two_kinds_are_told_apart():
+    one = life(1, 3_000, every=500, us=4_000_000)
+    two = life(1, 3_000, every=100, us=100_000)
+    steps = between.Steps(one.member, one.n, one.at, one.us + two.us, one.fresh)
+    found = between.find(steps)
+    assert [kind.every for kind in found.kinds] == [500, 100]
+    # Each fifth of the shorter ones goes with a longer one.
+    assert [kind.per_step for kind in found.kinds] == pytest.approx([1 / 500, 1 / 100 - 1 / 500])
+
+
+def test_a_distance_with_unknown_steps_in_it_is_none():
+    """A member was started anew, or windows of another program's are missing."""
+    steps = joined(life(1, 500), life(1, 500, start=700), life(1, 500, start=1_450))
+    found = between.find(steps)
+    assert found.kinds == ()
+    assert found.suspect
+    assert between.lacking(steps, found, [1, 2]) == [1]
+
+
+def test_a_count_that_has_seen_none_yet_is_lacking():
+    steps = joined(life(1, 1_300), life(2, 100, start=1_300))
+    found = between.find(steps)
+    assert between.lacking(steps, found, [1, 2, 4]) == [2, 4]
+
+
+def test_a_new_start_of_the_script_is_no_phase():
+    steps = life(1, 1_000, every=10_000)
+    fresh = steps.at % 300 == 299
+    us = np.where(fresh, 2_000_000, steps.us)
+    steps = between.Steps(steps.member, steps.n, steps.at, us, fresh)
+    found = between.find(steps)
+    assert (found.kinds, found.suspect) == ((), False)
+
+
+@pytest.mark.parametrize("fresh", [(), (1,), (3,), (4,), (0, 5)])
+def test_the_steps_of_a_window_stand_in_their_order(fresh):
+    ends_ms = [8, 20, 30, 44, 60, 70, 90]
+    made = [Step(end * 1_000_000, 0, 0, 0, 0, int(at in fresh)) for at, end in enumerate(ends_ms)]
+    one = windows.Activity(0, 0, 90_000_000, 7, 0, made, earlier=50)
+    span = 10_000_000, 50_000_000
+    record = {
+        **windows.member_record(one, *span), **windows.life_record(one, *span)
+    }  # fmt: skip
+    steps, inside = between.member_steps(0, 1, record)
+    assert steps.at.tolist() == [50, 51, 52, 53, 54, 55]  # the last one may be beside fewer members
+    assert steps.us.tolist() == [8_000, 12_000, 10_000, 14_000, 16_000, 10_000]
+    assert np.flatnonzero(steps.fresh).tolist() == [at for at in fresh if at < 6]
+    assert [*range(*inside.indices(6))] == [2, 3, 4]

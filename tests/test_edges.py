@@ -1,0 +1,84 @@
+"""The clock of a window: that of the CPUs on which its members' threads ran."""
+
+import os
+import threading
+
+import pytest
+
+from scaling_study.measuring import counters, edges, machine_counters
+from test_counters import process, thread
+
+
+def edge(trees):
+    return edges.Edge(
+        wall_ns=0,
+        machine=machine_counters.Machine(0.0, 0.0, None, None, None),
+        throttled={},
+        trainers={slot: min(tree) for slot, tree in trees.items()},
+        trees=trees,
+        events={},
+        sleeping_s=0.0,
+        study_s=0.0,
+        coordinator_s=0.0,
+    )
+
+
+# Two members of two threads; CPU 3 belongs to another program, CPU 4 is idle.
+BEFORE = edge(
+    {
+        0: {10: process(0.0, threads={10: thread(1.0, last_cpu=3), 11: thread(1.0, last_cpu=4)})},
+        1: {20: process(0.0, threads={20: thread(1.0, last_cpu=3)})},
+    }
+)
+AFTER = edge(
+    {
+        0: {10: process(0.0, threads={10: thread(4.0, last_cpu=0), 11: thread(1.0, last_cpu=4)})},
+        1: {
+            20: process(0.0, threads={20: thread(3.0, last_cpu=1)}),
+            21: process(0.0, threads={21: thread(1.0, last_cpu=2)}),  # a loader's worker
+        },
+    }
+)
+CLOCK = {0: 3000.0, 1: 2400.0, 2: 1800.0, 3: 5000.0, 4: 800.0}
+
+
+def test_run_time_is_by_the_cpu_of_each_threads_end():
+    assert counters.run_s_by_cpu(BEFORE.trees[0], AFTER.trees[0]) == {0: 3.0}
+    assert counters.run_s_by_cpu(BEFORE.trees[1], AFTER.trees[1]) == {1: 2.0, 2: 1.0}
+
+
+def test_the_clock_is_that_of_the_cpus_that_members_ran_on():
+    assert edges.members_mhz(CLOCK, BEFORE, AFTER) == pytest.approx(
+        (3 * 3000 + 2 * 2400 + 1800) / 6
+    )
+    others = CLOCK | {3: 1.0, 4: 1.0}
+    assert edges.members_mhz(others, BEFORE, AFTER) == edges.members_mhz(CLOCK, BEFORE, AFTER)
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_cpu_without_a_clock_leaves_the_clock_unknown(missing):
+    known = {cpu: mhz for cpu, mhz in CLOCK.items() if cpu != missing}
+    assert edges.members_mhz(known, BEFORE, AFTER) is None
+
+
+def test_without_run_time_there_is_no_clock():
+    assert edges.members_mhz(CLOCK, AFTER, AFTER) is None
+    assert edges.members_mhz({}, BEFORE, AFTER) is None
+
+
+def test_frequencies_that_cannot_be_read_are_left_out(tmp_path):
+    for cpu, text in enumerate(("2400000\n", "<unknown>\n", "3100500\n")):
+        (tmp_path / str(cpu)).write_text(text)
+    files = [(cpu, tmp_path / str(cpu)) for cpu in range(4)]  # the last one is offline
+    assert edges.read_frequencies_mhz(files) == {0: 2400.0, 2: 3100.5}
+
+
+def test_a_bound_thread_was_last_on_its_cpu():
+    cpus = os.sched_getaffinity(0)
+    try:
+        for cpu in sorted(cpus)[:2]:
+            os.sched_setaffinity(0, {cpu})
+            read = counters.read_thread(f"/proc/self/task/{threading.get_native_id()}")
+            assert (read.last_cpu, read.cpus) == (cpu, str(cpu))
+    finally:
+        os.sched_setaffinity(0, cpus)

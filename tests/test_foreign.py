@@ -1,0 +1,147 @@
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from scaling_study.measuring import foreign
+from scaling_study.measuring.foreign import Look, Lookout, Program
+from scaling_study.rendering.busy import tell_lost_windows, warn_busy
+
+ALLOWED = frozenset(os.sched_getaffinity(0))
+# fmt: off
+STATS = {  # of a Debian 12 machine; fields after the 15th are left out
+    812: "812 (in)it\x1b[31m) S 1 812 812 0 -1 4194560 11 0 0 0 300 200 0 0",
+    900: "900 (stress) R 812 900 812 0 -1 4194368 11 0 0 0 1000 0 0 0",
+    901: "901 (stress) R 812 900 812 0 -1 4194368 11 0 0 0 900 100 0 0",
+}
+# fmt: on
+
+
+def write_proc(folder, stats):
+    for pid, text in stats.items():
+        (folder / str(pid)).mkdir(parents=True)
+        (folder / str(pid) / "stat").write_text(text)
+    (folder / "self").mkdir()
+    (folder / "77").mkdir()  # a process that has just ended
+    return folder
+
+
+def test_times_and_names_of_all_processes_are_read(tmp_path):
+    assert foreign.cpu_times(write_proc(tmp_path, STATS)) == {
+        812: ("in)it\x1b[31m", 5.0),
+        900: ("stress", 10.0),
+        901: ("stress", 10.0),
+    }
+
+
+BEFORE = {1: ("init", 3.0), 900: ("stress", 10.0), 901: ("stress", 10.0)}
+AFTER = {
+    1: ("init", 3.01), 900: ("stress", 10.9), 901: ("stress", 10.8), 902: ("cc1", 0.2),
+    950: ("python", 9.0),
+}  # fmt: skip
+
+
+def test_who_took_time_is_listed_and_the_study_itself_is_not():
+    rows = foreign.largest(BEFORE, AFTER, 1.0, {950})
+    assert [(round(cpu_s, 2), pid, name) for cpu_s, pid, name in rows] == [
+        (0.9, 900, "stress"),
+        (0.8, 901, "stress"),
+        (0.2, 902, "cc1"),
+    ]
+
+
+def test_processes_of_one_name_are_told_together():
+    first, second = foreign._by_name(foreign.largest(BEFORE, AFTER, 1.0, {950}), 1.0)
+    assert (first.name, first.processes, round(first.cpus, 2)) == ("stress", 2, 1.7)
+    assert (second.name, second.processes, round(second.cpus, 2)) == ("cc1", 1, 0.2)
+
+
+def test_our_own_processes_are_not_foreign():
+    own = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        deadline_s = time.monotonic() + 60
+        while foreign.cpu_times()[own.pid][1] <= 0.1:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.1)
+        after = foreign.cpu_times()
+        found = foreign.record({}, after | {1: ("in)it", 2.0)}, 10.0)
+    finally:
+        own.kill()
+        own.wait()
+    assert after[own.pid][0].startswith("python")
+    listed = {row["pid"]: row for row in found["processes"]}
+    assert not {own.pid, os.getpid()} & set(listed)
+    assert len(listed) <= foreign.NAMED_MOST
+
+
+def test_a_record_says_how_much_each_program_took():
+    found = foreign.record({1: ("in)it", 3.0)}, {1: ("in)it", 5.0), 2: ("idle", 0.01)}, 10.0)
+    assert found == {
+        "kind": "foreign",
+        "span_s": 10.0,
+        "processes": [{"name": "in)it", "pid": 1, "cpu_s": 2.0, "share": 0.2}],
+    }
+
+
+def test_a_look_at_this_machine_leaves_this_process_out():
+    seen = foreign.look(ALLOWED, span_s=0.05)
+    assert seen.usable_cpus == len(ALLOWED)
+    assert 0 <= seen.foreign_cpus <= len(ALLOWED)
+    assert 0 <= seen.stolen_cpus <= len(ALLOWED)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "taken", "busy"),
+    [(2, 0.04, False), (2, 0.06, True), (192, 3.8, False), (192, 3.9, True)],
+)
+def test_busy_is_what_costs_windows(cpus, taken, busy):
+    for seen in (Look(cpus, taken, 0.0, ()), Look(cpus, 0.0, taken, ())):
+        assert seen.busy == busy
+        assert bool(warn_busy(seen)) == busy
+        assert bool(foreign.describe(seen)) == busy
+
+
+def test_the_warning_names_programs_and_how_much_they_take():
+    programs = (Program("stress", 2, 1.7), Program("in)it\x1b[31m", 1, 0.2))
+    text = warn_busy(Look(2, 1.9, 0.0, programs))
+    assert "other programs keep 1.9 of the 2 CPUs of this study busy" in text
+    assert r"(stress: 1.7 in 2 processes, in)it\x1b[31m: 0.2)" in text
+    assert "more than 0.05 CPUs" in text
+    assert "hypervisor" not in text
+    assert "\x1b" not in text
+
+
+def test_who_cannot_be_seen_and_who_is_another_machine_is_said():
+    assert "none that can be seen from here" in warn_busy(Look(4, 1.0, 0.0, ()))
+    text = warn_busy(Look(4, 0.0, 0.5, ()))
+    assert "the hypervisor gives 0.5 of the 4 CPUs of this study to others" in text
+    assert "other programs" not in text
+
+
+def test_two_windows_lost_in_a_row_are_looked_into_and_not_too_often():
+    lookout = Lookout(ALLOWED, span_s=0.01)
+    lost, other, fine = ("short_overlap", "foreign_cpu"), ("few_steps",), ()
+
+    def looks(*windows):
+        return [lookout.after_window(flags) is not None for flags in windows]
+
+    assert looks(lost, fine, lost, other, lost) == [False] * 5
+    assert looks(("stolen_cpu",)) == [True]
+    assert looks(*[lost] * 12) == [False, True, False, True] + [False] * 8
+
+
+def failures(**counts):
+    return {"windows": [{"flag": flag, "count": count} for flag, count in counts.items()]}
+
+
+def test_many_lost_windows_are_said_and_few_are_not():
+    provenance = {"windows_invalid": 30, "windows_valid": 70}
+    (note,) = tell_lost_windows(failures(foreign_cpu=25, short_overlap=20), provenance)
+    assert note.warning
+    assert note.text.startswith("25 of 100 windows (25%) were lost because other programs took")
+    (note,) = tell_lost_windows(failures(stolen_cpu=10), provenance)
+    assert "hypervisor" in note.text
+    assert tell_lost_windows(failures(foreign_cpu=9, few_steps=21), provenance) == []
+    assert tell_lost_windows(failures(), {"windows_invalid": 0, "windows_valid": 0}) == []

@@ -1,0 +1,92 @@
+"""What ends an iteration: one optimizer, several that take turns, or what the config says."""
+
+import pytest
+
+from scaling_study.configuring.config import load_config
+from scaling_study.member.iterations import Iterations, encode
+
+
+class Adam:
+    """Stands for an optimizer: Iterations looks at its identity and its class's name."""
+
+
+class SGD(Adam):
+    pass
+
+
+def ends(how, sequence):
+    """Which steps of a sequence of optimizers end an iteration."""
+    counting = Iterations(how)
+    return [counting.ends(one) for one in sequence]
+
+
+D, G, THIRD = Adam(), Adam(), SGD()
+
+
+def test_each_step_of_a_single_optimizer_ends_one():
+    assert all(ends("optimizer", [D] * 50))
+
+
+@pytest.mark.parametrize(
+    ("turn", "in_a_turn"),
+    [
+        ([D, G], 1),
+        ([D, G, THIRD], 1),
+        ([D, D, D, D, D, G], 1),
+        ([D, G, G], 1),
+        ([D, G, G, G, G], 1),
+    ],
+)
+def test_a_round_of_several_ends_one_as_soon_as_the_first_turns_are_over(turn, in_a_turn):
+    found = ends("optimizer", turn * 20)[2 * len(turn) :]
+    assert sum(found) == 18 * in_a_turn
+    assert found == found[: len(turn)] * 18
+
+
+def test_one_optimizer_after_the_other_ends_each_time():
+    assert all(ends("optimizer", [D] * 30 + [G] * 30 + [D] * 30))
+
+
+def test_a_script_that_starts_anew_makes_new_optimizers():
+    counting = Iterations()
+    for _ in range(5):
+        counting.begin()
+        turn = [Adam(), Adam()]
+        found = [counting.ends(one) for one in turn * 10]
+        assert sum(found[4:]) == 8
+
+
+def test_every_so_many_steps():
+    assert ends("every:3", [D, G, D, D, G, D]) == [False, False, True] * 2
+
+
+def test_the_steps_of_one_class_only():
+    assert ends("only:SGD", [D, THIRD, D, THIRD]) == [False, True] * 2
+
+
+def test_what_was_counted_is_reported():
+    counting = Iterations()
+    for one in [D, G] * 5:
+        counting.ends(one)
+    assert counting.report() == {
+        "how": "optimizer",
+        "optimizers": [
+            {"name": "Adam", "steps": 5, "ends": False},
+            {"name": "Adam", "steps": 5, "ends": True},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("step", "word"),
+    [
+        ("optimizer", "optimizer"),
+        ("mark", "mark"),
+        ({"every": 4}, "every:4"),
+        ({"optimizer": "AdamW"}, "only:AdamW"),
+    ],
+)
+def test_the_configs_words_reach_the_member(step, word):
+    workload = {"script": "tests/workloads/gan.py", "step": step}
+    read = load_config({"study": "s", "workload": workload}).workload.step
+    assert encode(read) == word

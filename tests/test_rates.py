@@ -1,0 +1,107 @@
+"""The rates of a launch from its steps, with what lies between them, against the truth."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from scaling_study.collecting import rates
+from scaling_study.collecting.record_rows import FileRows
+from scaling_study.measuring import windows
+from scaling_study.member.channel import Step
+
+USUAL_US = 6_000
+
+
+class Script:
+    """A script's members: an ordinary step, and a phase after every so many of them."""
+
+    def __init__(self, every, phase_us, seed):
+        self.every, self.phase_us = every, phase_us
+        self.rng = np.random.default_rng(seed)
+        self.at = {}
+
+    def window(self, slot, n, window_us, settle_us):
+        """What a member records of a window; it goes on where its last one ended."""
+        first = at = self.at.get(slot, int(self.rng.integers(self.every)))
+        now, steps = 0, []
+        while now < settle_us + window_us or len(steps) < 2:
+            now += int(n * USUAL_US * self.rng.lognormal(0, 0.1))
+            now += n * self.phase_us if at % self.every == self.every - 1 else 0
+            steps.append(Step(1000 * now, 0, 0, 0, 0, 0))
+            at += 1
+        self.at[slot] = at
+        one = windows.Activity(slot, 0, 1000 * now, len(steps), 0, steps, earlier=first)
+        span = 1000 * settle_us, 1000 * (settle_us + window_us)
+        return windows.member_record(one, *span) | windows.life_record(one, *span)
+
+    def true_us(self, n):
+        return n * (USUAL_US * np.exp(0.1**2 / 2) + self.phase_us / self.every)
+
+
+def files(script, *, replicates=3, number=12, counts=(1, 2), window_us=1_000_000):
+    """Record files as they are read, and their rows."""
+    found, rows = [], []
+    for replicate in range(replicates):
+        script.at = {}
+        made, lives, step_us = [], [], []
+        for window in range(number):
+            for n in counts:
+                for slot in range(n):
+                    life = script.window(slot, n, window_us, 200_000)
+                    made.append(
+                        {"n": n, "replicate": replicate, "cohort": 0, "window": window, "take": 0,
+                         "slot": slot, "steps": life["steps"], "valid": True}
+                    )  # fmt: skip
+                    lives.append(life)
+                    step_us += life["step_us"]
+        frame = pd.DataFrame(made)
+        found.append(FileRows(frame, np.array(step_us, dtype=np.int64), (), tuple(lives)))
+        rows.append(frame)
+    return pd.concat(rows, ignore_index=True), found
+
+
+def test_without_anything_between_a_rate_is_steps_over_time():
+    given = rates.rates(*files(Script(10**9, 0, 1)))
+    assert given.between.empty
+    for n, rows in given.replicates.groupby("n"):
+        assert rows["steps_per_s"].to_numpy() == pytest.approx(n / (n * 6_030e-6), rel=0.02)
+        assert rows["step_s"].to_numpy() == pytest.approx(n * 6_030e-6, rel=0.02)
+        assert rows["between_share"].to_numpy() == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_validation_that_takes_half_the_time_is_in_the_rate_and_not_in_the_step():
+    script = Script(400, 3_000_000, 2)
+    given = rates.rates(*files(script))
+    for n, rows in given.replicates.groupby("n"):
+        true = n * 1e6 / script.true_us(n)
+        assert rows["steps_per_s"].to_numpy() == pytest.approx(true, rel=0.02)
+        assert rows["step_s"].to_numpy() == pytest.approx(n * 6_030e-6, rel=0.02)
+    (kind,) = given.between["kind"].unique()
+    assert kind == 1
+    one = given.between.set_index("n")
+    assert one["every_steps"].tolist() == [400, 400]
+    assert one["duration_s"].to_numpy() == pytest.approx([3.0, 6.0], rel=0.02)
+    assert one["share"].to_numpy() == pytest.approx(7_500 / 13_530, rel=0.02)
+
+
+def test_a_count_that_has_seen_no_phase_takes_the_nearest_ones():
+    script = Script(400, 3_000_000, 3)
+    rows, found = files(script, replicates=2)
+    rows.loc[(rows["n"] == 2) & (rows["window"] > 0), "valid"] = False
+    lone = rates.rates(rows, found).replicates.set_index(["n", "replicate"])["steps_per_s"]
+    assert lone[2].to_numpy() == pytest.approx(2 * 1e6 / script.true_us(2), rel=0.1)
+
+
+def test_files_of_before_have_rates_too():
+    rows, found = files(Script(400, 3_000_000, 4))
+    old = [FileRows(one.rows, one.step_us, ()) for one in found]
+    given = rates.rates(rows, old)
+    assert given.between.empty
+    assert given.replicates["steps_per_s"].notna().all()
+
+
+def test_no_valid_window_gives_no_rate():
+    rows, found = files(Script(400, 0, 5), number=1)
+    given = rates.rates(rows.assign(valid=False), found)
+    assert given.replicates.empty
+    assert given.between.empty

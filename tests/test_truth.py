@@ -1,0 +1,574 @@
+"""The truth benchmark's own parts: what a loop counts, the interval of a ratio, what comes next."""
+
+import contextlib
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from scaling_study.common import columns
+from scaling_study.configuring.config import load_config
+from scaling_study.planning.plan import make_plan
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "truth")]
+
+import counting  # noqa: E402
+import truth_list  # noqa: E402
+import truth_loops  # noqa: E402
+import truth_plan  # noqa: E402
+import truth_rates  # noqa: E402
+import truth_studies  # noqa: E402
+import truth_table  # noqa: E402
+from truth_list import PROCESSES, ROOT, ROWS, THROUGHPUT  # noqa: E402
+from truth_plan import first_runs, next_runs  # noqa: E402
+from truth_rates import Ratio, Side  # noqa: E402
+from truth_runs import Run  # noqa: E402
+
+import synthetic  # noqa: E402
+
+DONE = {"code": "c", "machine": "m", "started": "2026-01-01", "wall_s": 20.0, "status": "ok"}
+
+
+def periodic(start, periods, steps, step_s, between_s):
+    """Stamps of a script that does steps, then something else, again and again."""
+    stamps, now = [], start
+    for _ in range(periods):
+        for _ in range(steps):
+            now += step_s
+            stamps.append(now)
+        now += between_s
+        stamps.append(-now)
+    return stamps
+
+
+# What a loop counts
+
+
+def test_iterations_are_counted_while_all_processes_run():
+    early = [10 + 0.1 * i for i in range(101)]  # 10 to 20 s
+    late = [15 + 0.2 * i for i in range(101)]  # 15 to 35 s
+    found = truth_rates.throughput([early, late])
+    assert found.rate == pytest.approx(15)
+    assert found.count == 50 + 25
+    assert found.seconds == pytest.approx(5, abs=0.2)
+
+
+def test_only_whole_periods_are_counted():
+    stamps = periodic(0, 6, 10, 0.01, 0.9)
+    cut = [*stamps, *(6 + 0.01 * i for i in range(1, 8))]  # a period of which 7 steps were done
+    for log in (stamps, cut):
+        found = truth_rates.throughput([log])
+        assert found.rate == pytest.approx(10)
+        assert found.count == 50
+
+
+def test_periods_that_are_out_of_step_are_counted_whole_in_each_process():
+    logs = [periodic(0, 9, 10, 0.01, 0.9), periodic(0.37, 9, 20, 0.01, 0.8)]
+    assert truth_rates.throughput(logs).rate == pytest.approx(30)
+
+
+@pytest.mark.parametrize(
+    "logs",
+    [
+        [[1.0, 2.0, 3.0], []],
+        [[1.0, 2.0]],
+        [[1.0, 2.0, -2.1, 3.0, -3.1, 4.0]],
+        [[1.0, 2.0, 3.0, 4.0], [3.5, 4.5, 5.5]],
+    ],
+    ids=["nothing", "two iterations", "two periods", "no common time"],
+)
+def test_too_few_edges_give_no_rate(logs):
+    with pytest.raises(ValueError, match=r"are needed|counted nothing"):
+        truth_rates.throughput(logs)
+
+
+def test_whole_processes_are_counted_from_the_first_ones_end():
+    found = truth_rates.whole_processes([[107.0, 112.0, 117.0, 122.0], [106.0, 116.0, 126.0]])
+    assert found.rate == pytest.approx(3600 / 5 + 3600 / 10)
+    assert found.count == 3 + 2
+    with pytest.raises(ValueError, match="2 processes ended in a slot; 3 are needed"):
+        truth_rates.whole_processes([[1.0, 2.0, 3.0], [1.0, 2.0]])
+
+
+def test_a_counter_stores_what_a_loop_reads(tmp_path, monkeypatch):
+    log = tmp_path / "0.0"
+    monkeypatch.setenv("TRUTH_LOG", str(log))
+    assert truth_loops.read_first(log) == []
+    counter = counting.Counter()
+    assert truth_loops.read_first(log) == []
+    counter.iteration()
+    counter.iteration()
+    counter.period()
+    first, second, period = truth_loops.read_stamps(log)
+    assert truth_loops.read_first(log) == [first]
+    assert 0 < first <= second <= -period
+
+
+def test_a_counter_without_a_log_stores_nothing(tmp_path, monkeypatch):
+    monkeypatch.delenv("TRUTH_LOG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    counter = counting.Counter()
+    counter.iteration()
+    counter.period()
+    assert not list(tmp_path.iterdir())
+
+
+def run_loop(folder, n, *command):
+    loop = [*("bash", str(BENCHMARKS / "truth/loop.sh"), str(n), str(folder)), *command]
+    environment = os.environ | {"OMP_NUM_THREADS": "7"}
+    return subprocess.run(loop, check=False, timeout=60, env=environment).returncode
+
+
+def test_the_shell_loop_starts_each_process_again_until_one_fails(tmp_path):
+    # Each slot ends on its third run.
+    script = (
+        f'echo "$OMP_NUM_THREADS $1 $2"; echo >>{tmp_path}/runs."$1";'
+        f' [ "$(wc -l <{tmp_path}/runs."$1")" -lt 3 ] || exit 7'
+    )
+    assert run_loop(tmp_path, 2, "bash", "-c", script, "name", "{member}", "a b") == 0
+    for slot in "01":
+        ends = truth_loops.read_ends(tmp_path / f"{slot}.ends")
+        assert len(ends) == 2
+        assert ends == sorted(ends)
+        assert (tmp_path / f"{slot}.failed").read_text() == "7\n"
+        assert (tmp_path / f"{slot}.out").read_text() == f"1 {slot} a b\n"
+
+
+STARTS_A_LOOP = """
+import sys, time
+import truth
+from truth_processes import folder, started
+from scaling_study.measuring import family
+
+family.adopt()
+truth.stop_cleanly()
+with folder() as own, started(["bash", *sys.argv[1:], str(own), "sleep", "1000"], own, own):
+    while len(list(own.glob("*.out"))) < 2:
+        time.sleep(0.01)
+    print(own, flush=True)
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_loop_that_is_stopped_leaves_nothing(signum):
+    loop = [str(BENCHMARKS / "truth/loop.sh"), "2"]
+    environment = os.environ | {"PYTHONPATH": str(BENCHMARKS)}
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTS_A_LOOP, *loop],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        own = Path(process.stdout.readline().strip())
+        sleeping = of_folder(own)
+        process.send_signal(signum)
+        process.send_signal(signum)
+        assert process.wait(60) == 128 + signum
+    assert len(sleeping) >= 4
+    assert not [pid for pid in sleeping if Path(f"/proc/{pid}").exists()]
+    assert not own.exists()
+
+
+def of_folder(folder):
+    """The processes whose temporary files lie in a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"TMPDIR={folder}/".encode() in (process / "environ").read_bytes():
+                found.append(process.name)
+    return found
+
+
+# The ratio
+
+
+def test_the_ratio_of_two_samples_has_welchs_interval():
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        study, loop = (rng.lognormal(3, 0.02, size) for size in (4, 3))
+        found = truth_rates.ratio(*map(truth_rates.side_of_values, (study, loop)))
+        welch = stats.ttest_ind(np.log(study), np.log(loop), equal_var=False)
+        interval = welch.confidence_interval(0.95)
+        assert math.log(found.low) == pytest.approx(interval.low)
+        assert math.log(found.high) == pytest.approx(interval.high)
+
+
+def test_95_of_100_intervals_cover_the_truth():
+    rng = np.random.default_rng(4)
+    covered = 0
+    for _ in range(2000):
+        study, loop = rng.lognormal(5, 0.02, 4), rng.lognormal(5, 0.01, 3)
+        found = truth_rates.ratio(*map(truth_rates.side_of_values, (study, loop)))
+        covered += found.low <= 1 <= found.high
+    assert 0.93 <= covered / 2000 <= 0.98
+
+
+def test_an_interval_gives_back_the_error_that_it_was_made_of():
+    values = [100.0, 104.0, 99.0, 103.0, 101.0]
+    side = truth_rates.side_of_values(values)
+    reach = math.exp(stats.t.ppf(0.975, 4) * side.error)
+    again = truth_rates.side_of_interval(side.value, side.value / reach, side.value * reach, 5)
+    assert again.error == pytest.approx(side.error)
+    assert again.freedom == side.freedom == 4
+
+
+def test_one_value_has_no_interval():
+    one, three = (truth_rates.side_of_values([5.0] * count) for count in (1, 3))
+    found = truth_rates.ratio(one, three)
+    assert found.value == pytest.approx(1)
+    assert math.isnan(found.low)
+    assert math.isnan(found.reach)
+    assert math.isnan(truth_rates.side_of_interval(5.0, None, None, 3).error)
+
+
+def test_the_mean_of_two_sides_is_known_better():
+    mean = truth_rates.mean_side([Side(100.0, 0.02, 3), Side(121.0, 0.02, 5)])
+    assert mean.value == pytest.approx(110)
+    assert mean.error == pytest.approx(0.02 / math.sqrt(2))
+    assert mean.freedom == 8
+
+
+@pytest.mark.parametrize(
+    ("low", "value", "high", "expected"),
+    [
+        (0.98, 1.00, 1.02, truth_table.OK),
+        (0.94, 0.965, 0.972, truth_table.OK),
+        (0.93, 0.95, 0.965, truth_table.FAIL),
+        (1.04, 1.05, 1.06, truth_table.FAIL),
+        (1.80, 2.00, 2.20, truth_table.FAIL),
+        (0.95, 1.00, 1.05, truth_table.COARSE),
+        (math.nan, 1.00, math.nan, truth_table.COARSE),
+    ],
+)
+def test_a_cell_fails_if_its_interval_misses_the_range_or_is_wide(low, value, high, expected):
+    assert truth_table.verdict(Ratio(value, low, high)) == expected
+
+
+# Cells of a ledger
+
+
+def loop_entry(rate, row="gan", n=1):
+    found = {"rate": rate, "count": 100, "seconds": 15.0}
+    return {"row": row, "kind": "loop", "counts": [n], **DONE, **found}
+
+
+def study_entry(points, row="gan", counts=(1, 2)):
+    return {"row": row, "kind": "study", "counts": list(counts), **DONE, "points": points}
+
+
+def measured(*values, between=None):
+    value = math.exp(np.log(values).mean()) if values else None
+    point = {"source": "measured", "value": value, "values": list(values), "invalid": 4}
+    return point | {"between": between or {}}
+
+
+def confirmed(*rounds, source="confirmed"):
+    keys = ("value", "low", "high", "count")
+    rounds = [dict(zip(keys, one, strict=True)) for one in rounds]
+    return {"source": source, "rounds": rounds, "invalid": 0, "between": {}}
+
+
+def test_a_cell_is_made_of_all_loops_and_all_replicates():
+    entries = [
+        loop_entry(100.0),
+        loop_entry(77.0, n=2),
+        study_entry({"1": measured(200.0, 202.0), "2": measured(320.0)}),
+        study_entry({"1": measured(198.0, 200.0), "2": measured(322.0)}),
+        loop_entry(101.0),
+        loop_entry(55.0, row="plain"),
+    ]
+    found = truth_table.cell(entries, "gan", 1)
+    assert (found.loops, found.verdict) == (2, truth_table.FAIL)
+    assert found.ratio.value == pytest.approx(200 / 100.5, rel=1e-3)
+    assert found.study.freedom == 3
+
+
+def test_the_studys_value_is_that_of_its_points_table():
+    point = measured(100.0, 104.0) | {"value": 110.0}
+    _, side = truth_table.study_side([point], whole=False)
+    assert side.value == pytest.approx(110)
+    assert side.error == pytest.approx(truth_rates.side_of_values([100.0, 104.0]).error)
+
+
+def test_confirmed_processes_go_before_predicted_ones():
+    points = [
+        confirmed((900.0, 800.0, 1000.0, 2), source="predicted"),
+        confirmed((400.0, 390.0, 410.0, 4)),
+        confirmed((404.0, None, None, 1)),
+    ]
+    source, side = truth_table.study_side(points[:2], whole=True)
+    assert (source, side.value, side.freedom) == ("confirmed", pytest.approx(400), 3)
+    assert math.isnan(truth_table.study_side(points, whole=True)[1].error)
+    assert truth_table.study_side(points[:1], whole=True)[0] == "predicted"
+    assert truth_table.study_side([], whole=True)[1] is None
+
+
+def test_a_study_without_a_number_is_no_truth():
+    entries = [loop_entry(1.0), study_entry({"1": measured(), "2": measured()})]
+    found = truth_table.cell(entries, "gan", 1)
+    assert found.verdict == truth_table.NO_STUDY
+    assert found.reasons == ("a study had 4 invalid windows",)
+    failed = entries[0] | {"kind": "study", "status": "failed", "reason": "status 1: | disk full"}
+    found = truth_table.cell([entries[0], failed], "gan", 1)
+    assert found.reasons == ("the study failed: status 1: | disk full",)
+    text = truth_table.markdown([found], [], ["a machine"])
+    assert "0 of 1 cells are true" in text
+    assert "- gan, n = 1: the study failed: status 1: | disk full" in text
+
+
+def test_the_table_shows_what_lies_between_steps():
+    point = measured(100.0, 101.0, between={"between_s_per_step": 0.0021})
+    entries = [loop_entry(100.0), loop_entry(101.0), study_entry({"1": point})]
+    text = truth_table.markdown([truth_table.cell(entries, "gan", 1)], ["gan"], ["a machine"])
+    row = text.splitlines()[2]
+    assert "- Runs of older code: gan.\n- On a machine." in text
+    assert row.count("|") == len(truth_table.HEAD) + 1
+    assert "| between_s_per_step 0.0021 |" in row
+    assert "rounds of both optimizers/s" in row
+
+
+# The ledger
+
+
+def test_a_ledger_goes_on_after_a_line_that_was_cut(tmp_path):
+    ledger = tmp_path / "docs/truth.jsonl"
+    assert truth_table.read_ledger(ledger) == []
+    entries = [loop_entry(1.0), loop_entry(2.0)]
+    truth_table.add_to_ledger(ledger, entries[0])
+    with ledger.open("a") as file:
+        file.write(json.dumps(loop_entry(9.0))[:30])
+    assert truth_table.read_ledger(ledger) == entries[:1]
+    truth_table.add_to_ledger(ledger, entries[1])
+    assert truth_table.read_ledger(ledger) == entries
+
+
+def test_a_table_without_runs_is_of_the_newest_code_of_each_row():
+    entries = [
+        loop_entry(1.0),
+        loop_entry(1.0, row="plain"),
+        loop_entry(2.0) | {"code": "new"},
+    ]
+    assert truth_table.newest(entries) == entries[1:]
+
+
+# What comes next
+
+
+def entry_of(run, rate=100.0):
+    if run.kind == "loop":
+        return loop_entry(rate, run.row, *run.counts)
+    whole = ROWS[run.row].compares == PROCESSES
+    point = confirmed((rate, rate, rate, 4)) if whole else measured(*[rate] * 4)
+    return study_entry({str(n): point for n in run.counts}, run.row, run.counts)
+
+
+def test_every_row_gets_loops_a_study_and_loops():
+    entries, taken = [], []
+    while (run := next(next_runs(entries, ["gan", "ends"], (1, 2)), None)) is not None:
+        taken.append(run)
+        entries.append(entry_of(run))
+    assert [(run.row, run.kind, run.counts) for run in taken] == [
+        ("gan", "loop", (1,)),
+        ("gan", "loop", (2,)),
+        ("gan", "study", (1, 2)),
+        ("gan", "loop", (1,)),
+        ("gan", "loop", (2,)),
+        ("ends", "loop", (1,)),
+        ("ends", "loop", (2,)),
+        ("ends", "study", (1,)),
+        ("ends", "study", (2,)),
+        ("ends", "loop", (1,)),
+        ("ends", "loop", (2,)),
+    ]
+
+
+def test_where_one_row_is_too_long_the_next_ones_can_go_on():
+    entries = [entry_of(run) for run in first_runs("gan", (1,))[:1]]
+    rows = [(run.row, run.kind) for run in next_runs(entries, ["gan", "ends", "plain"], (1,))]
+    assert rows == [("gan", "study"), ("ends", "loop"), ("plain", "loop")]
+
+
+def test_a_coarse_cell_gets_what_makes_it_precise_in_the_least_time():
+    entries = [entry_of(run) for run in first_runs("gan", (1,))]
+    assert not list(next_runs(entries, ["gan"], (1,)))
+    loops = [*entries, loop_entry(125.0)]
+    assert list(next_runs(loops, ["gan"], (1,))) == [Run("gan", "loop", (1,))]
+    study = [*entries, study_entry({"1": measured(60.0, 160.0)}, counts=(1,))]
+    assert list(next_runs(study, ["gan"], (1,))) == [Run("gan", "study", (1,))]
+
+
+def test_a_study_without_a_number_is_tried_once_more():
+    entries = [entry_of(run) for run in first_runs("gan", (1, 2))]
+    (study,) = [entry for entry in entries if entry["kind"] == "study"]
+    study["points"]["2"] = measured()
+    assert list(next_runs(entries, ["gan"], (1, 2))) == [Run("gan", "study", (1, 2))]
+    assert truth_table.gave_something(study)
+    again = study | {"points": {"1": measured(), "2": measured()}}
+    assert not truth_table.gave_something(again)
+    assert not list(next_runs([*entries, again], ["gan"], (1, 2)))
+
+
+def test_what_failed_or_gave_nothing_is_done_again():
+    assert truth_table.gave_something(loop_entry(5.0))
+    assert truth_table.gave_something(study_entry({"1": confirmed((4.0, None, None, 1))}))
+    assert not truth_table.gave_something(study_entry({"1": confirmed()}))
+    assert not truth_table.gave_something(DONE | {"kind": "loop", "status": "failed"})
+
+
+def test_more_runs_are_shared_among_coarse_rows():
+    entries = [entry_of(run) for name in ("gan", "plain") for run in first_runs(name, (1,))]
+    entries += [loop_entry(120.0), loop_entry(120.0, row="plain")]
+    taken = []
+    for rate in (90.0, 118.0, 94.0, 109.0):
+        taken.append(next(next_runs(entries, ["gan", "plain"], (1,))))
+        entries.append(entry_of(taken[-1], rate))
+    assert [run.row for run in taken] == ["gan", "plain", "gan", "plain"]
+
+
+def test_what_is_certain_gets_no_more_runs():
+    rates = {"study": 50.0, "loop": 100.0}
+    entries = [entry_of(run, rates[run.kind]) for run in first_runs("gan", (1,))]
+    assert truth_table.cell(entries, "gan", 1).verdict == truth_table.FAIL
+    assert not list(next_runs(entries, ["gan"], (1,)))
+
+
+def test_a_run_takes_what_it_took_before():
+    run = Run("tsmixerx", "study", (2,))
+    assert truth_plan.expected_s(run, []) > truth_plan.expected_s(Run("gan", "study", (2,)), [])
+    entries = [entry_of(run) | {"wall_s": seconds} for seconds in (300.0, 123.0)]
+    assert truth_plan.expected_s(run, entries) == 123
+
+
+# The rows and their studies
+
+
+def test_there_are_twelve_rows_of_existing_scripts():
+    assert len(ROWS) == 12
+    for row in ROWS.values():
+        text = (ROOT / row.script).read_text()
+        assert "scaling_study" not in text
+        assert ("Counter()" in text) == (row.compares == THROUGHPUT)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_rows_study_has_default_settings(name):
+    for counts in ROWS[name].studies((1, 2)):
+        plan = make_plan(load_config(truth_studies.config(name, counts)))
+        assert tuple(plan.processes) == counts
+        assert plan.measure.replicates == 2
+        assert not plan.profiled
+        assert not plan.explained
+        baseline = next(one for one in plan.launches if one.id == plan.baseline)
+        assert baseline.axes["intra_op"] == 1
+        assert plan.workload.steps_per_model == ROWS[name].steps
+
+
+def test_the_columns_that_are_read_exist():
+    assert {"launch", "n", "replicate", "steps_per_s"} <= set(columns.REPLICATES.names)
+    ends = {f"models_per_hour{end}" for end in ("", "_low", "_high")}
+    assert {"launch", "n", "replicates", "steps_per_s"} | ends <= set(columns.POINTS.names)
+    window = {"launch", "n", "replicate", "cohort", "window", "valid"}
+    assert window <= set(columns.WINDOWS.names)
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Tables of a study at n = 1 and 2, of three launches."""
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "plan.json").write_text(json.dumps({"baseline": "b-1", "repeat": "b-1-repeat"}))
+    rows = [
+        ("default", 1, 2, 50.0, 300.0),
+        ("b-1", 1, 2, 100.0, 600.0),
+        ("b-1-repeat", 1, 1, 108.0, 640.0),
+        ("b-1", 2, 0, math.nan, math.nan),
+    ]
+    names = ["launch", "n", "replicates", "steps_per_s", "models_per_hour"]
+    points = pd.DataFrame(rows, columns=names)
+    points = points.assign(
+        models_per_hour_low=points["models_per_hour"] * 0.9,
+        models_per_hour_high=[math.nan, 700.0, math.nan, math.nan],
+        between_s_per_step=[0.5, 0.1, 0.2, math.nan],
+        between_what="validation",
+    )
+    points.to_csv(tmp_path / "tables/points.csv", index=False)
+    rates = [("default", 50.0), ("b-1", 99.0), ("b-1", 101.0), ("b-1-repeat", 108.0)]
+    replicates = pd.DataFrame(rates, columns=["launch", "steps_per_s"]).assign(n=1)
+    replicates.to_csv(tmp_path / "tables/replicates.csv", index=False)
+    lost = [
+        ("default", 1, 0, False),
+        ("b-1", 1, 0, False),
+        ("b-1", 1, 0, False),
+        ("b-1-repeat", 1, 1, False),
+        ("b-1-repeat", 1, 2, True),
+        ("b-1", 2, 3, False),
+    ]
+    windows = pd.DataFrame(lost, columns=["launch", "n", "window", "valid"])
+    windows.assign(replicate=0, cohort=0).to_csv(tmp_path / "tables/windows.csv", index=False)
+    return tmp_path
+
+
+def test_a_study_says_the_rate_of_the_baseline_and_its_repeat(results):
+    found = truth_studies.read_point(results, 1, whole=False)
+    assert found["value"] == pytest.approx((100 * 100 * 108) ** (1 / 3))
+    assert found["values"] == [99, 101, 108]
+    assert found["invalid"] == 2
+    assert found["between"] == {"between_s_per_step": pytest.approx(0.15)}
+    nothing = truth_studies.read_point(results, 2, whole=False)
+    assert (nothing["value"], nothing["values"], nothing["invalid"]) == (None, [], 1)
+    assert nothing["between"] == {"between_s_per_step": None}
+
+
+def test_the_tables_of_a_real_collection_are_read(tmp_path):
+    plan = synthetic.write_study(tmp_path)
+    command = [sys.executable, ROOT / "scripts/collect.py", "--study-folder", tmp_path]
+    subprocess.run(command, check=True, capture_output=True)
+    points = pd.read_csv(tmp_path / "tables/points.csv").set_index(["launch", "n"])
+    base, repeat = (points.loc[(plan[role], 1)] for role in ("baseline", "repeat"))
+    between = sorted((base["steps_per_s"], repeat["steps_per_s"]))
+    found = truth_studies.read_point(tmp_path, 1, whole=False)
+    assert between[0] <= found["value"] <= between[1]
+    assert len(found["values"]) == base["replicates"] + repeat["replicates"]
+    assert np.exp(np.log(found["values"]).mean()) == pytest.approx(found["value"], rel=1e-6)
+    whole = truth_studies.read_point(tmp_path, 1, whole=True)
+    models = [base["models_per_hour"], repeat["models_per_hour"]]
+    assert [one["value"] for one in whole["rounds"]] == pytest.approx(models)
+    assert all(one["low"] < one["value"] < one["high"] for one in whole["rounds"])
+
+
+ARM = {"launch": "b-1", "n": 1, "queue": "process_per_model", "value": 410.0, "low": 400.0,
+       "high": 420.0, "rounds": 4}  # fmt: skip
+
+
+def test_whole_processes_are_those_of_the_confirmed_launch(results):
+    (results / "analysis").mkdir()
+    others = [ARM | {"launch": "default"}, ARM | {"queue": "one_process"}, ARM | {"n": 2}]
+    file = results / "analysis/confirmation.json"
+    file.write_text(json.dumps({"machines": [{"arms": [*others, ARM]}]}))
+    found = truth_studies.read_point(results, 1, whole=True)
+    expected = {"value": 410.0, "low": 400.0, "high": 420.0, "count": 4}
+    assert (found["source"], found["rounds"]) == ("confirmed", [expected])
+
+
+def test_whole_processes_of_a_launch_that_is_not_confirmed_are_predicted(results):
+    found = truth_studies.read_point(results, 1, whole=True)
+    assert found["source"] == "predicted"
+    assert [one["value"] for one in found["rounds"]] == [600, 640]
+    assert [one["high"] for one in found["rounds"]] == [700, None]
+    assert [one["count"] for one in found["rounds"]] == [2, 1]
+    json.loads(json.dumps(found, allow_nan=False))
+    assert truth_studies.read_point(results, 2, whole=True)["rounds"] == []
+
+
+def test_scripts_are_where_a_study_looks_for_them():
+    assert all((ROOT / part).exists() for part in truth_studies.PROJECT)
+    assert truth_list.SCRIPTS.as_posix() in truth_studies.PROJECT

@@ -1,0 +1,196 @@
+"""How much starts of one launch differ, learnt from all launches of a machine together.
+
+Two or three replicates say little about the spread between the starts of one launch. All launches
+of a machine together say much. A spread is the standard deviation of log throughput between the
+replicates of a point. The model has three levels:
+
+machine
+    The launches' spreads are log-normal around a common one.
+launch
+    The spreads of a launch's process counts are log-normal around the launch's.
+strays
+    Some launches, and some counts of a launch, have a spread at least `STRAY_FROM` times larger, of
+    any size. A launch with a tenfold spread keeps it.
+
+The idea is that of moderated variances (Smyth, Statistical Applications in Genetics and Molecular
+Biology 3(1), 2004; with strays: Phipson et al., Annals of Applied Statistics 10(2), 2016). These
+estimate the common spread and then take it as known, which needs hundreds of variances. A study may
+have two. Here the common spread and the scatter around it stay uncertain: they are integrated over
+a grid, together with the spreads.
+
+Counts of a launch are measured in the same cohorts, so their deviations are correlated. K counts
+with correlation r tell as much about a variance as K / (1 + (K - 1) r^2) independent ones. The
+likelihood of a launch's counts is tempered to that number.
+
+``benchmarks/intervals.py`` prints coverage and width of what comes out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+CONFIDENCE = 0.95
+SMALLEST = 5e-4
+"""Of a spread: throughput is not measured better than that."""
+LARGEST = 1.5
+"""Of a spread: one start in three is then more than 4.5 times faster or slower than the typical
+one. The worst launch that was seen (17, 90 and 193 s for the same models) has 1.3."""
+SPREADS = np.geomspace(SMALLEST, LARGEST, 56)
+STRAY_LAUNCHES = 0.25
+"""Prior share. It is high on purpose: a stray that is taken for an ordinary launch gets an interval
+far too narrow, an ordinary launch that is taken for a stray one that is a little too wide."""
+STRAY_COUNTS = 0.05
+STRAY_FROM = 5.0
+LAUNCH_SCATTERS = (0.1, 0.2, 0.4)
+"""Standard deviation of the logarithm of a launch's spread around the common one: any of these."""
+COUNT_SCATTER = 0.3
+"""The same of a count's spread around its launch's."""
+DEPENDENT_LAUNCHES = 2
+"""Launches of full correlation, added to those seen: a few launches cannot show independence."""
+WIDEST = 3.0
+"""Half an interval over the largest deviation in it is less."""
+BISECTIONS = 16
+"""Of the logarithm of half an interval: known to 0.0002 of it."""
+LEAST = 1e-300
+"""Of a likelihood: its logarithm stays finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """All points of a machine, one after another.
+
+    Attributes:
+        launch: position of each point's launch.
+        counts: replicates of each point.
+        means: of their logarithms; NaN without a replicate.
+        squares: sum of squares around the mean.
+    """
+
+    launch: NDArray[np.intp]
+    counts: NDArray[np.int64]
+    means: Floats
+    squares: Floats
+
+    @property
+    def degrees(self) -> NDArray[np.int64]:
+        """Of freedom of each point's variance."""
+        return np.maximum(self.counts - 1, 0)
+
+
+def _kernel(strays: float, scatter: float) -> Floats:
+    """Probabilities of `SPREADS` (columns) around each of them (rows)."""
+    steps = np.log(SPREADS) - np.log(SPREADS)[:, None]
+    near = np.exp(-((steps / scatter) ** 2) / 2)
+    far = (steps >= np.log(STRAY_FROM)).astype(np.float64)
+    far[far.sum(axis=1) == 0, -1] = 1.0
+    near, far = (each / each.sum(axis=1, keepdims=True) for each in (near, far))
+    return np.asarray((1 - strays) * near + strays * far)
+
+
+COUNT_KERNEL = _kernel(STRAY_COUNTS, COUNT_SCATTER)
+LAUNCH_PRIORS = np.concatenate([_kernel(STRAY_LAUNCHES, each) for each in LAUNCH_SCATTERS])
+
+
+def deviations(logs: Mapping[str, Floats]) -> tuple[dict[str, Floats], float]:
+    """How well the mean of every point is known.
+
+    Args:
+        logs: Per launch of one machine, replicates times points; NaN where a replicate lacks one.
+
+    Returns:
+        Per launch, the standard deviation of a normal distribution that has the 95% interval of
+        each point's mean, NaN where no point of the machine has two replicates; and the correlation
+        between two counts of a launch.
+    """
+    if not logs:
+        return {}, 1.0
+    points = _points(logs)
+    correlation = _correlation(logs)
+    found = np.full(len(points.counts), np.nan)
+    if (points.counts > 1).any():
+        found = _reaches(points, _posteriors(points, correlation)) / ndtri((1 + CONFIDENCE) / 2)
+        found[points.counts == 0] = np.nan
+    ends = np.cumsum([values.shape[1] for values in logs.values()])[:-1]
+    return dict(zip(logs, np.split(found, ends), strict=True)), correlation
+
+
+def _points(logs: Mapping[str, Floats]) -> Points:
+    counts, means, squares = [], [], []
+    for values in logs.values():
+        count = np.isfinite(values).sum(axis=0)
+        mean = np.nansum(values, axis=0) / np.where(count, count, np.nan)
+        counts.append(count)
+        means.append(mean)
+        squares.append(np.nansum((values - mean) ** 2, axis=0))
+    sizes = [len(count) for count in counts]
+    return Points(
+        np.repeat(np.arange(len(sizes)), sizes),
+        np.concatenate(counts),
+        np.concatenate(means),
+        np.concatenate(squares),
+    )
+
+
+def _posteriors(points: Points, correlation: float) -> Floats:
+    """Probabilities of `SPREADS` for every point."""
+    degrees, launch = points.degrees, points.launch
+    # chi-square likelihood of the point's own spread, up to a factor
+    own = -degrees[:, None] * np.log(SPREADS) - points.squares[:, None] / (2 * SPREADS**2)
+    own = np.exp(own - own.max(axis=1, keepdims=True))
+    messages = np.log(np.maximum(own @ COUNT_KERNEL.T, LEAST))  # about the launch's spread
+    sums = np.zeros((launch[-1] + 1, len(SPREADS)))
+    np.add.at(sums, launch, np.where(degrees[:, None] > 0, messages, 0.0))
+    informed = np.bincount(launch, weights=degrees > 0)
+    effective = informed / (1 + np.maximum(informed - 1, 0) * correlation**2)
+    tempered = np.exp((effective / np.maximum(informed, 1))[:, None] * sums)
+    marginal = np.maximum(tempered @ LAUNCH_PRIORS.T, LEAST)  # launches times priors
+    weights = np.log(marginal).sum(axis=0)
+    weights = np.exp(weights - weights.max())
+    # The other counts of a launch add what is effective beyond the point's own.
+    mine = (degrees > 0).astype(np.int64)
+    share = (effective[launch] - mine) / np.maximum(informed[launch] - mine, 1)
+    others = np.exp(share[:, None] * (sums[launch] - np.where(mine[:, None], messages, 0.0)))
+    # Each launch's evidence is in the weights and comes back with its point: take it out once.
+    prior = ((weights / marginal) @ LAUNCH_PRIORS)[launch] * others
+    found = (prior @ COUNT_KERNEL) * own
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+
+def _correlation(logs: Mapping[str, Floats]) -> float:
+    """Of the deviations of two counts of a launch, from how often their signs agree.
+
+    Signs know nothing of spreads. For normal deviations their mean product is 2 / pi asin(r).
+    """
+    agreements = [1.0] * DEPENDENT_LAUNCHES
+    for values in logs.values():
+        several = values[:, np.isfinite(values).sum(axis=0) > 1]
+        means = np.nansum(several, axis=0) / np.isfinite(several).sum(axis=0)
+        signs = np.nan_to_num(np.sign(several - means))
+        pairs = np.abs(signs).T @ np.abs(signs)
+        np.fill_diagonal(pairs, 0.0)
+        if pairs.any():
+            agreements.append(float((signs.T @ signs)[pairs > 0].sum() / pairs.sum()))
+    return float(np.sin(np.pi / 2 * max(float(np.mean(agreements)), 0.0)))
+
+
+def _reaches(points: Points, weights: Floats) -> Floats:
+    """Half the width of the 95% interval of each mean: a mixture of normal distributions."""
+    deviations_ = SPREADS / np.sqrt(np.maximum(points.counts, 1))[:, None]
+    low, high = deviations_[:, 0], WIDEST * deviations_[:, -1]
+    for _ in range(BISECTIONS):
+        middle = np.sqrt(low * high)
+        outside = 2 * (weights * ndtr(-middle[:, None] / deviations_)).sum(axis=1)
+        low = np.where(outside > 1 - CONFIDENCE, middle, low)
+        high = np.where(outside > 1 - CONFIDENCE, high, middle)
+    return high

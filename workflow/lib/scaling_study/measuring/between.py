@@ -1,0 +1,261 @@
+"""What lies between a script's steps and comes back: validation, checkpoints, the ends of epochs.
+
+Such a phase makes one step long: the one that ends after it. It comes every so many steps, which is
+the script's doing and the same for any number of processes; how long it lasts is the machine's. So
+the number of steps between two of them is taken from all windows of a launch, and the duration from
+those of one process count: a few phases of each count give the time they take per step, where the
+share of phases that short windows happen to hold would be off by one of the few there are (this is
+stratified sampling with known weights; Cochran, Sampling Techniques, 1977, ch. 5).
+
+Long steps that come at no regular distance are left where they are, in the steps: a mean over
+enough of them is right, and what makes them may be the machine.
+
+Pure: arrays go in, labels come out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+LONG = 4.0
+"""A step is long that takes this many times the median step of its process count."""
+
+WORTH_SHARE = 0.005
+"""Long steps that take a smaller share of all time together are not looked at."""
+
+SAME_KIND = 3.0
+"""Long steps of one kind differ by less than this factor, counted in usual steps."""
+
+MOST_KINDS = 4
+"""So many kinds are told apart: the longest first."""
+
+FEWEST_DISTANCES = 2
+"""Two equal distances between phases show that these come back."""
+
+REGULAR_SHARE = 0.05
+"""The distances of one kind differ by at most this part, or by one step."""
+
+SUSPECT_SHARE = 0.03
+"""Phases with a larger share of the time are worth further windows …"""
+
+SUSPECT = 20.0
+"""… and long steps that may be such phases are, where they take this many times the median: what
+disturbs on a shared machine is shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Steps of one launch, in any order; one array element each.
+
+    Attributes:
+        member: which start of which slot did it, as a number.
+        n: members that trained.
+        at: which of that member's steps it is.
+        us: how long it took.
+        fresh: whether the script was started anew in it.
+    """
+
+    member: Integers
+    n: Integers
+    at: Integers
+    us: Integers
+    fresh: NDArray[np.bool_]
+
+    @classmethod
+    def concat(cls, parts: Sequence[Steps]) -> Steps:
+        """Put several together; none gives none."""
+        empty = np.empty(0, dtype=np.int64)
+        return cls(
+            member=np.concatenate([empty, *(one.member for one in parts)]),
+            n=np.concatenate([empty, *(one.n for one in parts)]),
+            at=np.concatenate([empty, *(one.at for one in parts)]),
+            us=np.concatenate([empty, *(one.us for one in parts)]),
+            fresh=np.concatenate([empty.astype(np.bool_), *(one.fresh for one in parts)]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A phase that comes back.
+
+    Attributes:
+        every: steps from one to the next.
+        per_step: how many there are in a step, without those that a longer phase goes with.
+        seen: how many of these were seen.
+    """
+
+    every: float
+    per_step: float
+    seen: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What comes back in some steps.
+
+    Attributes:
+        kinds: the longest first.
+        labels: of each step: 0 for an ordinary one, k for the k-th of ``kinds``.
+        suspect: whether long steps take much time that are too few to tell whether they come back.
+    """
+
+    kinds: tuple[Kind, ...]
+    labels: Integers
+    suspect: bool
+
+
+def member_steps(member: int, n: int, record: Mapping[str, Any]) -> tuple[Steps, slice]:
+    """Return all steps that a member's window record tells of, and which of them lie inside.
+
+    The last step after the close may have run beside fewer members than n, and is left out.
+
+    Args:
+        member: the number to give to this start of this slot.
+        n: members that trained.
+        record: the member's part of a window record (``windows.life_record``).
+    """
+    fresh = dict(record["fresh"])
+    settled_us, after_us = record["settled_us"], record["after_us"][:-1]
+    # What step_us lacks are the steps in which the script was started anew.
+    counted = iter(record["step_us"])
+    inside = slice(len(settled_us), len(settled_us) + record["inside"])
+    inside_us = [
+        fresh[at] if at in fresh else next(counted) for at in range(inside.start, inside.stop)
+    ]
+    us = [*settled_us, *inside_us, *after_us]
+    places = np.arange(len(us), dtype=np.int64)
+    steps = Steps(
+        np.full(len(us), member, dtype=np.int64),
+        np.full(len(us), n, dtype=np.int64),
+        places + record["first_step"],
+        np.array(us, dtype=np.int64),
+        np.isin(places, [*fresh]),
+    )
+    return steps, inside
+
+
+def usual_us(steps: Steps) -> dict[int, float]:
+    """Return the median step of each process count."""
+    return {
+        int(n): float(np.median(steps.us[(steps.n == n) & ~steps.fresh]))
+        for n in np.unique(steps.n[~steps.fresh])
+    }
+
+
+def find(steps: Steps) -> Found:
+    """Find what comes back."""
+    labels = np.zeros(len(steps.us), dtype=np.int64)
+    usual = usual_us(steps)
+    if not usual:
+        return Found((), labels, False)
+    medians = np.array([usual.get(int(n), np.inf) for n in steps.n])
+    times = np.where(steps.fresh, 0.0, steps.us / np.maximum(medians, 1.0))
+    long = times >= LONG
+    whole_us = float(steps.us[~steps.fresh].sum())
+    if steps.us[long].sum() < WORTH_SHARE * whole_us:
+        return Found((), labels, False)
+    order = np.lexsort((steps.at, steps.member))
+    kinds: list[Kind] = []
+    suspect = False
+    left = long.copy()
+    for _ in range(MOST_KINDS):
+        if not left.any():
+            break
+        kind = left & (times > times[left].max() / SAME_KIND)
+        left &= ~kind
+        found = _regular(steps, order, kind, labels > 0, sum(one.per_step for one in kinds))
+        if found is not None:
+            kinds.append(found)
+            labels[kind] = len(kinds)
+        elif times[kind].max() >= SUSPECT and steps.us[kind].sum() > SUSPECT_SHARE * whole_us:
+            suspect |= len(_distances(steps, order, kind)) < FEWEST_DISTANCES
+    return Found(tuple(kinds), labels, suspect)
+
+
+def _regular(
+    steps: Steps,
+    order: Integers,
+    kind: NDArray[np.bool_],
+    longer: NDArray[np.bool_],
+    longer_per_step: float,
+) -> Kind | None:
+    """Return a kind whose phases come at a regular distance; None where they do not.
+
+    Every fifth checkpoint may go with a validation: then the step is one of that longer kind.
+
+    Args:
+        steps: all steps.
+        order: their order by member.
+        kind: which of them may be of this kind.
+        longer: which are of a longer kind.
+        longer_per_step: how many of these there are in a step.
+    """
+    seen = int(kind.sum())
+    every = _every(_distances(steps, order, kind))
+    if every is not None:
+        return Kind(every, 1 / every, seen)
+    every = _every(_distances(steps, order, kind | longer))
+    if every is not None and 1 / every > longer_per_step:
+        return Kind(every, 1 / every - longer_per_step, seen)
+    return None
+
+
+def _distances(steps: Steps, order: Integers, kind: NDArray[np.bool_]) -> Integers:
+    """Return the steps from one phase of a kind to the next, where all between are known."""
+    place = np.flatnonzero(kind[order])
+    picked = order[place]
+    restarts = np.cumsum(steps.fresh[order])[place]
+    at = steps.at[picked]
+    distance = np.diff(at)
+    whole = (
+        (np.diff(steps.member[picked]) == 0)
+        & (distance == np.diff(place))
+        & (np.diff(restarts) == 0)
+    )
+    return np.asarray(distance[whole], dtype=np.int64)
+
+
+def _every(distances: Iterable[int]) -> float | None:
+    """Return the regular distance; None where distances differ, or are too few to tell."""
+    known = sorted(distances)
+    if len(known) < FEWEST_DISTANCES:
+        return None
+    if known[-1] - known[0] > max(1.0, REGULAR_SHARE * known[0]):
+        return None
+    return float(np.mean(known))
+
+
+def lacking(steps: Steps, found: Found, counts: Iterable[int]) -> list[int]:
+    """Return the process counts that should see more of what lies between steps.
+
+    Args:
+        steps: of one cohort, so far.
+        found: what comes back in them.
+        counts: the ladder.
+
+    Returns:
+        Those with which some kind that takes much time was not seen yet, fewest processes first;
+        where long steps cannot be told to come back or not, the lowest count.
+    """
+    whole_us = max(1, int(steps.us[~steps.fresh].sum()))
+    short = {
+        n
+        for number in range(1, len(found.kinds) + 1)
+        if steps.us[found.labels == number].sum() > SUSPECT_SHARE * whole_us
+        for n in counts
+        if not ((found.labels == number) & (steps.n == n)).any()
+    }
+    if found.suspect:
+        short.add(min(counts))
+    return sorted(short)

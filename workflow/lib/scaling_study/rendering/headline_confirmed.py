@@ -1,0 +1,178 @@
+"""The headline of a confirmed recommendation: what fresh processes gave, run as a user runs them.
+
+The choice was made on the study's windows, the gain comes from the confirmation alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common.quantities import format_number, format_percent, format_ratio, known
+from scaling_study.rendering.headline_words import (
+    UNITS,
+    Bar,
+    Note,
+    amount,
+    name_launch,
+    open_with,
+    processes,
+    small_print,
+    span,
+    times,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Json = Mapping[str, Any]
+
+USERS_QUEUE = "process_per_model"
+"""The queue that the headline counts: a loop in a shell does the same."""
+QUEUES = {
+    "process_per_model": "a process per model",
+    "one_process": "processes that train one model after the other",
+}
+PARTS = {
+    "start": "the start of a process",
+    "between": "work between steps",
+    "queue": "the queue",
+    "clock": "the clock under sustained load",
+}
+EXPLAIN_FROM = 0.05
+"""A larger difference between confirmed and predicted is explained, or said to be unexplained."""
+NOTICEABLE = 0.01
+"""A factor that is nearer to 1 is not listed."""
+ROLES = {"default": "default", "default_same_n": "same", "recommended": "recommended"}
+
+
+def arm(confirmation: Json, role: str, queue: str = USERS_QUEUE) -> Json | None:
+    """An arm of a confirmation; None where it was not run."""
+    arms = confirmation["arms"]
+    return next((one for one in arms if (one["role"], one["queue"]) == (role, queue)), None)
+
+
+def confirmed_verdict(confirmation: Json, recommended: Json) -> str:
+    """Word what a confirmation showed.
+
+    Args:
+        confirmation: a machine's entry of analysis/confirmation.json, with status ``confirmed``.
+        recommended: its arm of the recommended launch.
+    """
+    ratio, same = confirmation["ratio"], confirmation["ratio_same_n"]
+    value = f"{amount(recommended['value'], confirmation['objective'])}"
+    if ratio is None:
+        return f"Confirmed: {value} with {processes(recommended)} of {name_launch(recommended)}"
+    gives = f"{open_with(recommended)}: {value}, {times(ratio, 'the default launch')}"
+    if not span(ratio):
+        return f"{gives}, confirmed without an interval"
+    if ratio["low"] > 1:
+        return f"{gives}, confirmed"
+    if ratio["high"] < 1:
+        return f"{gives}, confirmed; the prediction does not hold"
+    if same is not None and known(same["low"]) and same["low"] > 1:
+        against = times(same, f"the default at {processes(recommended)}")
+        return f"{open_with(recommended)}: {value}, {against}, confirmed"
+    return f"{gives}, confirmed; a gain is not certain"
+
+
+def confirmed_bars(confirmation: Json) -> tuple[Bar, ...]:
+    """Default, default at the recommended count, recommended: as far as they were run."""
+    found = [one for role in ROLES if (one := arm(confirmation, role)) is not None]
+    largest = max(one["value"] for one in found)
+    return tuple(
+        Bar(
+            ROLES[one["role"]],
+            f"{_named(one)}: {processes(one)}",
+            format_number(one["value"]),
+            UNITS[confirmation["objective"]],
+            _print(one),
+            one["value"] / largest,
+        )
+        for one in found
+    )
+
+
+def _named(one: Json) -> str:
+    if one["role"] == "recommended":
+        default = one["label"] == "default"
+        return "Default launch" if default else f"Best launch found, {one['label']}"
+    return "Default launch, at its best" if one["role"] == "default" else "Default launch"
+
+
+def _print(one: Json) -> str:
+    interval = f"confirmed, {small_print(one['value'], one['low'], one['high'])}"
+    predicted = one["predicted"]
+    return f"{interval}; predicted {format_number(predicted)}" if known(predicted) else interval
+
+
+def confirmed_notes(confirmation: Json, recommended: Json, predicted: Json | None) -> list[Note]:
+    """Gain against prediction, where a difference comes from, which queue and launcher ran.
+
+    Args:
+        confirmation: a machine's entry of analysis/confirmation.json.
+        recommended: its arm of the recommended launch.
+        predicted: the ratio that the study's windows gave; None without one.
+    """
+    notes = []
+    if confirmation["ratio"] is not None and predicted is not None:
+        gain, hoped = (
+            f"{format_ratio(one['value'])}{f' ({interval})' if (interval := span(one)) else ''}"
+            for one in (confirmation["ratio"], predicted)
+        )
+        notes.append(Note(f"Gain over the default launch: {gain} confirmed, {hoped} predicted."))
+    return [
+        *notes,
+        *_difference(confirmation),
+        *_how(confirmation, recommended),
+    ]
+
+
+def _difference(confirmation: Json) -> list[Note]:
+    """Why the confirmed throughput is not the predicted one."""
+    difference = confirmation["difference"]
+    if difference is None or abs(difference["value"] - 1) <= EXPLAIN_FROM:
+        return []
+    change = difference["value"] - 1
+    side = "less" if change < 0 else "more"
+    opening = f"The machine gave {format_percent(abs(change))} {side} than predicted."
+    parts = [
+        f"{PARTS[part['what']]} ({format_ratio(part['factor'])})"
+        for part in difference["parts"]
+        if abs(part["factor"] - 1) >= NOTICEABLE
+    ]
+    left = difference["unexplained"]
+    large = abs(left - 1) > EXPLAIN_FROM
+    if not parts:
+        return [Note(f"{opening} This is unexplained.", True)]
+    rest = f" A factor of {format_number(left)} is unexplained." if large else ""
+    return [Note(f"{opening} The factors are: {', '.join(parts)}.{rest}", large)]
+
+
+def _how(confirmation: Json, recommended: Json) -> list[Note]:
+    """What ran, and what was not seen to its end."""
+    text = f"Confirmed with {QUEUES[recommended['queue']]}, started by {recommended['ran']}."
+    others: Sequence[Json] = [
+        one
+        for one in confirmation["arms"]
+        if one["role"] == "recommended" and one["queue"] != recommended["queue"]
+    ]
+    for one in others:
+        value = amount(one["value"], confirmation["objective"])
+        text += f" With {QUEUES[one['queue']]} ({one['ran']}): {value}."
+    notes = [Note(text)]
+    if recommended["whole_models"] == 0 and confirmation["objective"] == "models_per_hour":
+        text = "No model was trained to its end: its time is the start plus all its iterations."
+        notes.append(Note(text))
+    if recommended["cut"]:
+        notes.append(Note("A round was stopped at its time limit: its iterations give the rate."))
+    return notes
+
+
+def unconfirmed_note(confirmation: Json | None) -> Note:
+    """Why a headline is a prediction."""
+    if confirmation is None:
+        return Note("Predicted from windows of training; no free run has confirmed it.")
+    if confirmation["status"] == "off":
+        return Note("Predicted from windows of training; the confirmation is off.")
+    reason = confirmation["reason"] or "no reason was recorded"
+    return Note(f"Predicted from windows of training; the confirmation failed: {reason}.", True)

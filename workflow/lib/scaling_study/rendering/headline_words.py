@@ -1,0 +1,125 @@
+"""What the first answer of a report is made of, and the words that its sentences share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common.quantities import (
+    format_count,
+    format_interval,
+    format_number,
+    format_ratio,
+    known,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Json = Mapping[str, Any]
+
+UNITS = {"models_per_hour": "models/hour", "steps_per_s": "steps/s"}
+NOUNS = {"models_per_hour": "models per hour", "steps_per_s": "steps per second"}
+PLAIN_NAMES = {"default": "the default launch", "intra_op 1": "one thread per process"}
+"""Labels that have a name in plain words."""
+WIDE = 4.0
+"""From this ratio of an interval's ends on, only its lower end is claimed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One throughput of the headline.
+
+    Attributes:
+        role: ``recommended``, ``default`` or ``same`` (the default at the recommended count).
+        text: which launch and how many processes.
+        value: the throughput.
+        unit: of the value.
+        interval: its 95% interval and what else belongs in small print.
+        share: of the largest throughput shown, 0 to 1.
+    """
+
+    role: str
+    text: str
+    value: str
+    unit: str
+    interval: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence below the headline; a warning says what weakens it."""
+
+    text: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """What stands at the top of a report."""
+
+    question: str
+    verdict: str
+    bars: tuple[Bar, ...]
+    notes: tuple[Note, ...]
+
+
+def differs(ratio: Json | None, spread: float | None) -> bool:
+    """Whether a ratio of two launches is a difference that this study can tell.
+
+    Args:
+        ratio: with ``value``, ``low`` and ``high``.
+        spread: of the A/A check at the process counts in question; None without one.
+    """
+    if ratio is None or not known(ratio["low"]) or not known(ratio["high"]):
+        return False
+    beyond_noise = abs(ratio["value"] - 1) > (spread or 0.0)
+    return beyond_noise and not ratio["low"] <= 1 <= ratio["high"]
+
+
+def name_launch(entry: Json) -> str:
+    """A launch in a sentence."""
+    return PLAIN_NAMES.get(entry["label"], str(entry["label"]))
+
+
+def open_with(entry: Json) -> str:
+    """A launch at the beginning of a sentence; an axis keeps its spelling."""
+    name = PLAIN_NAMES.get(entry["label"])
+    return str(entry["label"]) if name is None else f"{name[0].upper()}{name[1:]}"
+
+
+def processes(entry: Json) -> str:
+    """How many processes a point has."""
+    return format_count(entry["n"], "process", "processes")
+
+
+def amount(value: float, objective: str) -> str:
+    """A throughput with its unit."""
+    return f"{format_number(value)} {UNITS[objective]}"
+
+
+def span(ratio: Json) -> str:
+    """The interval of a ratio; empty without one."""
+    if not known(ratio["low"]) or not known(ratio["high"]):
+        return ""
+    return f"{format_ratio(ratio['low'])} to {format_ratio(ratio['high'])}"
+
+
+def times(ratio: Json, against: str) -> str:
+    """A ratio with its interval; where that is wide, what is certain comes first."""
+    interval = span(ratio)
+    if not interval:
+        return f"{format_ratio(ratio['value'])} {against}"
+    if ratio["low"] > 1 and ratio["high"] >= WIDE * ratio["low"]:
+        return (
+            f"at least {format_ratio(ratio['low'])} {against} "
+            f"({format_ratio(ratio['value'])}; {interval})"
+        )
+    return f"{format_ratio(ratio['value'])} {against} ({interval})"
+
+
+def small_print(value: float, low: float | None, high: float | None) -> str:
+    """The interval of a throughput."""
+    interval = format_interval(low, high, like=value)
+    return f"95% interval {interval}" if interval else "no interval"

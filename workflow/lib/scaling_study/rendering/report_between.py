@@ -1,0 +1,141 @@
+"""The report's part about what an iteration is, and what lies between steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common.quantities import format_percent, format_seconds
+from scaling_study.rendering.report_rows import Row, number_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from scaling_study.rendering.figure_series import Series
+
+WORTH_SAYING = 0.03
+"""A smaller share of the time between steps is no reason for a table."""
+
+# What ATen calls its kernels, best first, with the CPU flags that each needs.
+ATEN_KERNELS = (
+    ("AVX512", ("avx512f", "avx512dq", "avx512bw", "avx512vl", "fma")),
+    ("AVX2", ("avx2", "fma")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenView:
+    """What the templates show.
+
+    Attributes:
+        rows: one for each launch, count and kind of phase that comes back.
+        notes: what was counted, and what the script did to itself.
+    """
+
+    rows: list[Row]
+    notes: list[str]
+
+
+def view_between(
+    between: pd.DataFrame,
+    attested: Sequence[Mapping[str, Any]],
+    series: Sequence[Series],
+    machine: Mapping[str, Any],
+    step: Any,
+) -> BetweenView:
+    """Make the view of one machine.
+
+    Args:
+        between: its rows of tables/between.
+        attested: launches of its entry of analysis/attestation.json.
+        series: the launches that the report shows in colour.
+        machine: machine.json.
+        step: the config's workload.step.
+    """
+    titles = {one.launch: one.title for one in series if one.roles}
+    shown = between[between["launch"].isin([*titles])]
+    largest = shown.groupby(["launch", "n"])["share"].sum()
+    worth = largest[largest > WORTH_SAYING].index
+    rows = [
+        {
+            "label": titles[row["launch"]],
+            "n": number_cell(row["n"], text=str(row["n"])),
+            "every": number_cell(row["every_steps"]),
+            "duration": number_cell(row["duration_s"], text=format_seconds(row["duration_s"])),
+            "share": number_cell(row["share"], text=format_percent(row["share"])),
+        }
+        for row in shown.to_dict("records")
+        if (row["launch"], row["n"]) in worth
+    ]
+    entries = [entry for entry in attested if entry["launch"] in titles] or list(attested)
+    notes = [
+        text
+        for entry in entries
+        for text in (
+            _counted(entry, step),
+            _once(entry),
+            *_changes(entry, titles.get(entry["launch"], entry["label"])),
+            _kernels(entry, titles.get(entry["launch"], entry["label"]), machine),
+        )
+        if text
+    ]
+    return BetweenView(rows, list(dict.fromkeys(notes)))
+
+
+def _counted(entry: Mapping[str, Any], step: Any) -> str:
+    """What one iteration was, and how that was known."""
+    if step == "mark":
+        return "An iteration is one call of scaling_study.mark()."
+    if isinstance(step, dict) and "every" in step:
+        return f"An iteration is {step['every']} optimizer steps, as workload.step says."
+    counted = next(iter(entry.get("counted") or []), None)
+    optimizers = counted["optimizers"] if counted else []
+    if isinstance(step, dict):
+        others = sorted({one["name"] for one in optimizers if not one["ends"]})
+        left_out = f" Steps of {', '.join(others)} are left out." if others else ""
+        return f"An iteration is one step of {step['optimizer']}, as workload.step says.{left_out}"
+    if not optimizers:
+        return ""
+    if len(optimizers) == 1:
+        return f"An iteration is one step of the script's optimizer, {optimizers[0]['name']}."
+    last = next((one["name"] for one in optimizers if one["ends"]), optimizers[-1]["name"])
+    steps = ", ".join(f"{one['name']} {one['steps']:,}" for one in optimizers)
+    return (
+        f"The script has {len(optimizers)} optimizers (steps since its start: {steps}). An "
+        f"iteration is one round of them and ends with a step of {last}, the one that steps least "
+        "often. If that is wrong, set workload.step to {every: k} or {optimizer: name}."
+    )
+
+
+def _once(entry: Mapping[str, Any]) -> str:
+    if not entry.get("once"):
+        return ""
+    return (
+        "The script can run only once in a process, so each of its runs got a process of its own."
+    )
+
+
+def _changes(entry: Mapping[str, Any], title: str) -> list[str]:
+    return [
+        f"{title}: the script changed {change['what']} from {change['before']} to "
+        f"{change['after']} while it trained."
+        for change in entry.get("changes") or []
+    ]
+
+
+def _kernels(entry: Mapping[str, Any], title: str, machine: Mapping[str, Any]) -> str:
+    """Whether ATen took older kernels than the CPU has, though the launch did not ask for that."""
+    member = entry["member"]
+    best = next((name for name, flags in ATEN_KERNELS if set(flags) <= set(machine["isa"])), None)
+    asked = next((one["requested"] for one in entry["checks"] if one["axis"] == "isa"), "default")
+    names = ["DEFAULT", *(name for name, _ in reversed(ATEN_KERNELS))]
+    if member is None or best is None or asked != "default" or member["isa"] not in names:
+        return ""
+    if names.index(member["isa"]) >= names.index(best):
+        return ""
+    return (
+        f"{title}: ATen ran its {member['isa']} kernels, and this CPU has {best}. The script or "
+        "its environment sets ATEN_CPU_CAPABILITY; without that, its operators may be faster."
+    )
