@@ -305,6 +305,7 @@ def _plan(
         "processes": ns,
         "replicates": measure["replicates"],
         "measure": measure,
+        "confirm": {"seconds": 100.0},
         "workload": {
             "script": "scripts/workloads/example.py",
             "args": ["--seed", "{member}"],

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import runpy
 import sys
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 import synthetic
 import synthetic_profiles
 import synthetic_why
+import test_confirmation
 from configs import ROOT
 from scaling_study.common.storage import write_json
 
@@ -22,7 +24,8 @@ READERS = {
     "tables/cohorts.json": "analyse",
     "tables/points.parquet": "analyse",
     "tables/replicates.parquet": "analyse",
-    "tables/windows.parquet": "render",
+    "tables/windows.parquet": "confirmation",
+    "confirm/rounds.jsonl": "confirmation",
     "profile/*/profile.json": "inflation",
     "profile/*/8/operators.json": "inflation",
     "profile/*/8/stacks-0.raw": "render",
@@ -32,11 +35,11 @@ READERS = {
         f"analysis/{name}.json": "render"
         for name in (
             *("scaling", "noise", "recommendation", "failures", "attestation", "provenance"),
-            *("inflation", "causes"),
+            *("inflation", "causes", "confirmation"),
         )
     },
 }
-STAGES = ("collect", "analyse", "inflation", "causes", "render")
+STAGES = ("collect", "analyse", "confirmation", "inflation", "causes", "render")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,9 @@ def make(folder):
     rng = np.random.default_rng(1)
     synthetic_why.write_run(folder / "why/target/0.jsonl", world, rng, blocks=3)
     write_json(folder / "fingerprint.json", synthetic_why.fingerprint(world, rng))
+    records = [{**test_confirmation.head(), "machine_hash": MACHINE}, *test_confirmation.rounds(1)]
+    (folder / "confirm").mkdir()
+    (folder / "confirm/rounds.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in records))
     for stage in STAGES:
         done = run(stage, folder)
         assert (done.code, done.raised) == (0, None), (stage, done)
@@ -66,6 +72,8 @@ def make(folder):
 def run(stage, folder):
     """Run a stage's script in this process, as its rule does."""
     options = {
+        "confirmation": ["--plan", str(folder / "plan.json"),
+                         "--rounds", str(folder / "confirm/rounds.jsonl")],
         "inflation": ["--profiles", *map(str, sorted(folder.glob("profile/*")))],
         "causes": ["--why", *map(str, sorted(folder.glob("why/*/*.jsonl"))),
                    "--fingerprint", str(folder / "fingerprint.json")],
