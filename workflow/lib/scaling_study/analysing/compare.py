@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysing.machine_results import Results
 from scaling_study.analysing.noise import spread_at
-from scaling_study.analysing.recommend import ratio_entry
+from scaling_study.analysing.recommend import of_objective, ratio_entry
 from scaling_study.common import stats
 from scaling_study.probing import probe
 
@@ -113,11 +113,7 @@ def _launch(
     if entry is None:
         return None
     objective = recommendation["objective"]
-    scale = entry[objective] / entry["steps_per_s"]
-    rate = {
-        "value": entry[objective],
-        **{end: None if entry[end] is None else entry[end] * scale for end in ("low", "high")},
-    }
+    rate = dict(zip(("value", "low", "high"), of_objective(entry, objective), strict=True))
     hourly = 1 if objective == "models_per_hour" else HOUR_S
     return {
         **{name: entry[name] for name in ("launch", "label", "n")},
@@ -164,9 +160,9 @@ def ratios(
 
 
 def _rate(one: Results) -> stats.LogMean:
-    """Throughput of the recommended point."""
-    chosen = one.recommendation["recommended"]
-    return stats.Means(one.rates).of(chosen["launch"], chosen["n"])
+    """What the recommended point gives."""
+    chosen, objective = one.recommendation["recommended"], one.recommendation["objective"]
+    return stats.Means(one.rates, objective).of(chosen["launch"], chosen["n"])
 
 
 def _chosen(one: Results) -> bool:

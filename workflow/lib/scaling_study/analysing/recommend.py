@@ -1,6 +1,7 @@
 """The launch to use, from the points of one machine.
 
-The best point is the one with the highest throughput. What is recommended is the smallest number of
+The best point is the one that gives most models per hour; without a number of steps that train a
+model, the one with the highest throughput. What is recommended is the smallest number of
 processes within `TOLERANCE` of it over all launches, and at that number the fastest launch: fewer
 processes need less memory, for a difference that no one notices. Its probability of being best is
 the share of draws in which it is within `TOLERANCE` of the best point of that draw. The draws come
@@ -46,15 +47,16 @@ def records(points: pd.DataFrame) -> list[Json]:
     return [{str(name): value for name, value in row.items()} for row in points.to_dict("records")]
 
 
-def enough(points: Sequence[Json]) -> Json:
-    """The point with the fewest processes within `TOLERANCE` of the best; the fastest of those.
+def enough(points: Sequence[Json], objective: str = "steps_per_s") -> Json:
+    """The point with the fewest processes within `TOLERANCE` of the best; the best of those.
 
     Args:
         points: Rows of the table of points, at least one.
+        objective: The column that is to be large.
     """
-    limit = (1 - TOLERANCE) * max(point["steps_per_s"] for point in points)
-    near = [point for point in points if point["steps_per_s"] >= limit]
-    return min(near, key=lambda point: (point["n"], -point["steps_per_s"]))
+    limit = (1 - TOLERANCE) * max(point[objective] for point in points)
+    near = [point for point in points if point[objective] >= limit]
+    return min(near, key=lambda point: (point["n"], -point[objective]))
 
 
 def recommend(
@@ -75,7 +77,7 @@ def recommend(
         The machine's entry of recommendation.json, without the machine.
     """
     steps_per_model = plan["workload"]["steps_per_model"]
-    head = {
+    head: dict[str, Any] = {
         "objective": "steps_per_s" if steps_per_model is None else "models_per_hour",
         "tolerance": TOLERANCE,
         "interval": stats.INTERVAL,
@@ -94,22 +96,28 @@ def recommend(
         "status": "ok",
         "reason": None,
         **head,
-        **_choose(candidates, stats.Means(rates), cohorts, plan),
+        **_choose(candidates, head["objective"], rates, cohorts, plan),
     }
 
 
 def _choose(
     candidates: Sequence[Json],
-    measured: stats.Means,
+    objective: str,
+    rates: pd.DataFrame,
     cohorts: Sequence[Json],
     plan: Json,
 ) -> Json:
     """All that a recommendation says of points, at least one."""
+    measured = stats.Means(rates, objective)
+
+    def gives(point: Json) -> float:
+        return float(point[objective])
+
     by_launch: dict[str, list[Json]] = {}
     for point in candidates:
         by_launch.setdefault(point["launch"], []).append(point)
-    chosen = enough(candidates)
-    shown = {launch: enough(own) for launch, own in by_launch.items()}
+    chosen = enough(candidates, objective)
+    shown = {launch: enough(own, objective) for launch, own in by_launch.items()}
     shown[chosen["launch"]] = chosen
     default = shown.get(plan["default"])
     same_n = next(
@@ -129,7 +137,7 @@ def _choose(
             "at_n": None if same_n is None else _entry(same_n),
             "most": _most(measured, default, by_launch[plan["default"]]),
         },
-        "best": _entry(max(candidates, key=_throughput)),
+        "best": _entry(max(candidates, key=gives)),
         "recommended": {
             **_entry(chosen),
             "probability_best": sure.get(chosen["launch"]),
@@ -144,7 +152,7 @@ def _choose(
                 **_ratio_to_default(measured, point, default),
                 "probability_best": sure.get(point["launch"]),
             }
-            for point in sorted(shown.values(), key=_throughput, reverse=True)
+            for point in sorted(shown.values(), key=gives, reverse=True)
         ],
     }
 
@@ -164,10 +172,6 @@ def ratio_entry(found: Estimate) -> dict[str, float | None]:
     return {"value": or_null(found.value), "low": or_null(found.low), "high": or_null(found.high)}
 
 
-def _throughput(point: Json) -> float:
-    return float(point["steps_per_s"])
-
-
 def _proven(cohort: Json) -> bool:
     attestation = cohort["attestation"]
     return attestation is None or all(check["ok"] for check in attestation["checks"])
@@ -178,8 +182,23 @@ def _entry(point: Json) -> Json:
         **{name: point[name] for name in PLAIN},
         "low": or_null(point["steps_per_s_low"]),
         "high": or_null(point["steps_per_s_high"]),
-        "models_per_hour": or_null(point["models_per_hour"]),
+        **{
+            f"models_per_hour{end}": or_null(point[f"models_per_hour{end}"])
+            for end in ("", "_low", "_high")
+        },
     }
+
+
+def of_objective(entry: Json, objective: str) -> tuple[float | None, float | None, float | None]:
+    """What a point of a recommendation gives, with its interval.
+
+    Args:
+        entry: As `recommend` makes it.
+        objective: ``models_per_hour`` or ``steps_per_s``.
+    """
+    if objective == "steps_per_s":
+        return entry["steps_per_s"], entry["low"], entry["high"]
+    return tuple(entry[f"{objective}{end}"] for end in ("", "_low", "_high"))
 
 
 def _most(measured: stats.Means, point: Json, own: Sequence[Json]) -> Json | None:
@@ -206,7 +225,7 @@ def _ratio(measured: stats.Means, point: Json, default: Json | None, what: str) 
         return None
     found = measured.ratio(_at(point), _at(default))
     times = format_estimate(found.value, found.low, found.high)
-    text = f"{times} times the throughput of the default launch, {what}"
+    text = f"{times} times what the default launch gives, {what}"
     return {**ratio_entry(found), "text": text}
 
 

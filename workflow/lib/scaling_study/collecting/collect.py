@@ -83,13 +83,15 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
     _refuse_mixtures(found.cohorts)
     windows = pd.concat(found.windows, ignore_index=True) if found.windows else None
     windows = WINDOWS.frame(windows)
-    replicates = points.replicates(found.rates)
+    replicates = points.replicates(
+        found.rates, _starts(found.cohorts), plan["workload"]["steps_per_model"]
+    )
     between = pd.concat(found.between, ignore_index=True) if found.between else None
     return Collected(
         windows,
         replicates,
         BETWEEN.frame(between),
-        points.points(windows, replicates, _extra(found), plan["workload"]["steps_per_model"]),
+        points.points(windows, replicates, _extra(found)),
         {
             "schema_version": 1,
             "machines": found.machines,
@@ -244,21 +246,26 @@ def _extra(found: _Found) -> pd.DataFrame:
     if not found.quantiles:
         return pd.DataFrame()
     extra = pd.concat(found.quantiles)
-    starts: dict[tuple[str, str], list[float]] = {}
     invalid: Counter[tuple[str, str, int]] = Counter()
     crowded: set[tuple[str, str, int]] = set()
     for cohort in found.cohorts:
         where = cohort["machine"], cohort["launch"]
-        attestation = cohort["attestation"]
-        starts.setdefault(where, []).extend(attestation["start_s"] if attestation else [])
         invalid.update((*where, window["n"]) for window in cohort["windows_invalid"])
         cpus = usable_cpus(found.machines[cohort["machine"]])
         crowded.update((*where, n) for n in cohort["ladder"] if oversubscribed(cohort, n, cpus))
     extra["windows_invalid"] = [invalid[point] for point in extra.index]
-    known = {where: float(np.mean(each)) for where, each in starts.items() if each}
-    extra["start_s"] = [known.get(point[:2], np.nan) for point in extra.index]
     extra["oversubscribed"] = [point in crowded for point in extra.index]
     return extra
+
+
+def _starts(cohorts: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], float]:
+    """What the start of a process takes (s), by machine and launch, where it is known."""
+    starts: dict[tuple[str, str], list[float]] = {}
+    for cohort in cohorts:
+        if cohort["attestation"] is not None:
+            where = cohort["machine"], cohort["launch"]
+            starts.setdefault(where, []).extend(cohort["attestation"]["start_s"])
+    return {where: float(np.mean(each)) for where, each in starts.items() if each}
 
 
 def usable_cpus(machine: Mapping[str, Any]) -> float:

@@ -1,6 +1,6 @@
 """From rows of windows to replicates and points."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -18,36 +18,45 @@ MEANS = [
 ]
 
 
-def replicates(rates: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def replicates(
+    rates: Sequence[pd.DataFrame],
+    starts: Mapping[tuple[str, str], float],
+    steps_per_model: int | None,
+) -> pd.DataFrame:
     """Rates of every process count in every replicate.
 
     Args:
         rates: Of each launch on each machine (`rates.Rates.replicates`), with the names of both.
+        starts: What the start of a process takes (s), by machine and launch; without one that is
+            not known, models/hour are those of processes that have started.
+        steps_per_model: Steps that train one model; None leaves models/hour empty.
 
     Returns:
         Table of replicates; a process count without a valid window has no row.
     """
-    rows = REPLICATES.frame(pd.concat(rates, ignore_index=True) if rates else None)
+    if not rates:
+        return REPLICATES.frame()
+    rows = pd.concat(rates, ignore_index=True)
+    places = zip(rows["machine"], rows["launch"], strict=True)
+    rows["start_s"] = [starts.get(place, np.nan) for place in places]
+    # A slot trains a model in its start and the time of its steps, at its share of the throughput.
+    model_s = (steps_per_model or np.nan) * rows["n"] / rows["steps_per_s"]
+    rows["models_per_hour"] = SECONDS_PER_HOUR * rows["n"] / (model_s + rows["start_s"].fillna(0.0))
+    rows = REPLICATES.frame(rows)
     # Machines and launches stay in their order of appearance, which is the plan's.
     order = rows.assign(**{name: pd.factorize(rows[name])[0] for name in ("machine", "launch")})
     order = order.sort_values(["machine", "launch", "n", "replicate"])
     return rows.loc[order.index].reset_index(drop=True)
 
 
-def points(
-    windows: pd.DataFrame,
-    rates: pd.DataFrame,
-    extra: pd.DataFrame,
-    steps_per_model: int | None,
-) -> pd.DataFrame:
+def points(windows: pd.DataFrame, rates: pd.DataFrame, extra: pd.DataFrame) -> pd.DataFrame:
     """One row per machine, launch and process count with a valid window.
 
     Args:
         windows: Table of windows.
         rates: Table of replicates.
         extra: By machine, launch, n (its index): the pooled step_median_s, step_p95_s and
-            step_p99_s, `windows_invalid`, `start_s` and `oversubscribed`, for every point at least.
-        steps_per_model: Steps that train one model; None leaves models/hour empty.
+            step_p99_s, `windows_invalid` and `oversubscribed`, for every point at least.
 
     Returns:
         Table of points, in the order of `rates`.
@@ -57,10 +66,9 @@ def points(
     valid = windows[windows["valid"]]
     by_point = rates.groupby(POINT, sort=False)
     rows = pd.DataFrame({"replicates": by_point.size(), "windows": by_point["windows"].sum()})
-    places = pd.MultiIndex.from_frame(rows.index.to_frame()[["machine", "launch", "n"]])
-    start_s = extra["start_s"].reindex(places).fillna(0.0).to_numpy()
-    rows = rows.join(_throughput(rates, steps_per_model, start_s)).join(_speedup(rates))
+    rows = rows.join(_means(rates)).join(_speedup(rates))
     rows["between_share"] = by_point["between_share"].mean()
+    rows["start_s"] = by_point["start_s"].mean()
     members = valid.groupby(POINT, sort=False)
     rows["steps"] = members["steps"].sum()
     rows["cpu_use"] = valid.groupby(WINDOW, sort=False)["cpu_use"].sum().groupby(POINT).mean()
@@ -69,38 +77,22 @@ def points(
     return POINTS.frame(rows.reset_index().join(extra, on=["machine", "launch", "n"]))
 
 
-def _throughput(
-    rates: pd.DataFrame, steps_per_model: int | None, start_s: stats.Floats
-) -> pd.DataFrame:
-    """steps_per_s, step_s and models_per_hour with their intervals, by POINT.
-
-    Args:
-        rates: Table of replicates.
-        steps_per_model: Steps of a model.
-        start_s: What the start of a process takes, of each point.
-    """
-    found = stats.pooled_means(rates, POINT, "steps_per_s")
-    step = stats.pooled_means(rates, POINT, "step_s")
-    n = found.index.get_level_values("n").to_numpy()
-
-    def models(steps_per_s: pd.Series) -> stats.Floats:
-        if not steps_per_model:
-            return np.full(len(n), np.nan)
-        model_s = steps_per_model * n / steps_per_s.to_numpy() + start_s
-        return np.asarray(SECONDS_PER_HOUR * n / model_s, dtype=np.float64)
-
+def _means(rates: pd.DataFrame) -> pd.DataFrame:
+    """steps_per_s, step_s and models_per_hour with their intervals, by POINT."""
+    found = {
+        name: stats.pooled_means(rates, POINT, name)
+        for name in ("steps_per_s", "step_s", "models_per_hour")
+        if rates[name].notna().all()
+    }
+    ends = (("", "value"), ("_low", "low"), ("_high", "high"))
     return pd.DataFrame(
-        {
-            "steps_per_s": found["value"],
-            "steps_per_s_low": found["low"],
-            "steps_per_s_high": found["high"],
-            "step_s": step["value"],
-            "step_s_low": step["low"],
-            "step_s_high": step["high"],
-            "models_per_hour": models(found["value"]),
-            "models_per_hour_low": models(found["low"]),
-            "models_per_hour_high": models(found["high"]),
-        },
+        {f"{name}{end}": means[column] for name, means in found.items() for end, column in ends}
+    ).reindex(
+        columns=[
+            f"{name}{end}"
+            for name in ("steps_per_s", "step_s", "models_per_hour")
+            for end, _ in ends
+        ]
     )
 
 

@@ -231,6 +231,8 @@ REPLICATES = Table(
         ),
         Column("step_s", "number", "s", "Mean ordinary step, without what lies between steps."),
         BETWEEN_SHARE,
+        Column("start_s", "number", "s", "Start of a process, as in the table of points."),
+        Column("models_per_hour", "number", "models/h", "As in the table of points."),
     ),
 )
 BETWEEN = Table(

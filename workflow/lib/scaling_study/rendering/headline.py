@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysing.noise import spread_at
+from scaling_study.analysing.recommend import of_objective
 from scaling_study.common.quantities import (
     format_count,
     format_number,
@@ -134,7 +135,7 @@ def _bars(recommendation: Mapping[str, Any]) -> tuple[Bar, ...]:
 
 def _interval(entry: Mapping[str, Any], objective: str) -> str:
     """The small print of a throughput."""
-    _, low, high = rate(entry, objective)
+    _, low, high = of_objective(entry, objective)
     text = f"predicted, {small_print(entry[objective], low, high)}"
     if objective == "steps_per_s":
         return text
@@ -236,26 +237,6 @@ def _bracketed(ratio: Mapping[str, Any]) -> str:
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def rate(
-    entry: Mapping[str, Any], objective: str
-) -> tuple[float | None, float | None, float | None]:
-    """A point's throughput in the unit of the objective, with its interval.
-
-    Args:
-        entry: a point of analysis/recommendation.json.
-        objective: ``models_per_hour`` or ``steps_per_s``; its intervals are in steps/s.
-    """
-    if entry[objective] is None:
-        return None, None, None
-    factor = entry[objective] / entry["steps_per_s"]
-    low, high = entry["low"], entry["high"]
-    return (
-        entry[objective],
-        low * factor if known(low) else None,
-        high * factor if known(high) else None,
-    )
 
 
 def describe_sureness(recommendation: Mapping[str, Any]) -> str:

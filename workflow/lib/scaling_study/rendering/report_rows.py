@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.analysing.recommend import of_objective
 from scaling_study.common.quantities import (
     format_bytes,
     format_count,
@@ -15,7 +16,6 @@ from scaling_study.common.quantities import (
     known,
 )
 from scaling_study.common.topology import Topology, parse_cpu_list
-from scaling_study.rendering.headline import rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -75,8 +75,8 @@ def ranking_rows(recommendation: Mapping[str, Any]) -> list[Row]:
                 "role": "recommended" if is_recommended else arm,
                 "tags": [tag for tag in tags if tag != entry["label"]],
                 "n": number_cell(entry["n"], text=str(entry["n"])),
-                "models_per_hour": number_cell(*rate(entry, "models_per_hour")),
-                "steps_per_s": number_cell(*rate(entry, "steps_per_s")),
+                "models_per_hour": number_cell(*of_objective(entry, "models_per_hour")),
+                "steps_per_s": number_cell(*of_objective(entry, "steps_per_s")),
                 "ratio": number_cell(
                     entry["ratio_to_default"],
                     *(
