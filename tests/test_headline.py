@@ -12,7 +12,8 @@ def point(launch, label, n, rate, **more):
     return {
         "launch": launch, "label": label, "arm": "grid", "n": n, "replicates": 3,
         "steps_per_s": rate,
-        "low": 0.98 * rate, "high": 1.02 * rate, "models_per_hour": 7.2 * rate, **more,
+        "low": 0.98 * rate, "high": 1.02 * rate, "models_per_hour": 7.2 * rate,
+        "models_per_hour_low": 7.056 * rate, "models_per_hour_high": 7.344 * rate, **more,
     }  # fmt: skip
 
 
@@ -83,6 +84,7 @@ def one_start():
     found = recommendation(ratio=ratio(4.0), ratio_same_n=None)
     for entry in (found["recommended"], found["default"]):
         entry.update(low=None, high=None, replicates=1)
+        entry.update(models_per_hour_low=None, models_per_hour_high=None)
     return found
 
 

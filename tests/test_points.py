@@ -22,8 +22,7 @@ def test_points_are_the_truth_where_there_is_no_noise(tmp_path):
     pd.testing.assert_series_equal(points["steps_per_s"], truth, **near)
     pd.testing.assert_series_equal(points["step_s"], n / truth, **near)
     pd.testing.assert_series_equal(points["step_median_s"], n / truth, **near)
-    models = n * 3600 / (500 * n / truth + synthetic.START_S)
-    pd.testing.assert_series_equal(points["models_per_hour"], models, **near)
+    pd.testing.assert_series_equal(points["models_per_hour"], truth * 3600 / 500, **near)
     pd.testing.assert_series_equal(points["speedup"], truth / 50.0, **near)
     pd.testing.assert_series_equal(points["efficiency"], truth / 50.0 / n, **near)
     pd.testing.assert_series_equal(points["cpu_use"], 0.95 * n, **near)
@@ -89,3 +88,14 @@ def test_member_spread_is_the_slowest_less_the_fastest(tmp_path):
         spreads.append((means.max() - means.min()) / means.mean())
     assert point["member_spread"] == pytest.approx(np.mean(spreads))
     assert found.points.set_index("n").loc[1, "member_spread"] == 0
+
+
+def test_models_per_hour_hold_the_start_of_a_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(synthetic, "START_S", 6.0)
+    still = synthetic.Noise(replicate=0, point=0, window=0, step=0)
+    points = collected(tmp_path, synthetic.linear(50.0), noise=still).points.set_index("n")
+    assert points["start_s"].tolist() == [6.0] * 6
+    # 500 steps at 50 a second, after 6 s: in every slot.
+    n = points.index.to_numpy()
+    assert points["models_per_hour"].to_numpy() == pytest.approx(3600 * n / 16, rel=1e-4)
+    assert (points["models_per_hour_low"] <= points["models_per_hour"]).all()

@@ -46,7 +46,7 @@ def config(known, **sections):
             "warmup_steps": 3,
             "retakes": 20,  # whatever else runs meanwhile
         },
-        "profile": {"launches": ["baseline"], "stacks_s": 2.0, "rate_hz": 20},
+        "profile": {"launches": ["baseline"], "samples": 40, "rate_hz": 20},
         "why": "off",
         **sections,
     }

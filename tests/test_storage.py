@@ -22,6 +22,10 @@ def frame():
                 "replicate": [0, 0],
                 "windows": [3, 3],
                 "steps_per_s": [1 / 3, np.nan],
+                "step_s": [3.0, np.nan],
+                "between_share": [0.0, np.nan],
+                "start_s": [6.5, np.nan],
+                "models_per_hour": [2.4, np.nan],
             },
         ),
     )
@@ -41,12 +45,12 @@ def test_parquet_tells_units_and_meanings(tmp_path, frame):
     storage.write_table(tmp_path, REPLICATES, frame)
     field = parquet.read_schema(tmp_path / "replicates.parquet").field("steps_per_s")
     assert field.metadata[b"unit"] == b"steps/s"
-    assert b"sum of the members' rates" in field.metadata[b"meaning"]
+    assert b"iterations over all active time" in field.metadata[b"meaning"]
 
 
 def test_a_missing_number_is_an_empty_cell(tmp_path, frame):
     storage.write_table(tmp_path, REPLICATES, frame)
-    assert (tmp_path / "replicates.csv").read_text().rstrip().endswith(",3,")
+    assert (tmp_path / "replicates.csv").read_text().rstrip().endswith(",3,,,,,")
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):

@@ -47,7 +47,7 @@ def study(script=SCRIPT, **launches):
             "settle_s": 0.1,
             "warmup_steps": 5,
         },
-        "profile": {"stacks_s": 2.0, "unprofiled_s": 0.5},
+        "profile": {"samples": 12, "unprofiled_s": 0.5},
         "why": "off",
         "confirm": "off",
     }
