@@ -1,15 +1,25 @@
 """Starting members: what the started process is, has and inherits; and how it ends."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from processes import descriptors, killed_at_the_end, private_folder, wait_ended, written
+from processes import (
+    PATIENCE_S,
+    descriptors,
+    killed_at_the_end,
+    private_folder,
+    wait_ended,
+    written,
+)
 from scaling_study.configuring.axes_table import DEFAULTS
 from scaling_study.measuring import launchers
 from scaling_study.measuring.launchers import Exec, Host, Launch, LaunchError, Member
@@ -294,6 +304,84 @@ def test_a_dask_member_trains_and_rests(dask):
     cohort, _, pid = dask
     assert len(cohort.train(0, 5)) >= 5
     assert (Path("/proc") / str(pid)).exists()
+
+
+def listening(*pids):
+    """Ports on which processes listen (proc_net(5): state 0A)."""
+    found = set()
+    for pid in pids:
+        own = set()
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                own.add(str(link.readlink()))
+        for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
+                found.add(int(fields[1].rpartition(":")[2], 16))
+    return found
+
+
+TLS_ALERT = b"\x15"  # the first byte of such a record (RFC 8446)
+
+
+def plain_answer(port, path="/health"):
+    """What a peer gets that speaks no TLS: a plain Dask server says at once who it is."""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as peer:
+        peer.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        try:
+            found = peer.recv(12)
+        except ConnectionResetError:
+            return b""
+        return b"" if found.startswith(TLS_ALERT) else found
+
+
+NOT_FOUND = b"HTTP/1.1 404"
+
+
+def greets(port, security):
+    """Whether Dask answers a peer with these credentials, which takes any server for right."""
+    context = security.get_connection_args("client")["ssl_context"]
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as plain:
+        try:
+            with context.wrap_socket(plain) as peer:
+                return peer.recv(1) != b""
+        except (ssl.SSLError, ConnectionResetError):
+            return False
+
+
+def test_a_dask_cluster_hears_nobody_else(dask):
+    from distributed import Security
+
+    _, host, pid = dask
+    ports = listening(host.host, pid)
+    assert len(ports) >= 3  # scheduler, nanny, worker
+    stranger = Security.temporary()
+    answers = {port: plain_answer(port) for port in ports}
+    # Dask's HTTP servers cannot be left out; they have no page.
+    assert set(answers.values()) == {b"", NOT_FOUND}
+    for port, answer in answers.items():
+        if answer == NOT_FOUND:
+            pages = ("/", "/info/main/workers.html", "/metrics", "/json/counts.json")
+            assert {plain_answer(port, page) for page in pages} == {NOT_FOUND}
+        else:
+            assert not greets(port, stranger)
+
+
+def test_dask_greets_whom_it_should():
+    """The test above would see a cluster that is open to everybody."""
+    from distributed import LocalCluster, Security
+
+    def port(cluster):
+        return int(cluster.scheduler_address.rpartition(":")[2])
+
+    options = {"n_workers": 0, "dashboard_address": None, "silence_logs": 40}
+    with LocalCluster(**options) as cluster:
+        assert plain_answer(port(cluster)) not in {b"", NOT_FOUND}
+    own = Security.temporary()
+    with LocalCluster(security=own, **options) as cluster:
+        assert greets(port(cluster), own)
+        assert not greets(port(cluster), Security.temporary())
 
 
 def test_a_dask_worker_is_not_started_twice(dask):

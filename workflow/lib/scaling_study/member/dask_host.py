@@ -4,6 +4,10 @@
 (see ``launchers.Host``). Workers have nannies, and inherit this process's environment: Dask's own
 default one, with what the launch sets instead (``axes.dask_environment``). A nanny exports a
 default of Dask's only where the environment does not have the variable yet.
+
+Scheduler, nannies and workers run whatever a peer sends them, and every user of the machine can
+reach their ports. So they speak TLS, with a key that lives as long as the cluster: a peer without
+it is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Security
 
 
 def pid() -> int:
@@ -55,9 +59,20 @@ def serve_member(folder: str, request: dict[str, Any]) -> None:
 
 def main(folder: str, members: int) -> None:
     """Start the cluster, then a member for every request."""
-    dask.config.set({"temporary-directory": folder})  # else a folder of Dask's own stays in /tmp
+    dask.config.set(
+        {
+            "temporary-directory": folder,  # else a folder of Dask's own stays in /tmp
+            # Its HTTP servers have no TLS here, and cannot be left out: they serve nothing.
+            "distributed.scheduler.http.routes": [],
+            "distributed.worker.http.routes": [],
+        }
+    )
     cluster = LocalCluster(
-        n_workers=members, threads_per_worker=1, dashboard_address=None, silence_logs=40
+        n_workers=members,
+        threads_per_worker=1,
+        dashboard_address=None,
+        silence_logs=40,
+        security=Security.temporary(),
     )
     with Client(cluster) as client:
         addresses = [worker.worker_address for worker in cluster.workers.values()]
