@@ -16,10 +16,10 @@ hypothesis.settings.load_profile("unhurried")
 # They measure, or start members: nothing else may run beside them. All others can share a machine.
 # fmt: off
 ALONE = (
-    "test_accounts", "test_attest", "test_builds", "test_capacity", "test_cohort",
+    "test_accounts", "test_attest", "test_builds", "test_capacity", "test_cohort", "test_confirm",
     "test_counters", "test_keep", "test_kernels", "test_launch_script", "test_launchers",
     "test_machine_counters", "test_measure", "test_members", "test_perf_events", "test_plants",
-    "test_profile_launch", "test_sampling", "test_why", "test_worker", "test_worker_scripts",
+    "test_model_queue", "test_profile_launch", "test_sampling", "test_secret_study", "test_why", "test_worker", "test_worker_scripts",
     "test_workflow", "faults/test_clock", "faults/test_disks", "faults/test_files",
     "faults/test_kills", "faults/test_misbehaving", "hostile/test_traced_study",
     "hostile/test_whole_study",

@@ -9,7 +9,8 @@ def ranked(launch, rate, **more):
         "launch": launch, "label": f"label of {launch}", "arm": "grid", "n": 2,
         "oversubscribed": False, "steps_per_s": rate, "low": 0.9 * rate, "high": 1.1 * rate,
         "models_per_hour": 10 * rate, "models_per_hour_low": 9 * rate,
-        "models_per_hour_high": 11 * rate, "ratio_to_default": 2.0, "ratio_low": 1.9, "ratio_high": 2.1,
+        "models_per_hour_high": 11 * rate,
+        "ratio_to_default": 2.0, "ratio_low": 1.9, "ratio_high": 2.1,
         "probability_best": 0.5, **more,
     }  # fmt: skip
 
