@@ -38,6 +38,17 @@ def test_no_yaml_is_one_message_with_its_place(tmp_path, content, what):
     assert "\n" not in text
 
 
+@pytest.mark.parametrize(
+    "value", ["*sk-planted", "!sk-planted", "!sk-planted!x x", "!!sk-planted x"]
+)
+def test_a_value_that_yaml_takes_for_something_else_is_not_shown(tmp_path, value):
+    path = tmp_path / "a.yaml"
+    path.write_text(f"workload:\n  env:\n    KEY: {value}\n")
+    with pytest.raises(ConfigError, match=r"in line 3, column 10") as caught:
+        read_config(path)
+    assert "planted" not in str(caught.value)
+
+
 def test_unreadable_files(tmp_path):
     for path, what in [(tmp_path / "none.yaml", "No such file"), (tmp_path, "Is a directory")]:
         with pytest.raises(ConfigError, match=what):

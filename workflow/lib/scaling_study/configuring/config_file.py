@@ -1,11 +1,13 @@
 """A config as a file: YAML, with the mistakes that only its text shows."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
 
 from scaling_study.common.problems import ConfigError, Problem, shorten
+from scaling_study.common.workload_env import MASK
 
 # Far above any config. YAML's aliases make billions of values of a few lines.
 MOST_BYTES = 1 << 20
@@ -38,7 +40,9 @@ def read_config(path: Path) -> object:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise _unreadable(path, f"{error.problem}{place}", "YAML") from error
+        # An unquoted value that begins with * or ! is an alias or a tag to YAML, which quotes it.
+        problem = re.sub(r"(alias|tag|handle) .?['\"].*", rf"\1 {MASK}", str(error.problem))
+        raise _unreadable(path, f"{problem}{place}", "YAML") from error
     except (yaml.YAMLError, ValueError) as error:  # bytes that are no text; an impossible date
         raise _unreadable(path, " ".join(str(error).split()), "YAML") from error
     except RecursionError as error:
