@@ -192,7 +192,8 @@ class RunningRound:
         self._runs += runs
         process.page.unlink()
         how = f"slot {ended.slot} {describe_exit(ended.status)}{self._tail(ended.slot)}"
-        if self.way == "one_process" and runs[0]["iterations"] and len(runs) > 1:
+        # A script that cannot be started twice says so before its second start has trained.
+        if self.way == "one_process" and [bool(run["iterations"]) for run in runs] == [True, False]:
             raise RoundError(ONCE, f"the script does not run twice in one process: {how}")
         if ended.status or self.way == "one_process":
             raise RoundError("failed", how)
