@@ -191,6 +191,8 @@ def _arm_entry(arm: _Arm, turns: Sequence[int], predicted: float | None) -> Json
 
 def _predicted(entry: Mapping[str, Any], about: Mapping[str, Any]) -> float | None:
     """What the table of points says of an arm: with a process per model, or none."""
+    if about["queue"] != "process_per_model":
+        return None
     default = entry["default"]
     point = {
         "recommended": entry["recommended"],
