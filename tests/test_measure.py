@@ -185,7 +185,7 @@ def test_a_rerun_with_all_windows_taken_goes_on(tmp_path):
     lines = (tmp_path / "0.jsonl").read_text().splitlines(keepends=True)
     kept = [line for line in lines if json.loads(line)["kind"] != "end"]
     half = '{"kind": "window", "cohort": 0, "win'
-    (tmp_path / "0.jsonl.part").write_text("".join(kept[:-2]) + half)
+    (tmp_path / "0.jsonl.part").write_text("".join(kept[:-3]) + half)
     (tmp_path / "0.jsonl").unlink()
     subprocess.run(
         command(job, tmp_path), env=environment(tmp_path), check=True, capture_output=True

@@ -50,8 +50,10 @@ SUSPECT_SHARE = 0.03
 """Phases with a larger share of the time are worth further windows …"""
 
 SUSPECT = 20.0
-"""… and long steps that may be such phases are, where they take this many times the median: what
-disturbs on a shared machine is shorter."""
+SUSPECT_US = 200_000
+"""… and long steps that may be such phases are, where they take this many times the median and this
+long. What disturbs on a shared machine is shorter; so are phases that take as much of the time and
+come back every few seconds, which windows see without that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +180,16 @@ def find(steps: Steps) -> Found:
         if found is not None:
             kinds.append(found)
             labels[kind] = len(kinds)
-        elif times[kind].max() >= SUSPECT and steps.us[kind].sum() > SUSPECT_SHARE * whole_us:
+        elif _looks_like_a_phase(steps.us[kind], times[kind], whole_us):
             suspect |= len(_distances(steps, order, kind)) < FEWEST_DISTANCES
     return Found(tuple(kinds), labels, suspect)
+
+
+def _looks_like_a_phase(us: Integers, times: Floats, whole_us: float) -> bool:
+    """Whether long steps that are too few to tell may be phases that take much of the time."""
+    return bool(
+        times.max() >= SUSPECT and us.max() >= SUSPECT_US and us.sum() > SUSPECT_SHARE * whole_us
+    )
 
 
 def _regular(
