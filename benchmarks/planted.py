@@ -58,7 +58,9 @@ less than 90% of a pile-up with TSMixerx was. (Spinning was run anew, since in t
 windows of eight steps did not come to an end in time.) And the memory-bandwidth hog slows a process
 that is alone too, which no rule can tell: in five runs whose records are lost 86% of it was
 accounted for with TSMixerx. No cause is named for that part, but the hog is no longer ruled out.
-The runs of planted.md are older than all three, as are some of planted-intel.md. Each table counts
+The runs of planted.md are older than all three, as are some of planted-intel.md. All are older than
+today's windows, in which a step counts by when it begins, and than the rule that rules a cause out
+only where its share is surely below a tenth. They were not repeated. Each table counts
 its verdicts of earlier rules; the .jsonl beside it has its runs.
 
 """
