@@ -97,7 +97,26 @@ def test_the_steps_of_a_window_stand_in_their_order(fresh):
         **windows.member_record(one, *span), **windows.life_record(one, *span)
     }  # fmt: skip
     steps, inside = between.member_steps(0, 1, record)
-    assert steps.at.tolist() == [50, 51, 52, 53, 54, 55]  # the last one may be beside fewer members
-    assert steps.us.tolist() == [8_000, 12_000, 10_000, 14_000, 16_000, 10_000]
-    assert np.flatnonzero(steps.fresh).tolist() == [at for at in fresh if at < 6]
-    assert [*range(*inside.indices(6))] == [2, 3, 4]
+    assert steps.at.tolist() == [50, 51, 52, 53, 54, 55, 56]
+    assert steps.us.tolist() == [8_000, 12_000, 10_000, 14_000, 16_000, 10_000, 20_000]
+    assert np.flatnonzero(steps.fresh).tolist() == [*fresh]
+    assert [*range(*inside.indices(7))] == [2, 3, 4]
+
+
+def test_steps_of_windows_that_follow_each_other_have_no_gap():
+    """A phase is met in one window and the next one in another: the distance is known."""
+    first, parts, rng = 0, [], np.random.default_rng(1)
+    while first < 1_500:
+        now, made = 0, []
+        while now < 1_200_000_000:
+            at = first + len(made)
+            now += int(rng.normal(6e6, 3e5)) + (3_000_000_000 if at % 400 == 399 else 0)
+            made.append(Step(now, 0, 0, 0, 0, 0))
+        one = windows.Activity(0, 0, now, len(made), 0, made, earlier=first)
+        span = 200_000_000, 1_000_000_000
+        record = windows.member_record(one, *span) | windows.life_record(one, *span)
+        parts.append(between.member_steps(0, 1, record)[0])
+        first += len(made)
+    found = between.find(joined(*parts))
+    assert [kind.every for kind in found.kinds] == [400]
+    assert not found.suspect

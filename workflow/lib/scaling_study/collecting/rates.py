@@ -113,6 +113,7 @@ def _kinds(
         parts.append(steps)
         counted.append(mask & bool(ok))
         valid.append(np.full(len(steps.us), bool(ok)) & ~steps.fresh)
+        valid[-1][inside.stop :][-1:] = False  # perhaps beside fewer members
         replicate.append(np.full(len(steps.us), int(which)))
     steps = between.Steps.concat(parts)
     found = between.find(steps)

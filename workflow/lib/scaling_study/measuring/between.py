@@ -120,7 +120,7 @@ class Found:
 def member_steps(member: int, n: int, record: Mapping[str, Any]) -> tuple[Steps, slice]:
     """Return all steps that a member's window record tells of, and which of them lie inside.
 
-    The last step after the close may have run beside fewer members than n, and is left out.
+    The very last one may have run beside fewer members than n: its place counts, its time does not.
 
     Args:
         member: the number to give to this start of this slot.
@@ -128,7 +128,7 @@ def member_steps(member: int, n: int, record: Mapping[str, Any]) -> tuple[Steps,
         record: the member's part of a window record (``windows.life_record``).
     """
     fresh = dict(record["fresh"])
-    settled_us, after_us = record["settled_us"], record["after_us"][:-1]
+    settled_us, after_us = record["settled_us"], record["after_us"]
     # What step_us lacks are the steps in which the script was started anew.
     counted = iter(record["step_us"])
     inside = slice(len(settled_us), len(settled_us) + record["inside"])
