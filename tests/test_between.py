@@ -68,8 +68,17 @@ def test_a_distance_with_unknown_steps_in_it_is_none():
     steps = joined(life(1, 500), life(1, 500, start=700), life(1, 500, start=1_450))
     found = between.find(steps)
     assert found.kinds == ()
-    assert found.suspect
+    assert found.suspect == {1}
     assert between.lacking(steps, found, [1, 2]) == [1]
+
+
+def test_long_steps_of_one_count_ask_for_windows_of_that_count():
+    """Threads that spin make steps of seconds with two processes, and none with one."""
+    two = life(2, 300, start=1_300, every=10_000)
+    us = two.us.copy()
+    us[150] += 2_000_000
+    steps = joined(life(1, 1_300), between.Steps(two.member, two.n, two.at, us, two.fresh))
+    assert 1 not in between.lacking(steps, between.find(steps), [1, 2])
 
 
 def test_a_count_that_has_seen_none_yet_is_lacking():
@@ -84,7 +93,7 @@ def test_a_new_start_of_the_script_is_no_phase():
     us = np.where(fresh, 2_000_000, steps.us)
     steps = between.Steps(steps.member, steps.n, steps.at, us, fresh)
     found = between.find(steps)
-    assert (found.kinds, found.suspect) == ((), False)
+    assert (found.kinds, found.suspect) == ((), frozenset())
 
 
 @pytest.mark.parametrize("fresh", [(), (1,), (3,), (4,), (0, 5)])

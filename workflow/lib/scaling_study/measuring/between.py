@@ -109,12 +109,13 @@ class Found:
     Attributes:
         kinds: the longest first.
         labels: of each step: 0 for an ordinary one, k for the k-th of ``kinds``.
-        suspect: whether long steps take much time that are too few to tell whether they come back.
+        suspect: process counts with long steps that take much time and are too few to tell
+            whether they come back.
     """
 
     kinds: tuple[Kind, ...]
     labels: Integers
-    suspect: bool
+    suspect: frozenset[int]
 
 
 def member_steps(member: int, n: int, record: Mapping[str, Any]) -> tuple[Steps, slice]:
@@ -160,16 +161,16 @@ def find(steps: Steps) -> Found:
     labels = np.zeros(len(steps.us), dtype=np.int64)
     usual = usual_us(steps)
     if not usual:
-        return Found((), labels, False)
+        return Found((), labels, frozenset())
     medians = np.array([usual.get(int(n), np.inf) for n in steps.n])
     times = np.where(steps.fresh, 0.0, steps.us / np.maximum(medians, 1.0))
     long = times >= LONG
     whole_us = float(steps.us[~steps.fresh].sum())
     if steps.us[long].sum() < WORTH_SHARE * whole_us:
-        return Found((), labels, False)
+        return Found((), labels, frozenset())
     order = np.lexsort((steps.at, steps.member))
     kinds: list[Kind] = []
-    suspect = False
+    suspect: set[int] = set()
     left = long.copy()
     for _ in range(MOST_KINDS):
         if not left.any():
@@ -180,9 +181,12 @@ def find(steps: Steps) -> Found:
         if found is not None:
             kinds.append(found)
             labels[kind] = len(kinds)
-        elif _looks_like_a_phase(steps.us[kind], times[kind], whole_us):
-            suspect |= len(_distances(steps, order, kind)) < FEWEST_DISTANCES
-    return Found(tuple(kinds), labels, suspect)
+        elif (
+            _looks_like_a_phase(steps.us[kind], times[kind], whole_us)
+            and len(_distances(steps, order, kind)) < FEWEST_DISTANCES
+        ):
+            suspect.update(steps.n[kind].tolist())
+    return Found(tuple(kinds), labels, frozenset(suspect))
 
 
 def _looks_like_a_phase(us: Integers, times: Floats, whole_us: float) -> bool:
@@ -254,8 +258,8 @@ def lacking(steps: Steps, found: Found, counts: Iterable[int]) -> list[int]:
         counts: the ladder.
 
     Returns:
-        Those with which some kind that takes much time was not seen yet, fewest processes first;
-        where long steps cannot be told to come back or not, the lowest count.
+        Those with which some kind that takes much time was not seen yet, and those whose long
+        steps cannot be told to come back or not; fewest processes first.
     """
     whole_us = max(1, int(steps.us[~steps.fresh].sum()))
     short = {
@@ -265,6 +269,4 @@ def lacking(steps: Steps, found: Found, counts: Iterable[int]) -> list[int]:
         for n in counts
         if not ((found.labels == number) & (steps.n == n)).any()
     }
-    if found.suspect:
-        short.add(min(counts))
-    return sorted(short)
+    return sorted(short | found.suspect.intersection(counts))

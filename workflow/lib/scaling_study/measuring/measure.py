@@ -41,7 +41,7 @@ MEMBER_RESTARTS = 2
 WARM_UP_LONGEST_S = 30.0
 
 # Further windows of a cohort, for phases that come back between steps, begin within this time.
-MORE_LONGEST_S = 180.0
+MORE_LONGEST_S = 120.0
 
 log = logging.getLogger("measure")
 
