@@ -35,6 +35,9 @@ ORPHANS_S = 1.0
 
 LOG_CHARACTERS = 500
 
+# A round goes on up to so many times its limit until each slot has ended a first process.
+FIRST_END = 1.5
+
 ONCE = "once"
 
 
@@ -167,7 +170,7 @@ class RunningRound:
                 self._start(slot, numbers[slot])
                 numbers[slot] += 1
             passed_s = time.monotonic() - self._origin_s
-            if passed_s >= most_s or (passed_s >= limit_s and self._enough(ENOUGH * limit_s)):
+            if passed_s >= most_s or (passed_s >= limit_s and self._over(passed_s, limit_s)):
                 return
             until_s = limit_s - passed_s if passed_s < limit_s else LOOK_EVERY_S
             clocks_mhz = edges.read_frequencies_mhz(self.host.frequency).values()
@@ -199,6 +202,15 @@ class RunningRound:
             raise RoundError("failed", how)
         if not runs[0]["iterations"]:
             raise RoundError("failed", f"the script ended without an iteration: {how}")
+
+    def _over(self, passed_s: float, limit_s: float) -> bool:
+        """Whether a round that has reached its limit may be cut."""
+        # What a process does after its last iteration is seen only where it ends.
+        ended = {run["slot"] for run in self._runs}
+        waits = self.way == "process_per_model" and len(ended) < len(self.members)
+        if waits and passed_s < FIRST_END * limit_s:
+            return False
+        return self._enough(ENOUGH * limit_s)
 
     def _enough(self, least_s: float) -> bool:
         """Whether each slot has trained this long, or to the end of a script."""

@@ -28,6 +28,10 @@ WORTH_EXPLAINING = 0.05
 DISTURBED = 0.05
 """Other programs that took more CPUs than this are said: a window with 0.05 would not count."""
 
+LONG_ROUND = 1.6
+"""A round may last half as long again until a first process has ended (`running.FIRST_END`); what
+lasts longer waited for processes that had hardly trained."""
+
 PARTS = {
     "start": "Start and end of a process",
     "between": "What lies between iterations",
@@ -115,7 +119,7 @@ def _notes(arms: Sequence[Json]) -> tuple[str, ...]:
     )
     notes = [ran]
     longest_s = max(arm["longest_s"] for arm in arms)
-    if longest_s > 1.5 * max(arm["round_s"] for arm in arms):
+    if longest_s > LONG_ROUND * max(arm["round_s"] for arm in arms):
         notes.append(
             "Some rounds went on until every process had trained, up to "
             f"{format_seconds(longest_s)}: starts or iterations took longer than a round."
