@@ -35,7 +35,7 @@ ORPHANS_S = 1.0
 
 LOG_CHARACTERS = 500
 
-# A round goes on up to so many times its limit until each slot has ended a first process.
+# A round goes on up to so many times its limit until each slot has ended a first model.
 FIRST_END = 1.5
 
 ONCE = "once"
@@ -205,10 +205,14 @@ class RunningRound:
 
     def _over(self, passed_s: float, limit_s: float) -> bool:
         """Whether a round that has reached its limit may be cut."""
-        # What a process does after its last iteration is seen only where it ends.
-        ended = {run["slot"] for run in self._runs}
-        waits = self.way == "process_per_model" and len(ended) < len(self.members)
-        if waits and passed_s < FIRST_END * limit_s:
+        # What a process does after its last iteration is seen only where it ends, and what a later
+        # start in one process takes only where one has trained.
+        if self.way == "process_per_model":
+            seen = {run["slot"] for run in self._runs}
+        else:
+            runs = [run for one in self._now.values() for run in one.runs(self._origin_s, None)]
+            seen = {run["slot"] for run in runs if run["again"] and run["iterations"] > 1}
+        if len(seen) < len(self.members) and passed_s < FIRST_END * limit_s:
             return False
         return self._enough(ENOUGH * limit_s)
 
