@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import statistics
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.member.channel import CAPACITY
@@ -94,10 +93,14 @@ class Activity:
     earlier: int = 0
 
     @property
+    def starts_ns(self) -> list[int]:
+        """When each step began: a step begins where the one before it ended."""
+        return [self.released_ns, *(step.end_ns for step in self.steps[:-1])][: len(self.steps)]
+
+    @property
     def durations_ns(self) -> list[int]:
-        """How long each step took, from the release on."""
-        times = [self.released_ns, *(step.end_ns for step in self.steps)]
-        return [end - start for start, end in pairwise(times)]
+        """How long each step took."""
+        return [step.end_ns - start for step, start in zip(self.steps, self.starts_ns, strict=True)]
 
     @property
     def longest_step_ns(self) -> int:
@@ -154,10 +157,9 @@ def counted_steps(
     consistent (Wald's equation: the number of counted steps is a stopping time). A step in which
     the script was started anew is no training step and does not count.
     """
-    starts = [activity.released_ns, *(step.end_ns for step in activity.steps)]
     inside = [
         (step.end_ns - start, step)
-        for start, step in zip(starts, activity.steps, strict=False)
+        for start, step in zip(activity.starts_ns, activity.steps, strict=True)
         if opened_ns <= start < closed_ns and not step.fresh
     ]
     return [duration for duration, _ in inside], [step for _, step in inside]
@@ -206,10 +208,10 @@ def life_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[str,
         opened_ns: when the settle time was over.
         closed_ns: when the window was closed.
     """
-    starts = [activity.released_ns, *(step.end_ns for step in activity.steps)]
+    starts = activity.starts_ns
     us = [round(duration / 1e3) for duration in activity.durations_ns]
-    settled_us = [one for one, start in zip(us, starts, strict=False) if start < opened_ns]
-    after_us = [one for one, start in zip(us, starts, strict=False) if start >= closed_ns]
+    settled_us = [one for one, start in zip(us, starts, strict=True) if start < opened_ns]
+    after_us = [one for one, start in zip(us, starts, strict=True) if start >= closed_ns]
     return {
         "first_step": activity.earlier,
         "settled_us": settled_us,
