@@ -17,9 +17,10 @@ deadline cuts is dropped. The table goes to docs/truth.md. It has all rows of th
 newest code of each, and names those of older code than is here now.
 
 Each row says which number it compares: see benchmarks/truth_list.py. Studies run in a copy of the
-project in a temporary folder, which is removed, also after Ctrl-C. Throughputs need a study's
-tables only; whole processes need all of it, with the confirmation. Nothing else should run
-meanwhile. The status is 0 if every cell asked for is true, with the code that is here now.
+project in a temporary folder, which is removed, also after Ctrl-C. Throughputs need the records of
+one thread per process only; whole processes need all of a study, with the confirmation. Nothing
+else should run meanwhile. The status is 0 if every cell asked for is true, with the code that is
+here now.
 """
 
 from __future__ import annotations

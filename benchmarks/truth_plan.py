@@ -18,10 +18,10 @@ ATTEMPTS = 2
 """At a study that gives no number, in one pass."""
 START_S = 10.0
 """Of a script's processes, where no loop of it is known yet."""
-STUDY_S = 100.0 * REPLICATES
-"""Of a study of one or two counts, where none is known yet: three launches' replicates."""
-CONFIRM_S = 150.0
-"""What the stages after the tables take, the confirmation foremost."""
+STUDY_S = 60.0 * REPLICATES
+"""Of a study of one or two counts, where none is known yet: two launches' replicates."""
+CONFIRM_S = 450.0
+"""What the default launch and the stages after the tables take, the confirmation foremost."""
 
 Entry = dict[str, Any]
 

@@ -7,7 +7,7 @@ import functools
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truth_list import ROOT, ROWS, SCRIPTS
+from truth_list import PROCESSES, ROOT, ROWS, SCRIPTS
 from truth_loops import loop
 from truth_processes import folder
 from truth_studies import study
@@ -16,7 +16,9 @@ import scaling_study
 from scaling_study.measuring import measure
 
 NO_RATES = {"rendering", "documenting", "diagnosing", "experimenting", "profiling", "importing"}
-"""Parts of the package that no rate depends on."""
+"""Parts of the package that no number depends on."""
+NO_THROUGHPUT = NO_RATES | {"analysing", "confirming"}
+"""Parts that no throughput depends on."""
 
 Entry = dict[str, Any]
 
@@ -33,8 +35,9 @@ class Run(NamedTuple):
 def code(row: str) -> str:
     """Return the digest of the code that a row's numbers depend on."""
     package = Path(scaling_study.__file__).parent
+    without = NO_RATES if ROWS[row].compares == PROCESSES else NO_THROUGHPUT
     files = [
-        *(file for file in sorted(package.rglob("*.py")) if not NO_RATES & set(file.parts)),
+        *(file for file in sorted(package.rglob("*.py")) if not without & set(file.parts)),
         *(ROOT / "benchmarks" / f"truth_{name}.py" for name in ("loops", "rates", "studies")),
         *(ROOT / SCRIPTS / name for name in ("counting.py", "loop.sh")),
         ROOT / ROWS[row].script,

@@ -17,6 +17,9 @@ import yaml
 from truth_list import PROCESSES, ROOT, ROWS, SCRIPTS
 from truth_processes import OverdueError, last_lines, started
 
+from scaling_study.configuring.config import load_config
+from scaling_study.planning import plan
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -45,7 +48,9 @@ def config(name: str, counts: Sequence[int]) -> dict[str, Any]:
 def study(name: str, counts: tuple[int, ...], folder: Path, deadline: float) -> dict[str, Entry]:
     """Run a row's study in a copy of the project; return what it says for each count.
 
-    Whole processes need the whole study. Of the others only the tables are made.
+    Whole processes need the whole study. Of the others what is compared is measured and collected:
+    the baseline and its repeat, not the default launch, which is no part of the comparison and can
+    be twenty times slower.
 
     Raises:
         OverdueError: the deadline came first.
@@ -59,19 +64,33 @@ def study(name: str, counts: tuple[int, ...], folder: Path, deadline: float) -> 
     (project / "study.yaml").write_text(yaml.safe_dump(config(name, counts)), encoding="utf-8")
     results = Path("results") / f"truth-{name}"
     whole = ROWS[name].compares == PROCESSES
-    command = [
-        *(sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"),
-        *(sys.executable, "-m", "snakemake", "--cores", "all", "--configfile", "study.yaml"),
-        *([] if whole else ["--", str(results / "tables/points.csv")]),
-    ]
-    with started(command, folder, project) as process:
-        try:
-            status = process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            raise OverdueError from None
-    if status:
-        raise RuntimeError(f"status {status}: {last_lines(folder / 'output')}")
+    keep = [sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"]
+    run = [*keep, sys.executable, "-m", "snakemake", "--cores", "all", "--configfile", "study.yaml"]
+    if whole:
+        commands = [run]
+    else:
+        targets = [f"{results}/plan.json", *map(str, records(name, counts, results))]
+        collect = [sys.executable, "scripts/collect.py", "--study-folder", str(results)]
+        commands = [[*run, "--", *targets], collect]
+    for command in commands:
+        with started(command, folder, project) as process:
+            try:
+                status = process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise OverdueError from None
+        if status:
+            raise RuntimeError(f"status {status}: {last_lines(folder / 'output')}")
     return {str(n): read_point(project / results, n, whole=whole) for n in counts}
+
+
+def records(name: str, counts: Sequence[int], results: Path) -> list[Path]:
+    """Return the record files of the launches that a row compares."""
+    made = plan.make_plan(load_config(config(name, counts)))
+    return [
+        results / "measure" / launch / f"{replicate}.jsonl"
+        for launch in (made.baseline, made.repeat)
+        for replicate in range(REPLICATES)
+    ]
 
 
 def read_point(results: Path, n: int, *, whole: bool) -> Entry:
@@ -80,8 +99,8 @@ def read_point(results: Path, n: int, *, whole: bool) -> Entry:
     The baseline and its repeat are the same launch, so both count. Throughputs have their
     replicates' values; whole processes have an interval each.
     """
-    plan = json.loads((results / "plan.json").read_text(encoding="utf-8"))
-    launches = [plan["baseline"], plan["repeat"]]
+    planned = json.loads((results / "plan.json").read_text(encoding="utf-8"))
+    launches = [planned["baseline"], planned["repeat"]]
     points, replicates, windows = (
         table[table["launch"].isin(launches) & (table["n"] == n)]
         for table in (
