@@ -4,9 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from scaling_study.analysing import pace
 from scaling_study.analysing.analyse import analyse
 from scaling_study.common import file_errors
-from scaling_study.common.columns import POINTS, REPLICATES
+from scaling_study.common.columns import POINTS, REPLICATES, WINDOWS
 from scaling_study.common.storage import read_json, read_table, write_json
 
 
@@ -22,6 +23,7 @@ def main() -> int:
         content = analyse(
             read_table(tables, POINTS),
             read_table(tables, REPLICATES),
+            read_table(tables, WINDOWS)[pace.COLUMNS],
             read_json(tables / "cohorts.json"),
             read_json(arguments.plan or folder / "plan.json"),
         )

@@ -22,6 +22,7 @@ def point(plan, launch, n):
         "n": n,
         "steps_per_s": 100.0,
         "models_per_hour": 1000.0,
+        "between_share": 0.0,
         "at_n": None,
     }
 

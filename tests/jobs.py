@@ -146,5 +146,5 @@ def run(mapping, folder):
 
 def read(path):
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    kinds = ("cohort", "attestation", "window", "event", "end")
+    kinds = ("cohort", "attestation", "window", "event", "settled", "end")
     return {kind: [record for record in records if record["kind"] == kind] for kind in kinds}

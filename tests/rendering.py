@@ -23,7 +23,9 @@ def make_study(folder: Path, **options: Any) -> Path:
     ):
         write_table(folder / "tables", table, frame)
     write_json(folder / "tables/cohorts.json", collected.cohorts)
-    analyses = analyse(collected.points, collected.replicates, collected.cohorts, plan)
+    analyses = analyse(
+        collected.points, collected.replicates, collected.windows, collected.cohorts, plan
+    )
     for name, content in analyses.items():
         write_json(folder / "analysis" / f"{name}.json", content)
     return folder

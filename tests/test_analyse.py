@@ -19,7 +19,7 @@ TOPOLOGY = Topology.from_dict(synthetic.machine(cpus=8, cpus_per_l3=4, cpus_per_
 def analysed(folder, **options):
     plan = synthetic.write_study(folder, **options)
     found = collect(folder, plan)
-    return plan, analyse(found.points, found.replicates, found.cohorts, plan)
+    return plan, analyse(found.points, found.replicates, found.windows, found.cohorts, plan)
 
 
 @pytest.fixture(scope="module")

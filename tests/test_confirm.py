@@ -203,6 +203,26 @@ def test_marks_are_counted(tmp_path):
     assert seen.ended_ns == 0
 
 
+def test_ordinary_iterations_are_told_from_long_ones(tmp_path):
+    text = (
+        "import time\nfrom scaling_study import mark\nmark()\n"
+        "for step in range(40):\n    time.sleep(0.4 if step % 10 == 9 else 0.005)\n    mark()\n"
+    )
+    _, (seen,) = count(tmp_path, text, "--step", "mark")
+    ordinary_ns = counted.read_ordinary_ns(tmp_path / "page", long=4.0)
+    mean_ns = (seen.latest_ns - seen.first_ns) / (seen.iterations - 1)
+    # Four of 40 sleep 80 times as long: without them the mean is a ninth.
+    assert ordinary_ns < mean_ns / 3
+    assert counted.read_ordinary_ns(tmp_path / "page", long=1e6) == pytest.approx(mean_ns, rel=1e-6)
+
+
+@pytest.mark.parametrize("ns", [0, 1, 2, 3, 5, 1000, 10**9, 2**48, 2**60])
+def test_bins_are_half_octaves(ns):
+    number = counted.bin_of(ns)
+    assert 0 <= number < counted.BINS
+    assert counted.bin_of(2 * ns) == (number if ns == 0 else min(number + 2, counted.BINS - 1))
+
+
 def test_a_process_that_the_script_forks_is_not_counted(tmp_path):
     text = (
         "import os\nfrom scaling_study import mark\nmark()\n"

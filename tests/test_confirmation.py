@@ -49,7 +49,7 @@ def head():
         )
     return {
         "kind": "confirmation",
-        "schema_version": 1,
+        "schema_version": 2,
         "study": "s",
         "machine_hash": MACHINE,
         "arms": arms,
@@ -152,6 +152,23 @@ def test_a_prediction_that_counts_the_start_leaves_nothing_to_it(tmp_path):
     parts = {part["what"]: part["factor"] for part in one["difference"]["parts"]}
     assert parts["start"] == pytest.approx(1, rel=0.01)
     assert one["difference"]["value"] == pytest.approx(1, rel=0.01)
+
+
+def test_what_lies_between_iterations_is_a_part(tmp_path):
+    recommendation = found()
+    point = recommendation["machines"][0]["recommended"]
+    # The windows have seen a fifth of the time between iterations, the rounds nothing.
+    point |= {"steps_per_s": 2 / 0.005, "between_share": 0.2}
+    point |= {"models_per_hour": 2 * PER_HOUR / MODEL_S}
+    records = rounds(1.0, 1.0)
+    for one in records:
+        for run in one["runs"]:
+            run["ordinary_s"] = 0.005
+    difference = machine(tmp_path, records, recommendation=recommendation)["difference"]
+    parts = {part["what"]: part["factor"] for part in difference["parts"]}
+    usual_s = MODEL_S - 2.5
+    assert parts["between"] == pytest.approx((usual_s + 500 * 0.005 / 0.8) / MODEL_S, rel=0.01)
+    assert math.prod(parts.values()) * difference["unexplained"] == pytest.approx(1, rel=0.01)
 
 
 def test_the_clock_is_a_part_where_it_is_known(tmp_path):

@@ -21,8 +21,9 @@ from jobs import (
     run,
 )
 from scaling_study.collecting import record_schema
+from scaling_study.collecting.record_rows import read_rows
 from scaling_study.common import private
-from scaling_study.measuring import measure, windows
+from scaling_study.measuring import cohort_windows, windows
 from scaling_study.measuring.journal import read_part
 
 pytestmark = pytest.mark.slow
@@ -109,6 +110,35 @@ def test_isolated_cohorts_have_one_count_each(tmp_path):
     )
 
 
+CHANGES = """
+import time
+import torch
+from scaling_study import mark
+
+step = 0
+while True:
+    time.sleep(0.004 if step < 60 else 0.016)
+    step += 1
+    mark()
+"""
+
+
+def test_windows_are_taken_anew_until_the_script_has_settled(tmp_path):
+    script = tmp_path / "changes.py"
+    script.write_text(CHANGES)
+    records = run(config(script, step="mark", windows=4), tmp_path)
+    assert [end["status"] for end in records["end"]] == ["complete"]
+    settled = records["settled"]
+    assert settled
+    assert settled[0]["change"] > 0.5
+    assert settled[0]["block"] == 4
+    rows = read_rows(tmp_path / "0.jsonl").rows
+    assert (rows.loc[rows["block"] < settled[-1]["block"], "flags"] == "unsettled").all()
+    counted = rows[rows["valid"]]
+    assert sorted(counted["n"].unique()) == [1, 2]
+    assert (counted["block"] >= settled[-1]["block"]).all()
+
+
 @pytest.mark.parametrize("launcher", ["fork", "dask"])
 def test_other_launchers(tmp_path, launcher):
     launch = {"launcher": launcher, "placement": "compact"}
@@ -153,7 +183,7 @@ def test_a_member_that_crashes_is_started_again_then_given_up(tmp_path):
     records = run(config(WORKLOADS / "crashes.py", args=["--at", "4"]), tmp_path)
     reasons = [event["reason"] for event in records["event"]]
     assert records["end"][0]["status"] == "failed"
-    assert len(reasons) >= measure.MEMBER_RESTARTS
+    assert len(reasons) >= cohort_windows.MEMBER_RESTARTS
     assert all("status 1" in reason for reason in reasons)
     assert "Traceback" in records["event"][0]["log"]
 

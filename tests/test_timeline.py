@@ -10,13 +10,16 @@ from scaling_study.confirming import timeline
 PER_HOUR = 3600
 
 
-def run(slot, times, iterations, *, process=0, again=0):
+def run(slot, times, iterations, *, process=0, again=0, ordinary_s=None):
     began_s, first_s, latest_s, ended_s = times
+    if ordinary_s is None and iterations > 1:
+        ordinary_s = (latest_s - first_s) / (iterations - 1)
     return {
         "slot": slot,
         "process": process,
         "again": again,
         "iterations": iterations,
+        "ordinary_s": ordinary_s,
         "began_s": began_s,
         "first_s": first_s,
         "latest_s": latest_s,

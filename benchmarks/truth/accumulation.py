@@ -16,8 +16,8 @@ torch.manual_seed(args.seed)
 inputs = torch.randn(64, 128, 64)
 targets = inputs.mean(dim=2, keepdim=True)
 model = torch.nn.Sequential(
-    torch.nn.Linear(64, 320), torch.nn.LeakyReLU(),
-    torch.nn.Linear(320, 320), torch.nn.LeakyReLU(),
+    torch.nn.Linear(64, 320), torch.nn.ReLU(),
+    torch.nn.Linear(320, 320), torch.nn.ReLU(),
     torch.nn.Linear(320, 1),
 )  # fmt: skip
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)

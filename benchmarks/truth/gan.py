@@ -13,8 +13,8 @@ args = parser.parse_args()
 torch.manual_seed(args.seed)
 real = torch.randn(64, 128, 64).cumsum(dim=2)
 generator = torch.nn.Sequential(
-    torch.nn.Linear(32, 256), torch.nn.LeakyReLU(),
-    torch.nn.Linear(256, 256), torch.nn.LeakyReLU(),
+    torch.nn.Linear(32, 256), torch.nn.ReLU(),
+    torch.nn.Linear(256, 256), torch.nn.ReLU(),
     torch.nn.Linear(256, 64),
 )  # fmt: skip
 discriminator = torch.nn.Sequential(

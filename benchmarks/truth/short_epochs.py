@@ -16,9 +16,9 @@ inputs = torch.randn(7_680, 64)
 data = TensorDataset(inputs, inputs.mean(dim=1, keepdim=True))
 loader = DataLoader(data, batch_size=128, shuffle=True, num_workers=2)  # 60 batches
 model = torch.nn.Sequential(
-    torch.nn.Linear(64, 384), torch.nn.LeakyReLU(),
-    torch.nn.Linear(384, 384), torch.nn.LeakyReLU(),
-    torch.nn.Linear(384, 384), torch.nn.LeakyReLU(),
+    torch.nn.Linear(64, 384), torch.nn.ReLU(),
+    torch.nn.Linear(384, 384), torch.nn.ReLU(),
+    torch.nn.Linear(384, 384), torch.nn.ReLU(),
     torch.nn.Linear(384, 1),
 )  # fmt: skip
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)

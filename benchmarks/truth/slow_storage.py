@@ -31,7 +31,7 @@ parser.add_argument("--seed", type=int, default=1)
 args = parser.parse_args()
 
 torch.manual_seed(args.seed)
-model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.LeakyReLU(), torch.nn.Linear(256, 1))
+model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 counter = Counter()
 loader = DataLoader(Items(), batch_size=BATCH, shuffle=True, num_workers=WORKERS)

@@ -17,9 +17,9 @@ inputs = torch.randn(64, 256, 64)
 targets = inputs.mean(dim=2, keepdim=True)
 held_out = torch.randn(args.rows, 64)
 model = torch.nn.Sequential(
-    torch.nn.Linear(64, 352), torch.nn.LeakyReLU(),
-    torch.nn.Linear(352, 352), torch.nn.LeakyReLU(),
-    torch.nn.Linear(352, 352), torch.nn.LeakyReLU(),
+    torch.nn.Linear(64, 352), torch.nn.ReLU(),
+    torch.nn.Linear(352, 352), torch.nn.ReLU(),
+    torch.nn.Linear(352, 352), torch.nn.ReLU(),
     torch.nn.Linear(352, 1),
 )  # fmt: skip
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)

@@ -10,12 +10,12 @@ from faulty import Fault
 from jobs import ROOT, WORKLOADS, baseline_job, command, config, environment, processes, read
 from processes import killed_at_the_end, wait_until
 from quotas import divided_group
-from scaling_study.measuring import cohort, measure
+from scaling_study.measuring import cohort, cohort_windows
 
 pytestmark = pytest.mark.faults
 
 WINDOWS = 3
-STARTS = measure.MEMBER_RESTARTS + 1
+STARTS = cohort_windows.MEMBER_RESTARTS + 1
 MEMORY_BYTES = 2 * 1024**3
 
 

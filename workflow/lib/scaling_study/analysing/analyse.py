@@ -12,6 +12,7 @@ import numpy as np
 from scaling_study.analysing import law_choice, laws
 from scaling_study.analysing.failures import list_failures
 from scaling_study.analysing.noise import noise
+from scaling_study.analysing.pace import pace
 from scaling_study.analysing.recommend import enough, or_null, recommend, records
 from scaling_study.common import stats
 from scaling_study.common.topology import Topology, parse_cpu_list
@@ -36,6 +37,7 @@ run of the script needs a process of its own; None where there was none."""
 def analyse(
     points: pd.DataFrame,
     rates: pd.DataFrame,
+    windows: pd.DataFrame,
     study: Mapping[str, Any],
     plan: Mapping[str, Any],
 ) -> dict[str, Json]:
@@ -44,6 +46,7 @@ def analyse(
     Args:
         points: Table of points.
         rates: Table of replicates.
+        windows: Table of windows, with `pace.COLUMNS` at least.
         study: cohorts.json.
         plan: plan.json.
 
@@ -60,7 +63,7 @@ def analyse(
             "noise": noise(own_rates, plan),
             "recommendation": recommend(own, own_rates, cohorts, plan),
             "failures": list_failures(cohorts, study["missing"]),
-            "attestation": attestation(cohorts),
+            "attestation": attestation(cohorts, windows[windows["machine"] == machine]),
             "provenance": provenance(cohorts, description),
         }
         for name, entry in found.items():
@@ -156,11 +159,12 @@ def domain_laws(slots: Sequence[Mapping[str, Any]], topology: Topology) -> list[
     return [laws.domain_saturation(domain, occupancy) for domain, occupancy in found]
 
 
-def attestation(cohorts: Sequence[Mapping[str, Any]]) -> Json:
+def attestation(cohorts: Sequence[Mapping[str, Any]], windows: pd.DataFrame) -> Json:
     """What each launch asked for and got; of its cohorts, one with a failed check if there is one.
 
     Args:
         cohorts: The machine's cohorts.
+        windows: Its rows of the table of windows.
 
     Returns:
         The machine's entry of attestation.json, without the machine.
@@ -172,6 +176,7 @@ def attestation(cohorts: Sequence[Mapping[str, Any]]) -> Json:
             cohort["launch"] not in shown or not all(check["ok"] for check in got["checks"])
         ):
             shown[cohort["launch"]] = cohort
+    paces = pace(windows)
     return {
         "launches": [
             {
@@ -180,10 +185,20 @@ def attestation(cohorts: Sequence[Mapping[str, Any]]) -> Json:
                 "checks": cohort["attestation"]["checks"],
                 "member": cohort["attestation"]["member"],
                 **{name: cohort["attestation"].get(name) for name in AFTER},
+                "pace": paces.get(launch),
+                "settling": _settling([one for one in cohorts if one["launch"] == launch]),
             }
             for launch, cohort in shown.items()
         ],
     }
+
+
+def _settling(cohorts: Sequence[Mapping[str, Any]]) -> Json | None:
+    """In how many of a launch's cohorts windows were taken anew, and how steps had changed."""
+    changes = [one["settled"]["change"] for one in cohorts if one.get("settled")]
+    if not changes:
+        return None
+    return {"cohorts": len(changes), "of": len(cohorts), "change": max(changes, key=abs)}
 
 
 def provenance(

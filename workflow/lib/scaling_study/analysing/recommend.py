@@ -182,6 +182,7 @@ def _entry(point: Json) -> Json:
         **{name: point[name] for name in PLAIN},
         "low": or_null(point["steps_per_s_low"]),
         "high": or_null(point["steps_per_s_high"]),
+        "between_share": or_null(point["between_share"]),
         **{
             f"models_per_hour{end}": or_null(point[f"models_per_hour{end}"])
             for end in ("", "_low", "_high")

@@ -15,6 +15,9 @@ from scaling_study.common.stats import Integers
 NOT_PROVEN = "not_proven"
 """Flag of a window whose cohort did not show that it got what its launch asks for."""
 
+UNSETTLED = "unsettled"
+"""Flag of a window in which the script had not settled; later ones count instead."""
+
 _WINDOW_FIELDS = ("cohort", "window", "block", "n", "take", "window_s", "start_skew_s", "overlap")
 _MACHINE_FIELDS = tuple(record_schema.WindowMachine.__annotations__)
 LIFE_FIELDS = ("first_step", "settled_us", "inside", "after_us", "fresh")
@@ -40,7 +43,8 @@ class FileRows:
         cohorts: Per cohort `head` (its first record), `attestation` (before its first window),
             `attestation_after` (its last), `end`, `events`, and of its
             windows `windows_valid` (count), `ns_valid` (their process counts), `windows_invalid`
-            (n and flags of each) and `steps` (counted in valid ones).
+            (n and flags of each) and `steps` (counted in valid ones). `settled`: its last record of
+            that kind, or None.
     """
 
     rows: pd.DataFrame
@@ -101,6 +105,8 @@ def read_rows(path: Path) -> FileRows:
     rows["valid"] = np.repeat(np.array(gathered.valid, dtype=bool), sizes)
     rows["flags"] = np.repeat(np.array(gathered.flags, dtype=object), sizes)
     for cohort in gathered.cohorts.values():
+        if cohort["settled"]:
+            _leave_out_unsettled(cohort, rows)
         if not _held(cohort):
             _refuse(cohort, rows)
     return FileRows(
@@ -126,6 +132,7 @@ def _add(gathered: _Gathered, record: record_schema.Record) -> None:
             "ns_valid": [],
             "windows_invalid": [],
             "steps": 0,
+            "settled": None,
         }
         return
     cohort = gathered.cohorts.get(record["cohort"])
@@ -164,6 +171,20 @@ def _refuse(cohort: dict[str, Any], rows: pd.DataFrame) -> None:
     for (_, n), flags in rows[wrong].groupby(["window", "n"])["flags"].first().items():
         cohort["windows_invalid"].append({"n": int(n), "flags": flags.split(";")})
     cohort.update(windows_valid=0, ns_valid=[], steps=0)
+
+
+def _leave_out_unsettled(cohort: dict[str, Any], rows: pd.DataFrame) -> None:
+    """Take the windows in which a script had not settled out of those that count."""
+    own = rows["cohort"] == cohort["head"]["cohort"]
+    early = own & rows["valid"] & (rows["block"] < cohort["settled"]["block"])
+    rows.loc[early, "flags"] = [f"{each};{UNSETTLED}".strip(";") for each in rows["flags"][early]]
+    rows.loc[early, "valid"] = False
+    counted = rows[own & rows["valid"]]
+    cohort.update(
+        windows_valid=len(counted[["window", "take"]].drop_duplicates()),
+        ns_valid=[int(n) for n in counted["n"].unique()],
+        steps=int(counted["steps"].sum()),
+    )
 
 
 def _add_window(

@@ -11,7 +11,7 @@ History of the schema:
         itself, not of those above it. Absent where a file is older: `first_step`, `settled_us`,
         `inside`, `after_us` and `fresh` of a member. In such files a step counts that lies wholly
         inside its window, since then one that begins inside. Nor have older files an attestation
-        with `when`: there was none after the last window.
+        with `when`: there was none after the last window; and they have no `settled`.
 """
 
 from collections.abc import Iterator
@@ -211,7 +211,21 @@ class End(TypedDict):
     in_windows_s: Seconds
 
 
-Record = Cohort | Attestation | Window | Event | End
+class Settled(TypedDict):
+    """Windows of this cohort were taken anew, because its script had not settled before.
+
+    Those of blocks before ``block`` do not count. ``change`` is the part of all time by which steps
+    became longer (or shorter, below 0) in them.
+    """
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    kind: Literal["settled"]
+    cohort: Index
+    block: Index
+    change: float
+
+
+Record = Cohort | Attestation | Window | Event | Settled | End
 _RECORD: pydantic.TypeAdapter[Record] = pydantic.TypeAdapter(
     Annotated[Record, Field(discriminator="kind")],
 )

@@ -2,6 +2,7 @@
 
 History of the schema:
     1: first version.
+    2: starts say how long the ordinary iterations of their process took.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from scaling_study.collecting.record_schema import (
     read_lines,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class ArmRecord(TypedDict):
@@ -40,7 +41,7 @@ class Head(TypedDict):
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
     kind: Literal["confirmation"]
-    schema_version: Literal[1]  # SCHEMA_VERSION
+    schema_version: Literal[2]  # SCHEMA_VERSION
     study: str
     machine_hash: str
     arms: list[ArmRecord]
@@ -54,7 +55,8 @@ class Head(TypedDict):
 class RunRecord(TypedDict):
     """One start of the script in a slot; times in s since the round began, null if never.
 
-    ``process`` counts the slot's processes from 0, ``again`` the starts in one of them.
+    ``process`` counts the slot's processes from 0, ``again`` the starts in one of them. The time of
+    ordinary iterations (`between.LONG`) is the mean of the process's, over all its starts.
     """
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
@@ -65,6 +67,7 @@ class RunRecord(TypedDict):
     first_s: Seconds | None
     latest_s: Seconds | None
     iterations: Count
+    ordinary_s: Seconds | None
     ended_s: Seconds | None
 
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.measuring import edges, family
+from scaling_study.measuring import between, edges, family
 from scaling_study.measuring.launchers import bind_command, describe_exit, split_preload
 from scaling_study.measuring.machine_counters import read_machine
 from scaling_study.member import counted, model_queue
@@ -87,6 +87,7 @@ class _Process:
             return ns / 1e9 - origin_s if ns else None
 
         seen = counted.read_page(self.page)
+        ordinary_ns = counted.read_ordinary_ns(self.page, between.LONG)
         # A start without an iteration has no numbers yet.
         if not seen or seen[-1].ended_ns:
             seen.append(counted.Counted(0, 0, 0, 0))
@@ -101,6 +102,7 @@ class _Process:
                 "first_s": since(one.first_ns),
                 "latest_s": since(one.latest_ns),
                 "iterations": one.iterations,
+                "ordinary_s": ordinary_ns / 1e9 if ordinary_ns else None,
                 "ended_s": since(one.ended_ns)
                 if number < last or ended_s is None
                 else ended_s - origin_s,

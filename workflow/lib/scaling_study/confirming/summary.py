@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,8 @@ DEFAULT_SAME_N = "default_same_n/process_per_model"
 
 # What really runs a model: the launch script starts plain processes, whatever was measured.
 RAN = "exec"
+
+PARTS = ("start", "between", "queue")
 
 SECONDS_PER_HOUR = 3600
 
@@ -223,10 +226,15 @@ def _difference(
 ) -> Json | None:
     """Return what was confirmed over what was predicted, as a product of known factors.
 
+    Each is a model's time before and after one thing is changed from what the prediction has to
+    what was seen, in this order:
+
     Start
-        A model's time with the start that the prediction has, over that with start and end as seen.
+        Start and end of a process; the prediction has no end.
+    Between
+        What lies between iterations, in proportion to ordinary ones.
     Queue
-        The same for the time between two processes of a slot.
+        Time between two processes of a slot.
     Clock
         Of the CPUs in the rounds, over that in the windows. All of a step's time is taken to go
         with it, so it is the most that it can explain.
@@ -236,16 +244,25 @@ def _difference(
         return None
     confirmed = stats.paired_ratio(arm.values(turns), np.ones(len(turns))).value
     parts = []
-    iteration_s, start_s = arm.mean("iteration_s"), arm.mean("start_s")
-    if steps_per_model is not None and iteration_s is not None and start_s is not None:
+    start_s, iteration_s = arm.mean("start_s"), arm.mean("iteration_s")
+    ordinary_s = arm.mean("ordinary_s")
+    if steps_per_model and start_s is not None and iteration_s and ordinary_s:
         point = entry["recommended"]
-        steps_s = steps_per_model * iteration_s
         said_s = SECONDS_PER_HOUR * point["n"] / predicted
         said_start_s = max(0.0, said_s - steps_per_model * point["n"] / point["steps_per_s"])
-        model_s = start_s + steps_s + (arm.mean("end_s") or 0.0)
-        gap_s = arm.mean("gap_s") or 0.0
-        parts.append({"what": "start", "factor": (said_start_s + steps_s) / model_s})
-        parts.append({"what": "queue", "factor": model_s / (model_s + gap_s)})
+        beside_s = start_s + (arm.mean("end_s") or 0.0)
+        said_steps_s = steps_per_model * ordinary_s / (1 - point["between_share"])
+        steps_s = steps_per_model * iteration_s
+        times = [
+            said_start_s + said_steps_s,
+            beside_s + said_steps_s,
+            beside_s + steps_s,
+            beside_s + steps_s + (arm.mean("gap_s") or 0.0),
+        ]
+        parts += [
+            {"what": what, "factor": before / after}
+            for what, (before, after) in zip(PARTS, pairwise(times), strict=True)
+        ]
     clock = _clock(arm, windows)
     if clock is not None:
         parts.append({"what": "clock", "factor": clock})

@@ -53,6 +53,7 @@ class Seen:
             not done two iterations.
         start_s: from a start's beginning to its first iteration's end, less one iteration.
         iteration_s: mean of the slots.
+        ordinary_s: the same of ordinary iterations, without what lies between them.
         end_s: from a start's last iteration to its end.
         gap_s: from the end of a process to the beginning of the next one in its slot.
         whole_models: models that were trained from beginning to end.
@@ -61,6 +62,7 @@ class Seen:
     value: float | None
     start_s: float | None
     iteration_s: float | None
+    ordinary_s: float | None
     end_s: float | None
     gap_s: float
     whole_models: int
@@ -156,8 +158,8 @@ def look(record: Mapping[str, Any], steps_per_model: int | None, how: Basis) -> 
     return Seen(
         value=value,
         start_s=start_s,
-        # The mean that the slots' rates have together.
-        iteration_s=len(known) / sum(1 / time_s for time_s in known) if known else None,
+        iteration_s=_together(known),
+        ordinary_s=_together([_ordinary(runs) for runs in by_slot.values()]),
         end_s=end_s,
         gap_s=gap_s,
         whole_models=0
@@ -231,6 +233,22 @@ def _gaps(runs: Sequence[Run]) -> list[float]:
         for before, after in pairwise(runs)
         if before["ended_s"] is not None
     ]
+
+
+def _ordinary(runs: Sequence[Run]) -> float | None:
+    """Return the time of a slot's ordinary iterations, by how many each start has done."""
+    known = [run for run in runs if run["ordinary_s"] is not None and run["iterations"] > 1]
+    if not known:
+        return None
+    counts = [run["iterations"] - 1 for run in known]
+    times = [run["ordinary_s"] * count for run, count in zip(known, counts, strict=True)]
+    return float(sum(times) / sum(counts))
+
+
+def _together(times: Iterable[float | None]) -> float | None:
+    """Return the mean that the slots' rates have together."""
+    known = [time_s for time_s in times if time_s]
+    return len(known) / sum(1 / time_s for time_s in known) if known else None
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import private
 from scaling_study.measuring import cohort, resolve
-from scaling_study.measuring.measure import WARM_UP_LONGEST_S
+from scaling_study.measuring.cohort_windows import WARM_UP_LONGEST_S
 from scaling_study.probing import probe
 
 if TYPE_CHECKING:

@@ -31,12 +31,9 @@ from scaling_study.experimenting import (
 )
 from scaling_study.experimenting.experiment_windows import Taker, irregular, key
 from scaling_study.measuring import capacity, cohort, counters, foreign, resolve, windows
+from scaling_study.measuring.cohort_windows import MEMBER_RESTARTS
 from scaling_study.measuring.journal import Journal
-from scaling_study.measuring.measure import (
-    MEMBER_RESTARTS,
-    harness_digest,
-    measured_digest,
-)
+from scaling_study.measuring.measure import harness_digest, measured_digest
 from scaling_study.planning.efforts import EDGE_S, EFFORTS
 from scaling_study.probing import limits, probe, room
 

@@ -15,7 +15,7 @@ Pure: arrays go in, labels come out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -171,22 +171,57 @@ def find(steps: Steps) -> Found:
     order = np.lexsort((steps.at, steps.member))
     kinds: list[Kind] = []
     suspect: set[int] = set()
-    left = long.copy()
+    left, loose = long.copy(), np.zeros(len(long), dtype=np.bool_)
     for _ in range(MOST_KINDS):
         if not left.any():
             break
         kind = left & (times > times[left].max() / SAME_KIND)
         left &= ~kind
-        found = _regular(steps, order, kind, labels > 0, sum(one.per_step for one in kinds))
+        longer = labels > 0, sum(one.per_step for one in kinds)
+        found = _regular(steps, order, kind, *longer)
+        # Those that came at no regular distance by themselves may do so together with these.
+        if found is None and loose.any():
+            found = _regular(steps, order, kind | loose, *longer)
         if found is not None:
-            kinds.append(found)
-            labels[kind] = len(kinds)
-        elif (
+            if _is_every(steps, order, kind | loose, found.every):
+                kind |= loose
+                loose = np.zeros_like(loose)
+            label = _label(steps, order, kind, found, labels=labels, kinds=kinds)
+            labels[kind] = label
+            kinds[label - 1 :] = [replace(found, seen=int((labels == label).sum()))]
+            continue
+        loose |= kind
+        if (
             _looks_like_a_phase(steps.us[kind], times[kind], whole_us)
             and len(_distances(steps, order, kind)) < FEWEST_DISTANCES
         ):
             suspect.update(steps.n[kind].tolist())
     return Found(tuple(kinds), labels, frozenset(suspect))
+
+
+def _label(
+    steps: Steps,
+    order: Integers,
+    kind: NDArray[np.bool_],
+    found: Kind,
+    *,
+    labels: Integers,
+    kinds: Sequence[Kind],
+) -> int:
+    """Return the label of a kind: a new one, or that of the last one if these phases continue it.
+
+    The first checkpoints may take much longer than later ones. Both come back at the distance at
+    which they come back together.
+    """
+    last = labels == max(1, len(kinds))
+    same = all(_is_every(steps, order, one, found.every) for one in (last, kind | last))
+    return len(kinds) if kinds and same else len(kinds) + 1
+
+
+def _is_every(steps: Steps, order: Integers, kind: NDArray[np.bool_], every: float) -> bool:
+    """Whether phases come back at this distance."""
+    found = _every(_distances(steps, order, kind))
+    return found is not None and abs(found - every) <= max(1.0, REGULAR_SHARE * every)
 
 
 def _looks_like_a_phase(us: Integers, times: Floats, whole_us: float) -> bool:

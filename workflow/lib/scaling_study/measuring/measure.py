@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import private, workload_env
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.measuring import between, cohort, foreign, resolve, windows
+from scaling_study.measuring import cohort, foreign, resolve, windows
+from scaling_study.measuring.cohort_windows import CohortWindows
 from scaling_study.measuring.journal import Journal
 from scaling_study.probing import probe
 
@@ -33,15 +34,6 @@ HARNESS = (
     *("common/private", "common/topology", "common/workload_env", "planning/ladder"),
     *("probing", "member", "measuring"),
 )
-
-# A member that ended is started again this often in a cohort; then its points are given up.
-MEMBER_RESTARTS = 2
-
-# The warm-up ends after this time at the latest, however few steps were done.
-WARM_UP_LONGEST_S = 30.0
-
-# Further windows of a cohort, for phases that come back between steps, begin within this time.
-MORE_LONGEST_S = 120.0
 
 log = logging.getLogger("measure")
 
@@ -182,10 +174,6 @@ class Measurement:
         self._machine = probe.read_machine().to_dict()
         self._ladder = resolve.counts(job.plan, self._machine)
         self._cohort = 0
-        self._started_s: float | None = None
-        self._in_windows_s = 0.0
-        self._steps: list[between.Steps] = []
-        self._last_end: str | None = None
         self._lookout = foreign.Lookout(resolve.host(self._machine).cpus)
 
     def run(self) -> None:
@@ -268,17 +256,33 @@ class Measurement:
                 self._journal.write(self._end("complete", None, None))
             return
         began = time.perf_counter()
-        self._started_s, self._in_windows_s, self._steps = None, 0.0, []
         self._journal.write({**head, "cohort": self._cohort})
-        status, reason = "failed", None
         with private.part(private_folder, f"cohort-{self._cohort}") as folder:
             running = replace(resolved.launch, folder=folder)
             name = self._job.launch["axes"]["launcher"]
             specs = resolved.members[: max(counts)]
             host, hang_s = resolve.host(self._machine), self._settings["hang_timeout_s"]
             with cohort.Cohort(running, name, specs, host, hang_s=hang_s) as one:
-                status, reason = self._take_all(one, resolved.slots, todo, began)
-        self._journal.write(self._end(status, reason, None, time.perf_counter() - began))
+                taken = CohortWindows(
+                    one,
+                    self._job,
+                    number=self._cohort,
+                    counts=counts,
+                    journal=self._journal,
+                    lookout=self._lookout,
+                )
+                status, reason = taken.take(resolved.slots, todo, began)
+        wall_s = time.perf_counter() - began
+        self._journal.write(
+            self._end(
+                status,
+                reason,
+                None,
+                wall_s=wall_s,
+                started_s=taken.started_s,
+                in_windows_s=taken.in_windows_s,
+            )
+        )
         log.info("%s%s", status, f": {reason}" if reason else "")
         self._cohort += 1
 
@@ -294,147 +298,15 @@ class Measurement:
         }
         return [window for window in schedule if (window.window, window.n) not in done]
 
-    def _take_all(
-        self,
-        one: cohort.Cohort,
-        slots: Sequence[Mapping[str, Any]],
-        todo: Sequence[windows.Window],
-        began: float,
-    ) -> tuple[str, str | None]:
-        """Start the cohort and take its windows; return its status and the reason."""
-        settings = self._settings
-        one.start([spec["slot"] for spec in slots[: one.size]], settings["start_timeout_s"])
-        reports = one.attest(settings["start_timeout_s"])
-        self._write_events(one)
-        if not reports:
-            return "failed", f"no member came as far as its first step{self._because()}"
-        checks = resolve.checks(self._job.launch["axes"], slots, reports)
-        self._journal.write(
-            {"kind": "attestation", "cohort": self._cohort, "when": "before", "checks": checks,
-             "members": reports}
-        )  # fmt: skip
-        wrong = resolve.wrong(checks)
-        if wrong:
-            return "failed", wrong
-        one.warm_up(settings["warmup_steps"], WARM_UP_LONGEST_S)
-        self._started_s = time.perf_counter() - began
-        lost: set[int] = set()
-        for at, window in enumerate(todo):
-            if at % len({each.n for each in todo}) == 0:
-                log.info("window %d of %d", at + 1, len(todo))
-            if not self._take(one, window):
-                lost.add(window.n)
-        self._take_more(one, sorted({window.n for window in todo} - lost))
-        wrong = self._attest_again(one, slots, reports)
-        self._write_events(one)
-        if wrong:
-            return "failed", f"{wrong}, after the last window"
-        if not lost:
-            return "complete", None
-        kept = "some" if lost < {window.n for window in todo} else "no"
-        text = ", ".join(map(str, sorted(lost)))
-        reason = f"members ended, so that windows of {text} processes could not be taken"
-        return "partial" if kept == "some" else "failed", f"{reason}{self._because()}"
-
-    def _take_more(self, one: cohort.Cohort, counts: Sequence[int]) -> None:
-        """Take further windows while too little is seen of what comes back between steps."""
-        until_s = time.perf_counter() + MORE_LONGEST_S
-        number = len(self._ladder) * self._settings["windows"]
-        while time.perf_counter() < until_s:
-            steps = between.Steps.concat(self._steps)
-            short = between.lacking(steps, between.find(steps), counts)
-            if not short:
-                return
-            log.info("n = %d: another window, for what comes back between steps", short[0])
-            window = windows.Window(number, number // len(self._ladder), short[0])
-            if not self._take(one, window):
-                return
-            number += 1
-
-    def _attest_again(
-        self,
-        one: cohort.Cohort,
-        slots: Sequence[Mapping[str, Any]],
-        before: Sequence[Mapping[str, Any]],
-    ) -> str:
-        """Have members report again what they have; say what of the launch does not hold any more.
-
-        A script may set threads, CPUs or types while it trains.
-        """
-        kernels = {report["slot"]: report["sgemm_kernel"] for report in before}
-        reports = [
-            {**report, "sgemm_kernel": kernels.get(report["slot"])}
-            for report in one.attest(self._settings["start_timeout_s"], with_kernel=False)
-        ]
-        if not reports:
-            return ""
-        checks = resolve.checks(self._job.launch["axes"], slots, reports)
-        self._journal.write(
-            {"kind": "attestation", "cohort": self._cohort, "when": "after", "checks": checks,
-             "members": reports}
-        )  # fmt: skip
-        return resolve.wrong(checks)
-
-    def _because(self) -> str:
-        return f" (the last one: {self._last_end})" if self._last_end else ""
-
-    def _take(self, one: cohort.Cohort, window: windows.Window) -> bool:
-        """Take a window until it is valid or has been taken often enough.
-
-        A member that ends while it is taken costs none of its takes, but one of the member's
-        restarts.
-
-        Returns:
-            Whether it was taken; False when one of its members is left no more.
-        """
-        timing = cohort.WindowSettings(
-            **{key: self._settings[key] for key in ("steps", "shortest_s", "longest_s", "settle_s")}
-        )
-        take = 0
-        while take <= self._settings["retakes"]:
-            self._revive(one)
-            # The first n members, no others: a slot has CPUs and memory of its own.
-            if not set(range(window.n)) <= set(one.alive):
-                return False
-            try:
-                record = one.take(window, timing)
-            except cohort.MemberEndedError:
-                self._write_events(one)
-                continue
-            self._in_windows_s += record["window_s"]
-            if record["valid"]:
-                self._steps += [
-                    between.member_steps(member["slot"], window.n, member)[0]
-                    for member in record["members"]
-                ]
-            self._journal.write({"kind": "window", "cohort": self._cohort, "take": take, **record})
-            seen = self._lookout.after_window(record["flags"])
-            if seen is not None:
-                told = foreign.describe(seen) or "whoever took it is not at it any more"
-                log.warning("windows keep being lost to others' CPU time: %s", told)
-            if record["valid"]:
-                return True
-            log.info("n = %d: invalid (%s)", window.n, ", ".join(record["flags"]))
-            take += 1
-        return True
-
-    def _revive(self, one: cohort.Cohort) -> None:
-        """Start ended members again, as often as that is allowed."""
-        missing = one.restartable(MEMBER_RESTARTS)
-        if missing:
-            one.start(missing, self._settings["start_timeout_s"])
-            one.warm_up(self._settings["warmup_steps"], WARM_UP_LONGEST_S)
-            self._write_events(one)
-
-    def _write_events(self, one: cohort.Cohort) -> None:
-        for event in one.events:
-            log.info("member %s: %s", event["slot"], event["reason"])
-            self._last_end = event["reason"]
-            self._journal.write({"kind": "event", "cohort": self._cohort, **event})
-        one.events.clear()
-
     def _end(
-        self, status: str, reason: str | None, remedy: str | None, wall_s: float = 0.0
+        self,
+        status: str,
+        reason: str | None,
+        remedy: str | None,
+        *,
+        wall_s: float = 0.0,
+        started_s: float | None = None,
+        in_windows_s: float = 0.0,
     ) -> dict[str, Any]:
         return {
             "kind": "end",
@@ -443,6 +315,6 @@ class Measurement:
             "reason": reason,
             "remedy": remedy,
             "wall_s": wall_s,
-            "start_s": self._started_s if status in {"complete", "partial"} else None,
-            "in_windows_s": self._in_windows_s,
+            "start_s": started_s if status in {"complete", "partial"} else None,
+            "in_windows_s": in_windows_s,
         }

@@ -5,7 +5,8 @@
 No gate and no window: the hook stores when the first and the latest iteration ended, and how many
 there were, in a page of integers that another process reads. What an iteration is, ``worker`` says.
 With ``--again`` the script is started anew in this process whenever it has ended, as often as the
-page has room for; each start has numbers of its own.
+page has room for; each start has numbers of its own. The page begins with a histogram of how long
+iterations took, those of all starts.
 
 The module needs torch and the standard library only.
 """
@@ -29,6 +30,10 @@ FIRST_NS, LATEST_NS, ITERATIONS, ENDED_NS = range(4)
 FIELDS = 4
 WORD_BYTES = 8
 
+# Of the histogram: bins of half an octave up to 2**48 ns, three days. A count and a sum of ns each.
+BINS = 96
+HISTOGRAM = 2 * BINS
+
 
 class Counted(NamedTuple):
     """One start of a script; times in ns of the monotonic clock, 0 for what has not been.
@@ -42,17 +47,47 @@ class Counted(NamedTuple):
     ended_ns: int
 
 
+def bin_of(ns: int) -> int:
+    """Return the bin of the histogram that holds a time."""
+    octave = max(ns, 2).bit_length() - 1
+    return min(2 * octave + (max(ns, 2) >> (octave - 1) & 1), BINS - 1)
+
+
 def make_page(path: Path, starts: int) -> None:
     """Make an empty page for so many starts."""
-    path.write_bytes(bytes(starts * FIELDS * WORD_BYTES))
+    path.write_bytes(bytes((HISTOGRAM + starts * FIELDS) * WORD_BYTES))
 
 
 def read_page(path: Path) -> list[Counted]:
     """Return all starts that a page has numbers of; a script may be writing it."""
     words = memoryview(path.read_bytes()).cast("q")
-    rows = [Counted(*words[at : at + FIELDS]) for at in range(0, len(words), FIELDS)]
+    rows = [Counted(*words[at : at + FIELDS]) for at in range(HISTOGRAM, len(words), FIELDS)]
     used = [number for number, row in enumerate(rows) if any(row)]
     return rows[: used[-1] + 1] if used else []
+
+
+def read_ordinary_ns(path: Path, long: float) -> float | None:
+    """Return the mean time of a page's ordinary iterations; None where there are none.
+
+    Args:
+        path: the page.
+        long: an iteration of so many times the median is none of them. To half an octave, since
+            bins are whole.
+    """
+    words = memoryview(path.read_bytes()[: HISTOGRAM * WORD_BYTES]).cast("q")
+    # Counts are written first: one without its sum yet is left out.
+    bins = [(words[at], words[at + 1]) for at in range(0, HISTOGRAM, 2) if words[at + 1]]
+    half, passed = sum(count for count, _ in bins) / 2, 0
+    median = 0.0
+    for count, total in bins:
+        median = total / count
+        passed += count
+        if passed >= half:
+            break
+    ordinary = [one for one in bins if one[1] < long * median * one[0]]
+    if not ordinary:
+        return None
+    return sum(total for _, total in ordinary) / sum(count for count, _ in ordinary)
 
 
 def _map(path: Path) -> memoryview:
@@ -67,7 +102,7 @@ class Counter(worker.Member):
         # Not a member's own start, which opens the channel to a coordinator.
         self._words = words
         self._iterations = Iterations(step)
-        self._at = 0
+        self._at = HISTOGRAM
         self._pid = os.getpid()
         self._load_ns = self._backward_ns = self._optimizer_ns = self._collect_ns = 0
         self._optimizer_began_ns = self._closure_ns = 0
@@ -81,6 +116,11 @@ class Counter(worker.Member):
         if self.fresh:
             self.fresh = 0
             words[at + FIRST_NS] = now
+        else:
+            took_ns = now - words[at + LATEST_NS]
+            longer = 2 * bin_of(took_ns)
+            words[longer] += 1
+            words[longer + 1] += took_ns
         words[at + LATEST_NS] = now
         words[at + ITERATIONS] += 1
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.common import private, storage
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.measuring import cohort, resolve, windows
+from scaling_study.measuring.cohort_windows import WARM_UP_LONGEST_S
 from scaling_study.member import channel
 from scaling_study.planning.estimate import SAMPLED_MEMBERS, chosen_counts
 from scaling_study.planning.plan import RECOMMENDED
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 2
 """2: stacks of several members, in turns. 1: of one member."""
-
-WARM_UP_LONGEST_S = 30.0
-"""As for measuring: the warm-up of a slow launch ends after this time."""
 
 OPERATORS_LONGEST_S = 60.0
 """Steps under an operator profiler are few; this ends them in a launch that crawls."""

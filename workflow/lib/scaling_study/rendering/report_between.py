@@ -31,7 +31,7 @@ class BetweenView:
 
     Attributes:
         rows: one for each launch, count and kind of phase that comes back.
-        notes: what was counted, and what the script did to itself.
+        notes: what was counted, what the script did to itself, and whether its pace changed.
     """
 
     rows: list[Row]
@@ -78,10 +78,42 @@ def view_between(
             _once(entry),
             *_changes(entry, titles.get(entry["launch"], entry["label"])),
             _kernels(entry, titles.get(entry["launch"], entry["label"]), machine),
+            _settling(entry.get("settling"), titles.get(entry["launch"], entry["label"])),
+            _pace(entry.get("pace"), titles.get(entry["launch"], entry["label"])),
         )
         if text
     ]
     return BetweenView(rows, list(dict.fromkeys(notes)))
+
+
+def _settling(settling: Mapping[str, Any] | None, title: str) -> str:
+    """Whether windows were taken anew, because the script had not settled."""
+    if settling is None:
+        return ""
+    more = format_percent(abs(settling["change"]))
+    return (
+        f"{title}: in {settling['cohorts']} of {settling['of']} cohorts the first windows do not "
+        f"count. In them training became up to {more} "
+        f"{'slower' if settling['change'] > 0 else 'faster'}: memory is touched and files are made "
+        "for the first time, or averages decay into denormal numbers. A training as short as this "
+        "has that time too; the confirmation counts it."
+    )
+
+
+def _pace(pace: Mapping[str, Any] | None, title: str) -> str:
+    """Whether steps became slower or faster from a cohort's first windows to its last ones."""
+    if pace is None or pace["low"] is None or abs(pace["value"] - 1) < WORTH_SAYING:
+        return ""
+    if pace["low"] <= 1 <= pace["high"]:
+        return ""
+    changes = sorted((abs(pace["low"] - 1), abs(pace["high"] - 1)))
+    low, high = map(format_percent, changes)
+    return (
+        f"{title}: a step took {format_percent(abs(pace['value'] - 1))} "
+        f"{'longer' if pace['value'] > 1 else 'less'} in the last windows than in the first ones "
+        f"(95% interval {low} to {high}). The script or the machine changes its speed while it "
+        "trains. A rate from windows holds for as long as they saw; the confirmation trains longer."
+    )
 
 
 def _counted(entry: Mapping[str, Any], step: Any) -> str:

@@ -1,0 +1,50 @@
+"""What the report says of iterations: what lies between them, and whether their pace changed."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from scaling_study.common.columns import BETWEEN
+from scaling_study.rendering.report_between import view_between
+
+SERIES = [SimpleNamespace(launch="b", title="intra_op 1", roles=("recommended",))]
+
+
+def notes(pace, settling=None):
+    attested = [
+        {"launch": launch, "label": launch, "member": None, "checks": [], "pace": pace,
+         "settling": settling}
+        for launch in ("b", "other")
+    ]  # fmt: skip
+    mark, *others = view_between(BETWEEN.frame(), attested, SERIES, {"isa": []}, "mark").notes
+    assert mark == "An iteration is one call of scaling_study.mark()."
+    return others
+
+
+def test_a_pace_that_changes_is_said_once():
+    (note,) = notes({"value": 1.16, "low": 1.11, "high": 1.21})
+    assert note.startswith("intra_op 1: a step took 16% longer in the last windows")
+    assert "11% to 21%" in note
+    (note,) = notes({"value": 0.9, "low": 0.85, "high": 0.95})
+    assert "10.0% less" in note
+    assert "5.0% to 15%" in note
+
+
+@pytest.mark.parametrize(
+    "pace",
+    [
+        None,
+        {"value": 1.2, "low": None, "high": None},
+        {"value": 1.2, "low": 0.9, "high": 1.6},
+        {"value": 1.01, "low": 1.005, "high": 1.015},
+    ],
+    ids=["unknown", "no interval", "not certain", "small"],
+)
+def test_a_pace_that_may_be_chance_or_is_small_is_not_said(pace):
+    assert notes(pace) == []
+
+
+def test_windows_that_were_taken_anew_are_said():
+    (note,) = notes(None, {"cohorts": 2, "of": 3, "change": 0.14})
+    assert note.startswith("intra_op 1: in 2 of 3 cohorts the first windows do not count.")
+    assert "up to 14% slower" in note

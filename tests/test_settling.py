@@ -1,0 +1,84 @@
+"""Whether a script has settled, from steps that are made up."""
+
+import numpy as np
+import pytest
+
+from scaling_study.measuring import settling
+from scaling_study.measuring.between import Steps
+
+USUAL_US = 5000
+
+
+def cohort(pace=lambda at: 1.0, phase=None, *, every=50, windows=6, counts=(1, 2), seed=1,
+           noise=0.01, of_window=0.005):  # fmt: skip
+    """Windows of 100 steps in a shuffled order of counts.
+
+    Args:
+        pace: what a step takes by its place in the member's life, in usual steps.
+        phase: the same of what comes back every so many steps; None for nothing.
+        every: steps from one to the next.
+        windows: of each count.
+        counts: the ladder.
+        seed: of the draws.
+        noise: of a step.
+        of_window: of a window.
+    """
+    draw = np.random.default_rng(seed)
+    done = [0] * max(counts)
+    taken = []
+    for _ in range(windows):
+        for n in draw.permutation(counts):
+            shift = draw.normal(0, of_window)
+            for slot in range(n):
+                at = np.arange(done[slot], done[slot] + 100)
+                done[slot] += 100
+                us = USUAL_US * n * np.array([pace(k) for k in at])
+                us = us * np.exp(draw.normal(shift, noise, len(at)))
+                if phase is not None:
+                    us += [USUAL_US * n * phase(k) if k % every == every - 1 else 0.0 for k in at]
+                each = Steps(np.full(100, slot), np.full(100, n), at, us.astype(np.int64),
+                             np.zeros(100, dtype=bool))  # fmt: skip
+                taken.append((len(taken), each) if slot == 0 else (taken[-1][0], each))
+    order = sorted({at for at, _ in taken})
+    return [Steps.concat([each for at, each in taken if at == one]) for one in order]
+
+
+def test_a_script_that_keeps_its_pace_has_settled():
+    settled = [settling.change(cohort(seed=seed, windows=3)) is None for seed in range(100)]
+    assert sum(settled) >= 95
+    settled = [
+        settling.change(cohort(phase=lambda _: 40.0, seed=seed)) is None for seed in range(100)
+    ]
+    assert sum(settled) >= 95
+
+
+def test_noise_is_no_change():
+    settled = [
+        settling.change(cohort(seed=seed, windows=3, noise=0.3, of_window=0.1)) is None
+        for seed in range(100)
+    ]
+    assert sum(settled) >= 90
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("slower", [0.8, 1.2])
+def test_steps_that_change_are_noticed(seed, slower):
+    found = settling.change(cohort(lambda at: slower if at > 140 else 1.0, seed=seed, windows=3))
+    assert found is not None
+    assert (found > 0) == (slower > 1)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_phases_that_become_shorter_are_noticed(seed):
+    windows = cohort(phase=lambda at: 60.0 if at < 200 else 20.0, seed=seed, windows=3)
+    assert settling.change(windows) < 0
+
+
+def test_a_change_of_little_time_is_none():
+    windows = cohort(phase=lambda at: 8.0 if at < 200 else 6.0, every=100)
+    assert settling.change(windows) is None
+
+
+def test_few_windows_say_nothing():
+    assert settling.change(cohort(lambda at: 1.0 + at, windows=1)) is None
+    assert settling.change([]) is None

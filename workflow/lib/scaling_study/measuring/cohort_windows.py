@@ -1,0 +1,246 @@
+"""The windows of one cohort: from its start to the last one, with those that are needed besides.
+
+What is planned is taken first. Where the script has not settled meanwhile, the windows are taken
+anew, and only these count (`settling`). Where too little was seen of what comes back between steps,
+further ones are taken (`between`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.measuring import between, cohort, foreign, resolve, settling, windows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scaling_study.measuring.journal import Journal
+
+Json = dict[str, Any]
+
+MEMBER_RESTARTS = 2
+"""A member that ended is started again this often in a cohort; then its points are given up."""
+
+WARM_UP_LONGEST_S = 30.0
+"""The warm-up ends after this time at the latest, however few steps were done."""
+
+MORE_LONGEST_S = 120.0
+"""Windows that are taken besides those planned begin within this time."""
+
+SETTLING_ROUNDS = 2
+"""All windows are taken anew at most this often."""
+
+log = logging.getLogger("measure")
+
+
+class CohortWindows:
+    """The windows of one cohort.
+
+    Args:
+        one: the cohort, not started yet.
+        job: what is measured: a job's ``plan``, ``launch`` and ``seed``.
+        number: the cohort's, in the record file.
+        counts: its process counts.
+        journal: of the record file.
+        lookout: for other programs.
+
+    Attributes:
+        started_s: from the beginning to the first window; None before that.
+        in_windows_s: time in windows.
+    """
+
+    def __init__(
+        self,
+        one: cohort.Cohort,
+        job: Any,
+        *,
+        number: int,
+        counts: Sequence[int],
+        journal: Journal,
+        lookout: foreign.Lookout,
+    ) -> None:
+        self._cohort, self._number, self._counts = one, number, counts
+        self._settings: Mapping[str, Any] = job.plan["measure"]
+        self._axes: Mapping[str, Any] = job.launch["axes"]
+        self._seed: int = job.seed
+        self._journal, self._lookout = journal, lookout
+        self.started_s: float | None = None
+        self.in_windows_s = 0.0
+        self._steps: list[tuple[int, between.Steps]] = []
+        self._lost: set[int] = set()
+        self._last_end: str | None = None
+
+    def take(
+        self, slots: Sequence[Mapping[str, Any]], todo: Sequence[windows.Window], began: float
+    ) -> tuple[str, str | None]:
+        """Start the cohort and take its windows; return its status and the reason.
+
+        Args:
+            slots: of the launch, by process count.
+            todo: windows that are left to take.
+            began: when the cohort's time began (s of the performance counter).
+        """
+        timeout_s = self._settings["start_timeout_s"]
+        self._cohort.start([spec["slot"] for spec in slots[: self._cohort.size]], timeout_s)
+        reports = self._cohort.attest(timeout_s)
+        self._write_events()
+        if not reports:
+            return "failed", f"no member came as far as its first step{self._because()}"
+        wrong = self._attested("before", slots, reports)
+        if wrong:
+            return "failed", wrong
+        self._cohort.warm_up(self._settings["warmup_steps"], WARM_UP_LONGEST_S)
+        self.started_s = time.perf_counter() - began
+        self._take_all(todo)
+        until_s = time.perf_counter() + MORE_LONGEST_S
+        self._settle(until_s)
+        self._take_more(until_s)
+        wrong = self._attest_again(slots, reports)
+        self._write_events()
+        if wrong:
+            return "failed", f"{wrong}, after the last window"
+        return self._status({window.n for window in todo})
+
+    def _status(self, wanted: set[int]) -> tuple[str, str | None]:
+        if not self._lost:
+            return "complete", None
+        text = ", ".join(map(str, sorted(self._lost)))
+        reason = f"members ended, so that windows of {text} processes could not be taken"
+        status = "partial" if self._lost < wanted else "failed"
+        return status, f"{reason}{self._because()}"
+
+    def _take_all(self, todo: Sequence[windows.Window]) -> None:
+        counts = len({window.n for window in todo})
+        for at, window in enumerate(todo):
+            if at % counts == 0:
+                log.info("window %d of %d", at + 1, len(todo))
+            if not self._take(window):
+                self._lost.add(window.n)
+
+    def _settle(self, until_s: float) -> None:
+        """Take all windows anew while the script has not settled in those that were taken."""
+        planned = self._settings["windows"]
+        for again in range(1, SETTLING_ROUNDS + 1):
+            change = settling.change(self._by_window())
+            if change is None or self._lost or time.perf_counter() > until_s:
+                return
+            log.info(
+                "the script has not settled (%+.0f%% of all time): windows are taken anew",
+                100 * change,
+            )
+            self._steps = []
+            all_windows = windows.schedule(self._counts, planned * (again + 1), self._seed)
+            for window in all_windows[planned * again * len(self._counts) :]:
+                if not self._take(window):
+                    return
+            self._journal.write(
+                {"kind": "settled", "cohort": self._number, "block": planned * again,
+                 "change": change}
+            )  # fmt: skip
+
+    def _take_more(self, until_s: float) -> None:
+        """Take further windows while too little is seen of what comes back between steps."""
+        # After those that `_settle` may have taken.
+        block = (SETTLING_ROUNDS + 1) * self._settings["windows"]
+        number = block * len(self._counts)
+        counts = sorted(set(self._counts) - self._lost)
+        while time.perf_counter() < until_s:
+            steps = between.Steps.concat(self._by_window())
+            short = between.lacking(steps, between.find(steps), counts)
+            if not short:
+                return
+            log.info("n = %d: another window, for what comes back between steps", short[0])
+            if not self._take(windows.Window(number, block, short[0])):
+                return
+            number, block = number + 1, block + 1
+
+    def _by_window(self) -> list[between.Steps]:
+        """Steps of the windows that count, each with those of all its members."""
+        return [
+            between.Steps.concat([steps for _, steps in own])
+            for _, own in groupby(self._steps, key=lambda one: one[0])
+        ]
+
+    def _attested(
+        self, when: str, slots: Sequence[Mapping[str, Any]], reports: Sequence[Json]
+    ) -> str:
+        """Write what members have; say what of the launch does not hold."""
+        checks = resolve.checks(self._axes, slots, reports)
+        self._journal.write(
+            {"kind": "attestation", "cohort": self._number, "when": when, "checks": checks,
+             "members": reports}
+        )  # fmt: skip
+        return resolve.wrong(checks)
+
+    def _attest_again(
+        self, slots: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]]
+    ) -> str:
+        """Have members report again what they have; say what of the launch does not hold any more.
+
+        A script may set threads, CPUs or types while it trains.
+        """
+        kernels = {report["slot"]: report["sgemm_kernel"] for report in before}
+        found = self._cohort.attest(self._settings["start_timeout_s"], with_kernel=False)
+        reports = [{**one, "sgemm_kernel": kernels.get(one["slot"])} for one in found]
+        return self._attested("after", slots, reports) if reports else ""
+
+    def _take(self, window: windows.Window) -> bool:
+        """Take a window until it is valid or has been taken often enough.
+
+        A member that ends while it is taken costs none of its takes, but one of the member's
+        restarts.
+
+        Returns:
+            Whether it was taken; False when one of its members is left no more.
+        """
+        timing = cohort.WindowSettings(
+            **{key: self._settings[key] for key in ("steps", "shortest_s", "longest_s", "settle_s")}
+        )
+        take = 0
+        while take <= self._settings["retakes"]:
+            self._revive()
+            # The first n members, no others: a slot has CPUs and memory of its own.
+            if not set(range(window.n)) <= set(self._cohort.alive):
+                return False
+            try:
+                record = self._cohort.take(window, timing)
+            except cohort.MemberEndedError:
+                self._write_events()
+                continue
+            self.in_windows_s += record["window_s"]
+            if record["valid"]:
+                self._steps += [
+                    (window.window, between.member_steps(member["slot"], window.n, member)[0])
+                    for member in record["members"]
+                ]
+            self._journal.write({"kind": "window", "cohort": self._number, "take": take, **record})
+            seen = self._lookout.after_window(record["flags"])
+            if seen is not None:
+                told = foreign.describe(seen) or "whoever took it is not at it any more"
+                log.warning("windows keep being lost to others' CPU time: %s", told)
+            if record["valid"]:
+                return True
+            log.info("n = %d: invalid (%s)", window.n, ", ".join(record["flags"]))
+            take += 1
+        return True
+
+    def _revive(self) -> None:
+        """Start ended members again, as often as that is allowed."""
+        missing = self._cohort.restartable(MEMBER_RESTARTS)
+        if missing:
+            self._cohort.start(missing, self._settings["start_timeout_s"])
+            self._cohort.warm_up(self._settings["warmup_steps"], WARM_UP_LONGEST_S)
+            self._write_events()
+
+    def _write_events(self) -> None:
+        for event in self._cohort.events:
+            log.info("member %s: %s", event["slot"], event["reason"])
+            self._last_end = event["reason"]
+            self._journal.write({"kind": "event", "cohort": self._number, **event})
+        self._cohort.events.clear()
+
+    def _because(self) -> str:
+        return f" (the last one: {self._last_end})" if self._last_end else ""
