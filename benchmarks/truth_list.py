@@ -50,17 +50,19 @@ def _steps(name: str, what: str, loop_s: float, counts: str = "iterations/s") ->
 
 
 # A loop is long enough for ten periods where the script has some, for five where they take seconds.
+# It counts from the first iteration on. Plain loops whose steps become slower after some 600 (units
+# of a ReLU die, and Adam's averages of their gradients become denormal numbers) run longer.
 ROWS = {
-    "plain": _steps("plain", "plain loop", 15),
+    "plain": _steps("plain", "plain loop", 30),
     "validation": _steps("validation", "some seconds of validation after every 400 steps", 30),
     "checkpoints": _steps("checkpoints", "a checkpoint of 100 MB every 300 steps", 25),
     "slow_storage": _steps(
         "slow_storage", "two loader workers that are the bottleneck", 25, "batches/s"
     ),
-    "short_epochs": _steps("short_epochs", "epochs of 60 steps, new workers in each", 15),
+    "short_epochs": _steps("short_epochs", "epochs of 60 steps, new workers in each", 30),
     "gan": _steps("gan", "GAN, two optimizers in turn", 15, "rounds of both optimizers/s"),
     "accumulation": _steps(
-        "accumulation", "gradients of 4 batches accumulated", 15, "optimizer steps/s"
+        "accumulation", "gradients of 4 batches accumulated", 30, "optimizer steps/s"
     ),
     "lbfgs": _steps("lbfgs", "LBFGS with a closure", 15, "optimizer steps/s"),
     "lengths": _steps("lengths", "lengths that differ 40-fold", 15, "batches/s"),

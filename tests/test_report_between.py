@@ -48,3 +48,23 @@ def test_windows_that_were_taken_anew_are_said():
     (note,) = notes(None, {"cohorts": 2, "of": 3, "change": 0.14})
     assert note.startswith("intra_op 1: in 2 of 3 cohorts the first windows do not count.")
     assert "up to 14% slower" in note
+
+
+@pytest.mark.parametrize(
+    ("isa", "env", "said"),
+    [
+        ("default", {}, ""),
+        ("default", {"ONEDNN_MAX_CPU_ISA": "ALL"}, ""),
+        ("default", {"ONEDNN_MAX_CPU_ISA": "AVX2"}, "sets ONEDNN_MAX_CPU_ISA to AVX2"),
+        ("avx2", {"ONEDNN_MAX_CPU_ISA": "AVX2"}, ""),
+    ],
+)
+def test_a_script_that_limits_a_librarys_instructions_is_told(isa, env, said):
+    entry = {
+        "launch": "b",
+        "label": "intra_op 1",
+        "member": {"isa": "AVX2", "env": env},
+        "checks": [{"axis": "isa", "requested": isa}],
+    }
+    _, *others = view_between(BETWEEN.frame(), [entry], SERIES, {"isa": []}, "mark").notes
+    assert [said in note for note in others] == ([True] if said else [])

@@ -177,6 +177,12 @@ def find(steps: Steps) -> Found:
             break
         kind = left & (times > times[left].max() / SAME_KIND)
         left &= ~kind
+        # The first checkpoints may take much longer than later ones: together they come back.
+        last = labels == max(1, len(kinds))
+        if kinds and _is_every(steps, order, kind | last, kinds[-1].every):
+            labels[kind] = len(kinds)
+            kinds[-1] = replace(kinds[-1], seen=int((kind | last).sum()))
+            continue
         longer = labels > 0, sum(one.per_step for one in kinds)
         found = _regular(steps, order, kind, *longer)
         # Those that came at no regular distance by themselves may do so together with these.
@@ -186,9 +192,8 @@ def find(steps: Steps) -> Found:
             if _is_every(steps, order, kind | loose, found.every):
                 kind |= loose
                 loose = np.zeros_like(loose)
-            label = _label(steps, order, kind, found, labels=labels, kinds=kinds)
-            labels[kind] = label
-            kinds[label - 1 :] = [replace(found, seen=int((labels == label).sum()))]
+            kinds.append(replace(found, seen=int(kind.sum())))
+            labels[kind] = len(kinds)
             continue
         loose |= kind
         if (
@@ -197,25 +202,6 @@ def find(steps: Steps) -> Found:
         ):
             suspect.update(steps.n[kind].tolist())
     return Found(tuple(kinds), labels, frozenset(suspect))
-
-
-def _label(
-    steps: Steps,
-    order: Integers,
-    kind: NDArray[np.bool_],
-    found: Kind,
-    *,
-    labels: Integers,
-    kinds: Sequence[Kind],
-) -> int:
-    """Return the label of a kind: a new one, or that of the last one if these phases continue it.
-
-    The first checkpoints may take much longer than later ones. Both come back at the distance at
-    which they come back together.
-    """
-    last = labels == max(1, len(kinds))
-    same = all(_is_every(steps, order, one, found.every) for one in (last, kind | last))
-    return len(kinds) if kinds and same else len(kinds) + 1
 
 
 def _is_every(steps: Steps, order: Integers, kind: NDArray[np.bool_], every: float) -> bool:

@@ -72,6 +72,9 @@ class CohortWindows:
         self._steps: list[tuple[int, between.Steps]] = []
         self._lost: set[int] = set()
         self._last_end: str | None = None
+        # Where windows begin that are not planned.
+        self._block: int = self._settings["windows"]
+        self._window = self._block * len(counts)
 
     def take(
         self, slots: Sequence[Mapping[str, Any]], todo: Sequence[windows.Window], began: float
@@ -95,9 +98,7 @@ class CohortWindows:
         self._cohort.warm_up(self._settings["warmup_steps"], WARM_UP_LONGEST_S)
         self.started_s = time.perf_counter() - began
         self._take_all(todo)
-        until_s = time.perf_counter() + MORE_LONGEST_S
-        self._settle(until_s)
-        self._take_more(until_s)
+        self._take_more()
         wrong = self._attest_again(slots, reports)
         self._write_events()
         if wrong:
@@ -120,42 +121,48 @@ class CohortWindows:
             if not self._take(window):
                 self._lost.add(window.n)
 
-    def _settle(self, until_s: float) -> None:
-        """Take all windows anew while the script has not settled in those that were taken."""
-        planned = self._settings["windows"]
-        for again in range(1, SETTLING_ROUNDS + 1):
-            change = settling.change(self._by_window())
-            if change is None or self._lost or time.perf_counter() > until_s:
-                return
-            log.info(
-                "the script has not settled (%+.0f%% of all time): windows are taken anew",
-                100 * change,
-            )
-            self._steps = []
-            all_windows = windows.schedule(self._counts, planned * (again + 1), self._seed)
-            for window in all_windows[planned * again * len(self._counts) :]:
-                if not self._take(window):
-                    return
-            self._journal.write(
-                {"kind": "settled", "cohort": self._number, "block": planned * again,
-                 "change": change}
-            )  # fmt: skip
-
-    def _take_more(self, until_s: float) -> None:
-        """Take further windows while too little is seen of what comes back between steps."""
-        # After those that `_settle` may have taken.
-        block = (SETTLING_ROUNDS + 1) * self._settings["windows"]
-        number = block * len(self._counts)
+    def _take_more(self) -> None:
+        """Take windows anew, or further ones, until what was seen is settled and enough."""
+        until_s = time.perf_counter() + MORE_LONGEST_S
         counts = sorted(set(self._counts) - self._lost)
+        anew = 0
         while time.perf_counter() < until_s:
-            steps = between.Steps.concat(self._by_window())
+            seen = self._by_window()
+            change = settling.change(seen) if anew < SETTLING_ROUNDS and not self._lost else None
+            if change is not None:
+                anew += 1
+                if not self._take_anew(change):
+                    return
+                continue
+            steps = between.Steps.concat(seen)
             short = between.lacking(steps, between.find(steps), counts)
             if not short:
                 return
             log.info("n = %d: another window, for what comes back between steps", short[0])
-            if not self._take(windows.Window(number, block, short[0])):
+            if not all(map(self._take, self._further(short[:1], 1))):
                 return
-            number, block = number + 1, block + 1
+
+    def _take_anew(self, change: float) -> bool:
+        """Take all windows once more, and say that only these count; return whether that went."""
+        log.info(
+            "the script has not settled (%+.0f%% of all time): windows are taken anew", 100 * change
+        )
+        self._steps, block = [], self._block
+        if not all(map(self._take, self._further(self._counts, self._settings["windows"]))):
+            return False
+        self._journal.write(
+            {"kind": "settled", "cohort": self._number, "block": block, "change": change}
+        )
+        return True
+
+    def _further(self, counts: Sequence[int], blocks: int) -> list[windows.Window]:
+        """Return further windows, after all those that were planned or taken."""
+        found = [
+            windows.Window(self._window + one.window, self._block + one.block, one.n)
+            for one in windows.schedule(counts, blocks, self._seed + self._block)
+        ]
+        self._window, self._block = self._window + len(found), self._block + blocks
+        return found
 
     def _by_window(self) -> list[between.Steps]:
         """Steps of the windows that count, each with those of all its members."""

@@ -2,10 +2,15 @@
 
 A training changes its speed in its first seconds: memory that is touched for the first time, files
 that are made for the first time, averages of dead units that decay into denormal numbers. Windows
-of that time say what a longer training does not do. As a chain's early part is compared with its
-late one (Geweke, Evaluating the accuracy of sampling-based approaches, 1992), steps of a member's
-earlier life are compared with those of its later life, at each of a few places where one may end
-and the other begin.
+of that time say what a longer training does not do.
+
+Steps
+    As a chain's early part is compared with its late one (Geweke, Evaluating the accuracy of
+    sampling-based approaches, 1992), those of a member's earlier life are compared with those of
+    its later life, at each of a few places where one may end and the other begin.
+What lies between
+    is rare: a handful of validations or checkpoints shows no trend. But a few that take several
+    times as long as the others take their mean away from their median.
 
 Pure: steps go in, a number comes out.
 """
@@ -59,11 +64,15 @@ def change(windows: Sequence[between.Steps]) -> float | None:
     changes = []
     for label in np.unique(labels):
         own = labels == label
-        x, y, groups = at[own], np.log(np.maximum(us[own], 1)), group[own]
+        share = us[own].sum() / us.sum()
         if label == 0:
-            x, y, groups = _medians(x, y, groups, window[own])
-        jump = _jump(x, y, np.unique(groups, axis=0, return_inverse=True)[1].ravel())
-        changes.append(float(np.expm1(jump) * us[own].sum() / us.sum()))
+            x, y, groups = _medians(
+                at[own], np.log(np.maximum(us[own], 1)), group[own], window[own]
+            )
+            jump = _jump(x, y, np.unique(groups, axis=0, return_inverse=True)[1].ravel())
+            changes.append(float(share * np.expm1(jump)))
+        else:
+            changes.append(float(share * _skew(at[own], us[own], steps.n[known][own])))
     largest = max(changes, key=abs, default=0.0)
     return largest if abs(largest) > CHANGE else None
 
@@ -80,6 +89,18 @@ def _medians(
         np.array([np.median(one) for one in np.split(y[order], ends)]),
         keys[:, :2],
     )
+
+
+def _skew(at: Integers, us: Integers, n: Integers) -> float:
+    """Return how far means are from medians; below 0 where the longer ones come first."""
+    ratios, away = np.empty(len(us)), np.empty(len(us))
+    for count in np.unique(n):
+        own = n == count
+        ratios[own] = us[own] / np.median(us[own])
+        away[own] = abs(ratios[own].mean() - 1)
+    late = at > np.median(at)
+    shorter_late = not late.any() or ratios[late].mean() < ratios[~late].mean()
+    return float(-away.mean() if shorter_late else away.mean())
 
 
 def _jump(x: Floats | Integers, y: Floats, group: Integers) -> float:

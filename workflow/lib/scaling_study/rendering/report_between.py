@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common.quantities import format_percent, format_seconds
+from scaling_study.probing.axes import ISAS
 from scaling_study.rendering.report_rows import Row, number_cell
 
 if TYPE_CHECKING:
@@ -23,6 +24,12 @@ ATEN_KERNELS = (
     ("AVX512", ("avx512f", "avx512dq", "avx512bw", "avx512vl", "fma")),
     ("AVX2", ("avx2", "fma")),
 )
+
+# What the axis isa sets, besides what ATen says itself, and values that limit nothing.
+ISA_VARIABLES = sorted(
+    {name for isa in ISAS.values() for name in isa.env} - {"ATEN_CPU_CAPABILITY"}
+)
+NO_LIMIT = ("default", "all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +85,7 @@ def view_between(
             _once(entry),
             *_changes(entry, titles.get(entry["launch"], entry["label"])),
             _kernels(entry, titles.get(entry["launch"], entry["label"]), machine),
+            _limited(entry, titles.get(entry["launch"], entry["label"])),
             _settling(entry.get("settling"), titles.get(entry["launch"], entry["label"])),
             _pace(entry.get("pace"), titles.get(entry["launch"], entry["label"])),
         )
@@ -161,7 +169,7 @@ def _kernels(entry: Mapping[str, Any], title: str, machine: Mapping[str, Any]) -
     """Whether ATen took older kernels than the CPU has, though the launch did not ask for that."""
     member = entry["member"]
     best = next((name for name, flags in ATEN_KERNELS if set(flags) <= set(machine["isa"])), None)
-    asked = next((one["requested"] for one in entry["checks"] if one["axis"] == "isa"), "default")
+    asked = _asked_isa(entry)
     names = ["DEFAULT", *(name for name, _ in reversed(ATEN_KERNELS))]
     if member is None or best is None or asked != "default" or member["isa"] not in names:
         return ""
@@ -171,3 +179,27 @@ def _kernels(entry: Mapping[str, Any], title: str, machine: Mapping[str, Any]) -
         f"{title}: ATen ran its {member['isa']} kernels, and this CPU has {best}. The script or "
         "its environment sets ATEN_CPU_CAPABILITY; without that, its operators may be faster."
     )
+
+
+def _limited(entry: Mapping[str, Any], title: str) -> str:
+    """Whether libraries were told which vector instructions to use, though the launch did not."""
+    if entry["member"] is None or _asked_isa(entry) != "default":
+        return ""
+    env = entry["member"]["env"]
+    limits = [
+        f"{name} to {env[name]}"
+        for name in ISA_VARIABLES
+        if env.get(name, NO_LIMIT[0]).lower() not in NO_LIMIT
+    ]
+    if not limits:
+        return ""
+    return (
+        f"{title}: the script or its environment sets {', '.join(limits)}, which decides what "
+        "vector instructions a library uses. Without that, its operators may be faster."
+    )
+
+
+def _asked_isa(entry: Mapping[str, Any]) -> str:
+    """What the launch asks for on the axis of instruction sets."""
+    asked = (one["requested"] for one in entry["checks"] if one["axis"] == "isa")
+    return str(next(asked, "default"))
