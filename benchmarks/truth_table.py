@@ -7,9 +7,12 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import truth_rates
 from truth_list import PROCESSES, ROWS
 from truth_rates import Ratio, Side
+
+from scaling_study.common import stats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,6 +22,9 @@ LOW, HIGH = 0.97, 1.03
 """A study is true where this range and its ratio's interval meet."""
 WIDEST = 0.04
 """Of each side of the interval: a wider one would meet the range too easily."""
+
+POOLED_FREEDOM = 1000
+"""Degrees of freedom of an error that all rows have told together: a normal distribution's."""
 
 OK, FAIL, COARSE = "ok", "FAIL", "not precise enough"
 NO_LOOP, NO_STUDY = "no loop", "no number of the study"
@@ -62,14 +68,53 @@ def verdict(found: Ratio) -> str:
     return OK if found.reach <= WIDEST else COARSE
 
 
-def cell(entries: Iterable[Entry], name: str, n: int) -> Cell:
-    """Put together what runs of one row say at a process count."""
+def errors(entries: Iterable[Entry]) -> dict[tuple[str, str, int], float]:
+    """How well each side's mean is known, as the standard error of its logarithm.
+
+    Two loops of a script say little about how much loops differ; loops of all scripts say much.
+    So it is learnt from all rows together, as a study learns how much starts of a launch differ.
+
+    Returns:
+        By row, kind of run and process count; NaN where nothing was done twice.
+    """
+    values: dict[tuple[str, str, int], list[float]] = {}
+    for entry in entries:
+        if entry["status"] != "ok":
+            continue
+        for n in entry["counts"]:
+            if entry["kind"] == "loop":
+                found = [entry["rate"]]
+            else:
+                found = entry["points"].get(str(n), {}).get("values", [])
+            values.setdefault((entry["row"], entry["kind"], n), []).extend(found)
+    rows = [
+        {"launch": f"{name} {kind}", "n": n, "replicate": number, "steps_per_s": value}
+        for (name, kind, n), own in values.items()
+        for number, value in enumerate(own)
+    ]
+    if not rows:
+        return {}
+    means = stats.Means(pd.DataFrame(rows))
+    return {(name, kind, n): means.of(f"{name} {kind}", n).deviation for name, kind, n in values}
+
+
+def cell(entries: Sequence[Entry], name: str, n: int) -> Cell:
+    """Put together what runs of one row say at a process count.
+
+    Args:
+        entries: All that count, of other rows too.
+        name: The row's.
+        n: Processes.
+    """
+    known = errors(entries)
     own = [entry for entry in entries if entry["row"] == name and n in entry["counts"]]
     good = [entry for entry in own if entry["status"] == "ok"]
     rates = [entry["rate"] for entry in good if entry["kind"] == "loop"]
     points = [entry["points"][str(n)] for entry in good if entry["kind"] == "study"]
-    source, study = study_side(points, whole=ROWS[name].compares == PROCESSES)
-    loop = truth_rates.side_of_values(rates) if rates else None
+    source, study = study_side(
+        points, known.get((name, "study", n)), whole=ROWS[name].compares == PROCESSES
+    )
+    loop = _pooled(truth_rates.side_of_values(rates), known[name, "loop", n]) if rates else None
     none = Ratio(math.nan, math.nan, math.nan)
     found = truth_rates.ratio(study, loop) if study and loop else none
     judged = verdict(found) if study and loop else NO_STUDY if loop else NO_LOOP
@@ -87,10 +132,25 @@ def _reasons(own: Iterable[Entry], points: Iterable[Entry]) -> tuple[str, ...]:
     )
 
 
-def study_side(points: Sequence[Entry], *, whole: bool) -> tuple[str, Side | None]:
+def _pooled(side: Side, error: float | None) -> Side:
+    """A side with the error that all rows have told."""
+    if error is None:
+        return side
+    return dataclasses.replace(side, error=error, freedom=POOLED_FREEDOM)
+
+
+def study_side(
+    points: Sequence[Entry], error: float | None, *, whole: bool
+) -> tuple[str, Side | None]:
     """Return what studies say together, and which of their numbers it is.
 
-    A throughput's value is that of the tables, its precision that of all replicates.
+    A throughput's value is that of the tables, its precision that of all replicates; whole
+    processes have intervals.
+
+    Args:
+        points: What each study says at a process count.
+        error: Of throughputs (`errors`).
+        whole: Whether whole processes are compared.
     """
     if not whole:
         known = [point for point in points if point["value"] is not None]
@@ -100,7 +160,7 @@ def study_side(points: Sequence[Entry], *, whole: bool) -> tuple[str, Side | Non
         weighted = [
             len(point["values"]) / len(values) * math.log(point["value"]) for point in known
         ]
-        side = truth_rates.side_of_values(values)
+        side = _pooled(truth_rates.side_of_values(values), error)
         return "measured", dataclasses.replace(side, value=math.exp(sum(weighted)))
     source = "confirmed" if any(one["source"] == "confirmed" for one in points) else "predicted"
     sides = [
@@ -160,9 +220,10 @@ study's number for one thread per process with the loop's.
 - **torch.compile** is compared after compilation on both sides. Each loop and each study starts
   with empty caches.
 
-A cell fails if the 95% interval of its ratio (Welch's, on the log scale) misses {LOW} to {HIGH}. An
-interval wider than {WIDEST:.0%} on a side is not precise enough, which fails too. Printed by
-`python benchmarks/truth.py`.
+A cell fails if the 95% interval of its ratio misses {LOW} to {HIGH}. How much loops of one script
+differ, and replicates of one study, is learnt from all rows together, as a study learns how much
+starts of a launch differ ([intervals.md](intervals.md)). An interval wider than {WIDEST:.0%} on a
+side is not precise enough, which fails too. Printed by `python benchmarks/truth.py`.
 
 """
 HEAD = ("script", "n", "compared", "loop", "study", "study / loop", "95% interval", "verdict",

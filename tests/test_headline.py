@@ -44,7 +44,7 @@ def arm(role, launch, label, n, value, **changes):
         "role": role, "launch": launch, "label": label, "n": n, "queue": "process_per_model",
         "ran": "exec", "rounds": 4, "value": value, "low": 0.95 * value, "high": 1.05 * value,
         "predicted": None, "start_s": 4.0, "iteration_s": 0.01, "end_s": 0.1, "whole_models": 8,
-        "cut": False, **changes,
+        "ended_after": None, "cut": False, **changes,
     }  # fmt: skip
 
 

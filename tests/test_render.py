@@ -51,7 +51,7 @@ def test_a_confirmation_is_the_headline_of_report_and_terminal(tmp_path):
         "role": "recommended", "launch": best["launch"], "label": best["label"], "n": best["n"],
         "queue": "process_per_model", "ran": "exec", "rounds": 4, "value": 911.0, "low": 900.0,
         "high": 922.0, "predicted": 1000.0, "start_s": 1.0, "iteration_s": 0.01, "end_s": 0.1,
-        "whole_models": 3, "cut": False,
+        "whole_models": 3, "ended_after": 500, "cut": False,
         "rounds_unseen": 0, "round_s": 10.0, "longest_s": 10.0, "later_starts": False,
         "foreign_cpus": 0.0,
     }  # fmt: skip

@@ -45,9 +45,14 @@ def test_a_pace_that_may_be_chance_or_is_small_is_not_said(pace):
 
 
 def test_windows_that_were_taken_anew_are_said():
-    (note,) = notes(None, {"cohorts": 2, "of": 3, "change": 0.14})
+    settling = {"cohorts": 2, "of": 3, "least": 0.05, "most": 0.14, "left": 0}
+    (note,) = notes(None, settling)
     assert note.startswith("intra_op 1: in 2 of 3 cohorts the first windows do not count.")
-    assert "up to 14% slower" in note
+    assert "up to 14% slower:" in note
+    assert "still changing" not in note
+    (note,) = notes(None, settling | {"least": -0.2, "left": 1})
+    assert "up to 20% slower or faster:" in note
+    assert "In 1 of these it was still changing" in note
 
 
 @pytest.mark.parametrize(

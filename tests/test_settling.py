@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scaling_study.measuring import settling
+from scaling_study.measuring import between, settling
 from scaling_study.measuring.between import Steps
 
 USUAL_US = 5000
@@ -43,18 +43,20 @@ def cohort(pace=lambda at: 1.0, phase=None, *, every=50, windows=6, counts=(1, 2
     return [Steps.concat([each for at, each in taken if at == one]) for one in order]
 
 
+def change(windows):
+    return settling.change(windows, between.find(Steps.concat(windows)))
+
+
 def test_a_script_that_keeps_its_pace_has_settled():
-    settled = [settling.change(cohort(seed=seed, windows=3)) is None for seed in range(100)]
+    settled = [change(cohort(seed=seed, windows=3)) is None for seed in range(100)]
     assert sum(settled) >= 95
-    settled = [
-        settling.change(cohort(phase=lambda _: 40.0, seed=seed)) is None for seed in range(100)
-    ]
+    settled = [change(cohort(phase=lambda _: 40.0, seed=seed)) is None for seed in range(100)]
     assert sum(settled) >= 95
 
 
 def test_noise_is_no_change():
     settled = [
-        settling.change(cohort(seed=seed, windows=3, noise=0.3, of_window=0.1)) is None
+        change(cohort(seed=seed, windows=3, noise=0.3, of_window=0.1)) is None
         for seed in range(100)
     ]
     assert sum(settled) >= 90
@@ -63,7 +65,7 @@ def test_noise_is_no_change():
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("slower", [0.8, 1.2])
 def test_steps_that_change_are_noticed(seed, slower):
-    found = settling.change(cohort(lambda at: slower if at > 140 else 1.0, seed=seed, windows=3))
+    found = change(cohort(lambda at: slower if at > 140 else 1.0, seed=seed, windows=3))
     assert found is not None
     assert (found > 0) == (slower > 1)
 
@@ -71,14 +73,32 @@ def test_steps_that_change_are_noticed(seed, slower):
 @pytest.mark.parametrize("seed", range(10))
 def test_phases_that_become_shorter_are_noticed(seed):
     windows = cohort(phase=lambda at: 60.0 if at < 200 else 20.0, seed=seed, windows=3)
-    assert settling.change(windows) < 0
+    assert change(windows) < 0
+
+
+def test_phases_that_differ_without_order_are_no_change():
+    draw = np.random.default_rng(2)
+    settled = []
+    for seed in range(60):
+        slow = draw.random(2000) < 0.2
+        windows = cohort(phase=lambda at, slow=slow: 50.0 if slow[at] else 20.0, seed=seed)
+        settled.append(change(windows) is None)
+    assert sum(settled) >= 50
+
+
+def test_members_of_a_window_share_what_disturbs_it():
+    settled = [
+        change(cohort(counts=(4, 16), windows=3, of_window=0.04, seed=seed)) is None
+        for seed in range(60)
+    ]
+    assert sum(settled) >= 57
 
 
 def test_a_change_of_little_time_is_none():
     windows = cohort(phase=lambda at: 8.0 if at < 200 else 6.0, every=100)
-    assert settling.change(windows) is None
+    assert change(windows) is None
 
 
 def test_few_windows_say_nothing():
-    assert settling.change(cohort(lambda at: 1.0 + at, windows=1)) is None
-    assert settling.change([]) is None
+    assert change(cohort(lambda at: 1.0 + at, windows=1)) is None
+    assert settling.change([], between.find(Steps.concat([]))) is None

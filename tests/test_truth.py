@@ -290,14 +290,34 @@ def test_a_cell_is_made_of_all_loops_and_all_replicates():
     found = truth_table.cell(entries, "gan", 1)
     assert (found.loops, found.verdict) == (2, truth_table.FAIL)
     assert found.ratio.value == pytest.approx(200 / 100.5, rel=1e-3)
-    assert found.study.freedom == 3
+    assert found.study.freedom == found.loop.freedom == truth_table.POOLED_FREEDOM
+
+
+def test_how_much_loops_differ_is_learnt_from_all_rows():
+    alone = [
+        loop_entry(100.0),
+        loop_entry(100.1),
+        study_entry({"1": measured(100.0, 100.1)}, counts=(1,)),
+    ]
+    others = [
+        entry
+        for row in ("plain", "lbfgs", "lengths", "ends")
+        for entry in (loop_entry(50.0, row=row), loop_entry(52.0, row=row))
+    ]
+    narrow, wide = (
+        truth_table.cell(each, "gan", 1).ratio.reach for each in (alone, alone + others)
+    )
+    assert wide > 2 * narrow
+    once = truth_table.cell([loop_entry(100.0), *others], "gan", 1)
+    assert once.loop.error > 0
+    assert math.isnan(truth_table.errors([loop_entry(100.0)])["gan", "loop", 1])
 
 
 def test_the_studys_value_is_that_of_its_points_table():
     point = measured(100.0, 104.0) | {"value": 110.0}
-    _, side = truth_table.study_side([point], whole=False)
+    _, side = truth_table.study_side([point], 0.03, whole=False)
     assert side.value == pytest.approx(110)
-    assert side.error == pytest.approx(truth_rates.side_of_values([100.0, 104.0]).error)
+    assert side.error == pytest.approx(0.03)
 
 
 def test_confirmed_processes_go_before_predicted_ones():
@@ -306,11 +326,11 @@ def test_confirmed_processes_go_before_predicted_ones():
         confirmed((400.0, 390.0, 410.0, 4)),
         confirmed((404.0, None, None, 1)),
     ]
-    source, side = truth_table.study_side(points[:2], whole=True)
+    source, side = truth_table.study_side(points[:2], None, whole=True)
     assert (source, side.value, side.freedom) == ("confirmed", pytest.approx(400), 3)
-    assert math.isnan(truth_table.study_side(points, whole=True)[1].error)
-    assert truth_table.study_side(points[:1], whole=True)[0] == "predicted"
-    assert truth_table.study_side([], whole=True)[1] is None
+    assert math.isnan(truth_table.study_side(points, None, whole=True)[1].error)
+    assert truth_table.study_side(points[:1], None, whole=True)[0] == "predicted"
+    assert truth_table.study_side([], None, whole=True)[1] is None
 
 
 def test_a_study_without_a_number_is_no_truth():

@@ -195,10 +195,18 @@ def attestation(cohorts: Sequence[Mapping[str, Any]], windows: pd.DataFrame) -> 
 
 def _settling(cohorts: Sequence[Mapping[str, Any]]) -> Json | None:
     """In how many of a launch's cohorts windows were taken anew, and how steps had changed."""
-    changes = [one["settled"]["change"] for one in cohorts if one.get("settled")]
-    if not changes:
+    anew = [one["settled"] for one in cohorts if one.get("settled")]
+    if not anew:
         return None
-    return {"cohorts": len(changes), "of": len(cohorts), "change": max(changes, key=abs)}
+    measured = sum(bool(one["windows_valid"] or one["windows_invalid"]) for one in cohorts)
+    changes = [records[0]["change"] for records in anew]
+    return {
+        "cohorts": len(anew),
+        "of": measured,
+        "least": min(changes),
+        "most": max(changes),
+        "left": sum(records[-1]["left"] is not None for records in anew),
+    }
 
 
 def provenance(

@@ -61,8 +61,7 @@ def rates(rows: pd.DataFrame, files: Sequence[FileRows]) -> Rates:
     if _looks_long(counted) and all(lives[at] is not None for at in rows.index):
         kinds, labels, known = _kinds(rows, lives)
     counted["label"] = labels
-    ordinary = counted[counted["label"] == 0]
-    step_s = ordinary.groupby([*KEY, "slot"])["us"].mean() / US_PER_S
+    step_s = _ordinary(counted)
     excess = _excess(kinds, known, step_s)
     return Rates(_replicates(valid, step_s, excess, kinds), _between(step_s, excess, kinds))
 
@@ -87,7 +86,20 @@ def _looks_long(counted: pd.DataFrame) -> bool:
     if counted.empty:
         return False
     usual = counted.groupby("n")["us"].transform("median")
-    return bool((counted["us"] >= between.LONG * usual).any())
+    long_us = counted["us"][counted["us"] >= between.LONG * usual].sum()
+    return bool(long_us >= between.WORTH_SHARE / 2 * counted["us"].sum())
+
+
+def _ordinary(counted: pd.DataFrame) -> pd.Series:
+    """Mean ordinary step (s) by `KEY` and slot.
+
+    Where a slot has none, that of the other slots stands for it; where none has, all its steps do.
+    """
+    by_slot = [*KEY, "slot"]
+    whole = counted.groupby(by_slot)["us"].mean()
+    found = counted[counted["label"] == 0].groupby(by_slot)["us"].mean().reindex(whole.index)
+    found = found.fillna(found.groupby(KEY).transform("mean")).fillna(whole)
+    return found / US_PER_S
 
 
 def _kinds(
@@ -135,7 +147,8 @@ def _excess(
     """How much longer the steps of each kind take than ordinary ones (s), by `KEY`.
 
     Where a replicate has seen none, the mean of the launch at that count stands for it; where no
-    replicate has, that of the nearest count, in proportion to the ordinary step.
+    replicate has, that of the nearest count, in proportion to the ordinary step. A kind that no
+    window has seen that counts is left out.
     """
     ordinary = step_s.groupby(KEY).mean()
     found: dict[int, pd.Series] = {}
@@ -146,6 +159,8 @@ def _excess(
         by_n = excess.groupby("n").mean()
         usual = ordinary.groupby("n").mean()
         seen = by_n.dropna()
+        if seen.empty:
+            continue
         for n in by_n.index[by_n.isna()]:
             nearest = min(seen.index, key=lambda other: abs(other - n))
             by_n[n] = seen[nearest] * usual[n] / usual[nearest]
@@ -163,7 +178,7 @@ def _replicates(
 ) -> pd.DataFrame:
     windows = valid.groupby([*KEY, "cohort", "window", "take"]).size().groupby(KEY).size()
     added = sum(
-        (excess[number] * kind.per_step for number, kind in enumerate(kinds, start=1)),
+        (each * kinds[number - 1].per_step for number, each in excess.items()),
         start=pd.Series(0.0, index=windows.index),
     )
     of_step = pd.MultiIndex.from_frame(step_s.reset_index()[KEY])
@@ -188,14 +203,14 @@ def _between(
     """What lies between steps, by process count."""
     usual = step_s.groupby("n").mean()
     per_step = {
-        number: excess[number].groupby("n").mean() * kind.per_step
-        for number, kind in enumerate(kinds, start=1)
+        number: each.groupby("n").mean() * kinds[number - 1].per_step
+        for number, each in excess.items()
     }
     whole = usual + sum(per_step.values(), start=pd.Series(0.0, index=usual.index))
     rows = [
-        (n, number, kind.every, per_step[number][n] / kind.per_step, per_step[number][n] / whole[n],
-         kind.seen)
+        (n, number, kinds[number - 1].every, each[n] / kinds[number - 1].per_step,
+         each[n] / whole[n], kinds[number - 1].seen)
         for n in usual.index
-        for number, kind in enumerate(kinds, start=1)
+        for number, each in per_step.items()
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=BETWEEN_COLUMNS)

@@ -43,8 +43,8 @@ class FileRows:
         cohorts: Per cohort `head` (its first record), `attestation` (before its first window),
             `attestation_after` (its last), `end`, `events`, and of its
             windows `windows_valid` (count), `ns_valid` (their process counts), `windows_invalid`
-            (n and flags of each) and `steps` (counted in valid ones). `settled`: its last record of
-            that kind, or None.
+            (n and flags of each) and `steps` (counted in valid ones); `settled`: its records of
+            that kind.
     """
 
     rows: pd.DataFrame
@@ -104,9 +104,8 @@ def read_rows(path: Path) -> FileRows:
     )
     rows["valid"] = np.repeat(np.array(gathered.valid, dtype=bool), sizes)
     rows["flags"] = np.repeat(np.array(gathered.flags, dtype=object), sizes)
+    _leave_out_unsettled(gathered.cohorts, rows)
     for cohort in gathered.cohorts.values():
-        if cohort["settled"]:
-            _leave_out_unsettled(cohort, rows)
         if not _held(cohort):
             _refuse(cohort, rows)
     return FileRows(
@@ -132,7 +131,7 @@ def _add(gathered: _Gathered, record: record_schema.Record) -> None:
             "ns_valid": [],
             "windows_invalid": [],
             "steps": 0,
-            "settled": None,
+            "settled": [],
         }
         return
     cohort = gathered.cohorts.get(record["cohort"])
@@ -142,6 +141,8 @@ def _add(gathered: _Gathered, record: record_schema.Record) -> None:
         _add_window(gathered, cohort, record)
     elif record["kind"] == "event":
         cohort["events"].append(record)
+    elif record["kind"] == "settled":
+        cohort["settled"].append(record)
     elif record["kind"] == "attestation" and record.get("when") == "after":
         cohort["attestation_after"] = record
     else:
@@ -173,18 +174,24 @@ def _refuse(cohort: dict[str, Any], rows: pd.DataFrame) -> None:
     cohort.update(windows_valid=0, ns_valid=[], steps=0)
 
 
-def _leave_out_unsettled(cohort: dict[str, Any], rows: pd.DataFrame) -> None:
+def _leave_out_unsettled(cohorts: dict[int, dict[str, Any]], rows: pd.DataFrame) -> None:
     """Take the windows in which a script had not settled out of those that count."""
-    own = rows["cohort"] == cohort["head"]["cohort"]
-    early = own & rows["valid"] & (rows["block"] < cohort["settled"]["block"])
-    rows.loc[early, "flags"] = [f"{each};{UNSETTLED}".strip(";") for each in rows["flags"][early]]
-    rows.loc[early, "valid"] = False
-    counted = rows[own & rows["valid"]]
-    cohort.update(
-        windows_valid=len(counted[["window", "take"]].drop_duplicates()),
-        ns_valid=[int(n) for n in counted["n"].unique()],
-        steps=int(counted["steps"].sum()),
-    )
+    records = [one for cohort in cohorts.values() for one in cohort["settled"]]
+    for record in records:
+        own = rows["cohort"] == record["cohort"]
+        late = own & (rows["block"] >= record["block"])
+        again = rows["n"].isin(rows["n"][late & rows["valid"]])
+        early = rows["valid"] & again & ((rows["cohort"] < record["cohort"]) | (own & ~late))
+        flags = [f"{each};{UNSETTLED}".strip(";") for each in rows["flags"][early]]
+        rows.loc[early, "flags"] = flags
+        rows.loc[early, "valid"] = False
+    for number, cohort in cohorts.items() if records else ():
+        counted = rows[(rows["cohort"] == number) & rows["valid"]]
+        cohort.update(
+            windows_valid=len(counted[["window", "take"]].drop_duplicates()),
+            ns_valid=[int(n) for n in counted["n"].unique()],
+            steps=int(counted["steps"].sum()),
+        )
 
 
 def _add_window(

@@ -214,8 +214,10 @@ class End(TypedDict):
 class Settled(TypedDict):
     """Windows of this cohort were taken anew, because its script had not settled before.
 
-    Those of blocks before ``block`` do not count. ``change`` is the part of all time by which steps
-    became longer (or shorter, below 0) in them.
+    Of each process count that has valid windows from ``block`` on, those before do not count, in
+    cohorts before this one either, which were interrupted. ``change`` is the part of all time by
+    which steps became longer (or shorter, below 0) in them; ``left`` the same in the new ones, null
+    where the script has settled.
     """
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
@@ -223,6 +225,7 @@ class Settled(TypedDict):
     cohort: Index
     block: Index
     change: float
+    left: float | None
 
 
 Record = Cohort | Attestation | Window | Event | Settled | End

@@ -140,7 +140,7 @@ class RunningRound:
             most_s: it goes on up to then where a slot has not trained enough.
         """
         self._slots = model_queue.Slots(len(self.members))
-        before, used_s = read_machine(self.host.cpus), _children_s()
+        before, used_s = read_machine(self.host.cpus), _own_s()
         self._origin_s = time.monotonic()
         status, reason = "ok", None
         try:
@@ -154,7 +154,7 @@ class RunningRound:
             self._slots.stop(grace_s=0)
             family.end(ORPHANS_S)
         after = read_machine(self.host.cpus)
-        foreign_s = after.busy_cpu_s - before.busy_cpu_s - (_children_s() - used_s)
+        foreign_s = after.busy_cpu_s - before.busy_cpu_s - (_own_s() - used_s)
         return {
             "status": status,
             "reason": reason,
@@ -225,7 +225,7 @@ class RunningRound:
             runs += process.runs(self._origin_s, None)
         trained = dict.fromkeys(range(len(self.members)), 0.0)
         # Whether a script runs a second time in one process is seen once it has begun to.
-        if any(run["again"] and run["iterations"] <= 1 for run in self._latest(runs)):
+        if any(run["again"] == 1 and run["iterations"] <= 1 for run in self._latest(runs)):
             return False
         for run in runs:
             if run["iterations"] > 1:
@@ -243,7 +243,7 @@ class RunningRound:
         return f": {text}" if text else ""
 
 
-def _children_s() -> float:
-    """CPU seconds of all child processes that have been waited for, with theirs."""
+def _own_s() -> float:
+    """CPU seconds of this process and all its children that have been waited for, with theirs."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return used.ru_utime + used.ru_stime + time.process_time()

@@ -184,12 +184,20 @@ def _arm_entry(arm: _Arm, turns: Sequence[int], predicted: float | None) -> Json
         "iteration_s": arm.mean("iteration_s"),
         "end_s": arm.mean("end_s"),
         "whole_models": sum(one.whole_models for one in arm.seen.values()),
+        "ended_after": _ended_after(arm),
         "cut": not arm.how.whole,
         "later_starts": arm.how.later,
         "round_s": max(one["limit_s"] for one in arm.records.values()),
         "longest_s": max(one["cut_s"] for one in arm.records.values()),
         "foreign_cpus": foreign_s / sum(one["cut_s"] for one in arm.records.values()),
     }
+
+
+def _ended_after(arm: _Arm) -> int | None:
+    """After how many iterations the script ended, if it did; the median of its ends."""
+    runs = [run for record in arm.records.values() for run in record["runs"]]
+    ended = [run["iterations"] for run in runs if run["ended_s"] is not None]
+    return int(np.median(ended)) if ended else None
 
 
 def _predicted(entry: Mapping[str, Any], about: Mapping[str, Any]) -> float | None:

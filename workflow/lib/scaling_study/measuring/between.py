@@ -150,10 +150,13 @@ def member_steps(member: int, n: int, record: Mapping[str, Any]) -> tuple[Steps,
 
 def usual_us(steps: Steps) -> dict[int, float]:
     """Return the median step of each process count."""
-    return {
-        int(n): float(np.median(steps.us[(steps.n == n) & ~steps.fresh]))
-        for n in np.unique(steps.n[~steps.fresh])
-    }
+    n, us = steps.n[~steps.fresh], steps.us[~steps.fresh]
+    if not len(n):
+        return {}
+    order = np.argsort(n, kind="stable")
+    counts, starts = np.unique(n[order], return_index=True)
+    parts = np.split(us[order], starts[1:])
+    return {int(count): float(np.median(own)) for count, own in zip(counts, parts, strict=True)}
 
 
 def find(steps: Steps) -> Found:
@@ -162,7 +165,8 @@ def find(steps: Steps) -> Found:
     usual = usual_us(steps)
     if not usual:
         return Found((), labels, frozenset())
-    medians = np.array([usual.get(int(n), np.inf) for n in steps.n])
+    counts, at = np.unique(steps.n, return_inverse=True)
+    medians = np.array([usual.get(int(n), np.inf) for n in counts])[at]
     times = np.where(steps.fresh, 0.0, steps.us / np.maximum(medians, 1.0))
     long = times >= LONG
     whole_us = float(steps.us[~steps.fresh].sum())
@@ -170,8 +174,8 @@ def find(steps: Steps) -> Found:
         return Found((), labels, frozenset())
     order = np.lexsort((steps.at, steps.member))
     kinds: list[Kind] = []
-    suspect: set[int] = set()
-    left, loose = long.copy(), np.zeros(len(long), dtype=np.bool_)
+    left = long.copy()
+    loose, doubtful = np.zeros((2, len(long)), dtype=np.bool_)
     for _ in range(MOST_KINDS):
         if not left.any():
             break
@@ -196,12 +200,9 @@ def find(steps: Steps) -> Found:
             labels[kind] = len(kinds)
             continue
         loose |= kind
-        if (
-            _looks_like_a_phase(steps.us[kind], times[kind], whole_us)
-            and len(_distances(steps, order, kind)) < FEWEST_DISTANCES
-        ):
-            suspect.update(steps.n[kind].tolist())
-    return Found(tuple(kinds), labels, frozenset(suspect))
+        if _may_come_back(steps, order, kind, times, whole_us):
+            doubtful |= kind
+    return Found(tuple(kinds), labels, frozenset(steps.n[doubtful & loose].tolist()))
 
 
 def _is_every(steps: Steps, order: Integers, kind: NDArray[np.bool_], every: float) -> bool:
@@ -210,10 +211,20 @@ def _is_every(steps: Steps, order: Integers, kind: NDArray[np.bool_], every: flo
     return found is not None and abs(found - every) <= max(1.0, REGULAR_SHARE * every)
 
 
-def _looks_like_a_phase(us: Integers, times: Floats, whole_us: float) -> bool:
-    """Whether long steps that are too few to tell may be phases that take much of the time."""
+def _may_come_back(
+    steps: Steps, order: Integers, kind: NDArray[np.bool_], times: Floats, whole_us: float
+) -> bool:
+    """Whether long steps that take much of the time are too few to tell.
+
+    A script that is started again after each of them never shows a distance.
+    """
+    us = steps.us[kind]
     return bool(
-        times.max() >= SUSPECT and us.max() >= SUSPECT_US and us.sum() > SUSPECT_SHARE * whole_us
+        times[kind].max() >= SUSPECT
+        and us.max() >= SUSPECT_US
+        and us.sum() > SUSPECT_SHARE * whole_us
+        and len(_distances(steps, order, kind)) < FEWEST_DISTANCES
+        and kind.sum() > steps.fresh.sum()
     )
 
 

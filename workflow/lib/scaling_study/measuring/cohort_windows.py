@@ -46,6 +46,7 @@ class CohortWindows:
         counts: its process counts.
         journal: of the record file.
         lookout: for other programs.
+        before: records of an interrupted run.
 
     Attributes:
         started_s: from the beginning to the first window; None before that.
@@ -61,6 +62,7 @@ class CohortWindows:
         counts: Sequence[int],
         journal: Journal,
         lookout: foreign.Lookout,
+        before: Sequence[Mapping[str, Any]],
     ) -> None:
         self._cohort, self._number, self._counts = one, number, counts
         self._settings: Mapping[str, Any] = job.plan["measure"]
@@ -73,11 +75,17 @@ class CohortWindows:
         self._lost: set[int] = set()
         self._last_end: str | None = None
         # Where windows begin that are not planned.
-        self._block: int = self._settings["windows"]
-        self._window = self._block * len(counts)
+        taken = [one for one in before if one["kind"] == "window" and one["n"] in counts]
+        planned: int = self._settings["windows"]
+        self._block = max([planned, *(one["block"] + 1 for one in taken)])
+        self._window = max([planned * len(counts), *(one["window"] + 1 for one in taken)])
 
     def take(
-        self, slots: Sequence[Mapping[str, Any]], todo: Sequence[windows.Window], began: float
+        self,
+        slots: Sequence[Mapping[str, Any]],
+        todo: Sequence[windows.Window],
+        began: float,
+        unsettled: float | None = None,
     ) -> tuple[str, str | None]:
         """Start the cohort and take its windows; return its status and the reason.
 
@@ -85,6 +93,8 @@ class CohortWindows:
             slots: of the launch, by process count.
             todo: windows that are left to take.
             began: when the cohort's time began (s of the performance counter).
+            unsettled: how all windows changed that an interrupted run has taken; they are taken
+                anew. None where they had settled, or some are left to take.
         """
         timeout_s = self._settings["start_timeout_s"]
         self._cohort.start([spec["slot"] for spec in slots[: self._cohort.size]], timeout_s)
@@ -98,12 +108,12 @@ class CohortWindows:
         self._cohort.warm_up(self._settings["warmup_steps"], WARM_UP_LONGEST_S)
         self.started_s = time.perf_counter() - began
         self._take_all(todo)
-        self._take_more()
+        self._take_more(unsettled)
         wrong = self._attest_again(slots, reports)
         self._write_events()
         if wrong:
             return "failed", f"{wrong}, after the last window"
-        return self._status({window.n for window in todo})
+        return self._status(set(self._counts))
 
     def _status(self, wanted: set[int]) -> tuple[str, str | None]:
         if not self._lost:
@@ -121,39 +131,53 @@ class CohortWindows:
             if not self._take(window):
                 self._lost.add(window.n)
 
-    def _take_more(self) -> None:
-        """Take windows anew, or further ones, until what was seen is settled and enough."""
-        until_s = time.perf_counter() + MORE_LONGEST_S
+    def _take_more(self, change: float | None) -> None:
+        """Take windows anew, or further ones, until what was seen is settled and enough.
+
+        Args:
+            change: how windows of an interrupted run changed.
+        """
         counts = sorted(set(self._counts) - self._lost)
+        further = dict.fromkeys(counts, 0)
         anew = 0
+        if change is None:
+            change = self._change()
+        while change is not None and anew < SETTLING_ROUNDS and not self._lost:
+            anew += 1
+            change = self._take_anew(change)
+        until_s = time.perf_counter() + MORE_LONGEST_S
         while time.perf_counter() < until_s:
-            seen = self._by_window()
-            change = settling.change(seen) if anew < SETTLING_ROUNDS and not self._lost else None
-            if change is not None:
-                anew += 1
-                if not self._take_anew(change):
-                    return
-                continue
-            steps = between.Steps.concat(seen)
+            steps = between.Steps.concat(self._by_window())
             short = between.lacking(steps, between.find(steps), counts)
             if not short:
                 return
-            log.info("n = %d: another window, for what comes back between steps", short[0])
-            if not all(map(self._take, self._further(short[:1], 1))):
+            # Each in its turn: what one count never shows another may.
+            n = min(short, key=lambda each: further[each])
+            further[n] += 1
+            log.info("n = %d: another window, for what comes back between steps", n)
+            if not all(map(self._take, self._further([n], 1))):
                 return
 
-    def _take_anew(self, change: float) -> bool:
-        """Take all windows once more, and say that only these count; return whether that went."""
+    def _change(self) -> float | None:
+        """How the windows that count change with the age of their members."""
+        seen = self._by_window()
+        return settling.change(seen, between.find(between.Steps.concat(seen)))
+
+    def _take_anew(self, change: float) -> float | None:
+        """Take all windows once more, and say that these count; return how they change in turn."""
         log.info(
             "the script has not settled (%+.0f%% of all time): windows are taken anew", 100 * change
         )
         self._steps, block = [], self._block
-        if not all(map(self._take, self._further(self._counts, self._settings["windows"]))):
-            return False
+        for window in self._further(self._counts, self._settings["windows"]):
+            if not self._take(window):
+                self._lost.add(window.n)
+        left = self._change()
         self._journal.write(
-            {"kind": "settled", "cohort": self._number, "block": block, "change": change}
-        )
-        return True
+            {"kind": "settled", "cohort": self._number, "block": block, "change": change,
+             "left": left}
+        )  # fmt: skip
+        return left
 
     def _further(self, counts: Sequence[int], blocks: int) -> list[windows.Window]:
         """Return further windows, after all those that were planned or taken."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import private, workload_env
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.measuring import cohort, foreign, resolve, windows
+from scaling_study.measuring import between, cohort, foreign, resolve, settling, windows
 from scaling_study.measuring.cohort_windows import CohortWindows
 from scaling_study.measuring.journal import Journal
 from scaling_study.probing import probe
@@ -251,9 +251,11 @@ class Measurement:
     ) -> None:
         """Measure one cohort's windows, without those that an interrupted run has taken."""
         todo = self._todo(counts, before)
-        if not todo:
-            if before[-1]["kind"] != "end":  # the last window was taken, the end not yet written
-                self._journal.write(self._end("complete", None, None))
+        interrupted = _interrupted(counts, before)
+        unsettled = None if todo or interrupted is None else _unsettled(interrupted, before)
+        if not todo and unsettled is None:
+            if interrupted is not None:  # the last window was taken, the end not yet written
+                self._journal.write({**self._end("complete", None, None), "cohort": interrupted})
             return
         began = time.perf_counter()
         self._journal.write({**head, "cohort": self._cohort})
@@ -270,8 +272,9 @@ class Measurement:
                     counts=counts,
                     journal=self._journal,
                     lookout=self._lookout,
+                    before=before,
                 )
-                status, reason = taken.take(resolved.slots, todo, began)
+                status, reason = taken.take(resolved.slots, todo, began, unsettled)
         wall_s = time.perf_counter() - began
         self._journal.write(
             self._end(
@@ -318,3 +321,29 @@ class Measurement:
             "start_s": started_s if status in {"complete", "partial"} else None,
             "in_windows_s": in_windows_s,
         }
+
+
+def _interrupted(counts: Sequence[int], before: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the last cohort of these counts if an interrupted run has left it without its end."""
+    windows_of = [
+        record["cohort"]
+        for record in before
+        if record["kind"] == "window" and record["n"] in counts
+    ]
+    ended = {record["cohort"] for record in before if record["kind"] == "end"}
+    return windows_of[-1] if windows_of and windows_of[-1] not in ended else None
+
+
+def _unsettled(number: int, before: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return how a cohort's windows still changed when an interrupted run left it."""
+    own = [record for record in before if record.get("cohort") == number]
+    block = max((record["block"] for record in own if record["kind"] == "settled"), default=0)
+    taken = [
+        between.Steps.concat(
+            [between.member_steps(one["slot"], record["n"], one)[0] for one in record["members"]]
+        )
+        for record in own
+        if record["kind"] == "window" and record["valid"] and record["block"] >= block
+    ]
+    steps = between.Steps.concat(taken)
+    return settling.change(taken, between.find(steps))

@@ -6,17 +6,20 @@ of that time say what a longer training does not do.
 
 Steps
     As a chain's early part is compared with its late one (Geweke, Evaluating the accuracy of
-    sampling-based approaches, 1992), those of a member's earlier life are compared with those of
-    its later life, at each of a few places where one may end and the other begin.
+    sampling-based approaches, 1992), those of two members' earlier life are compared with those of
+    their later life, at each of a few places where one may end and the other begin. Members of a
+    window share what disturbs it, so only two count: one of each age.
 What lies between
-    is rare: a handful of validations or checkpoints shows no trend. But a few that take several
-    times as long as the others take their mean away from their median.
+    is rare: a handful of validations or checkpoints shows no trend. But where some take much longer
+    than the shortest, and all of these come before all the last ones, that is hardly chance.
 
 Pure: steps go in, a number comes out.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +27,7 @@ import numpy as np
 from scaling_study.measuring import between
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,8 +38,14 @@ CHANGE = 0.03
 """A cohort of which a smaller part of all time changes has settled …"""
 
 CHANCE = 0.01
-"""… and so has one whose change may be chance: with this probability one is seen where there is
-none (Student's t, Bonferroni's correction for the places)."""
+"""… and so has one whose change may be chance: with this probability one is seen in its steps where
+there is none (Student's t, Bonferroni's correction for the places) …"""
+
+PHASE_CHANCE = 0.1
+"""… or in what lies between: more, because there is little of it, and all that it costs is time."""
+
+LONGER = 1.5
+"""A phase that takes this many times the shortest of its process count is a longer one."""
 
 PLACES = 9
 """Where the later life may begin: at deciles of the steps' places."""
@@ -45,65 +54,68 @@ FEWEST_FREE = 3
 """Degrees of freedom below which nothing is said."""
 
 
-def change(windows: Sequence[between.Steps]) -> float | None:
+def change(windows: Sequence[between.Steps], found: between.Found) -> float | None:
     """Return which part of all time more, or less, steps take later in a member's life.
 
     Args:
         windows: the steps of each window, of all its members.
+        found: what comes back in them, put together.
 
     Returns:
         Positive where what comes later takes longer; None where all has settled, or too few windows
         were taken to tell.
     """
+    if not windows:
+        return None
     steps = between.Steps.concat(windows)
     known = ~steps.fresh
-    labels = between.find(steps).labels[known]
-    window = np.repeat(np.arange(len(windows)), [len(one.us) for one in windows])[known]
-    group = np.stack([steps.n[known], steps.member[known]], axis=1)
-    at, us = steps.at[known], steps.us[known]
+    whole_us = max(1, int(steps.us[known].sum()))
     changes = []
-    for label in np.unique(labels):
-        own = labels == label
-        share = us[own].sum() / us.sum()
-        if label == 0:
-            x, y, groups = _medians(
-                at[own], np.log(np.maximum(us[own], 1)), group[own], window[own]
-            )
-            jump = _jump(x, y, np.unique(groups, axis=0, return_inverse=True)[1].ravel())
-            changes.append(float(share * np.expm1(jump)))
-        else:
-            changes.append(float(share * _skew(at[own], us[own], steps.n[known][own])))
+    for label in range(len(found.kinds) + 1):
+        own = known & (found.labels == label)
+        at, us, n = steps.at[own], steps.us[own], steps.n[own]
+        if len(us):
+            by = _of_phases(at, us, n) if label else _of_steps(windows, found.labels)
+            changes.append(by * float(us.sum()) / whole_us)
     largest = max(changes, key=abs, default=0.0)
     return largest if abs(largest) > CHANGE else None
 
 
-def _medians(
-    x: Integers, y: Floats, groups: Integers, window: Integers
-) -> tuple[Floats, Floats, Integers]:
-    """Return one value for each member's ordinary steps in a window: steps of it are alike."""
-    keys, of = np.unique(np.column_stack([groups, window]), axis=0, return_inverse=True)
-    order = np.argsort(of.ravel(), kind="stable")
-    ends = np.cumsum(np.bincount(of.ravel()))[:-1]
-    return (
-        np.array([np.median(one) for one in np.split(x[order], ends)]),
-        np.array([np.median(one) for one in np.split(y[order], ends)]),
-        keys[:, :2],
-    )
+def _of_steps(windows: Sequence[between.Steps], labels: Integers) -> float:
+    """Return by which part ordinary steps take longer from some place on; 0 if that may be chance.
+
+    Each window has a value for each of two members, the median of its steps in it.
+    """
+    at, logs, group = [], [], []
+    ends = np.cumsum([len(one.us) for one in windows])[:-1]
+    chosen = _two_members(windows)
+    for one, own_labels in zip(windows, np.split(labels, ends), strict=True):
+        for member in chosen:
+            own = (one.member == member) & ~one.fresh & (own_labels == 0)
+            if own.any():
+                at.append(float(np.median(one.at[own])))
+                logs.append(math.log(max(1.0, float(np.median(one.us[own])))))
+                group.append(f"{one.n[own][0]} {member}")
+    if not at:
+        return 0.0
+    groups = np.unique(group, return_inverse=True)[1]
+    return float(np.expm1(_jump(np.array(at), np.array(logs), groups)))
 
 
-def _skew(at: Integers, us: Integers, n: Integers) -> float:
-    """Return how far means are from medians; below 0 where the longer ones come first."""
-    ratios, away = np.empty(len(us)), np.empty(len(us))
-    for count in np.unique(n):
-        own = n == count
-        ratios[own] = us[own] / np.median(us[own])
-        away[own] = abs(ratios[own].mean() - 1)
-    late = at > np.median(at)
-    shorter_late = not late.any() or ratios[late].mean() < ratios[~late].mean()
-    return float(-away.mean() if shorter_late else away.mean())
+def _two_members(windows: Sequence[between.Steps]) -> list[int]:
+    """Return the member of most windows, and that of most among those with fewer."""
+    counts = Counter(int(member) for one in windows for member in np.unique(one.member))
+    oldest = _of_most(counts)
+    younger = {member: count for member, count in counts.items() if count < counts[oldest]}
+    return [oldest, _of_most(younger)] if younger else [oldest]
 
 
-def _jump(x: Floats | Integers, y: Floats, group: Integers) -> float:
+def _of_most(counts: Mapping[int, int]) -> int:
+    """Return the key of the largest count; the smallest of several."""
+    return min(counts, key=lambda member: (-counts[member], member))
+
+
+def _jump(x: Floats, y: Floats, group: NDArray[np.intp]) -> float:
     """Return by how much values are higher from some place on; 0 where that may be chance.
 
     Args:
@@ -130,7 +142,21 @@ def _jump(x: Floats | Integers, y: Floats, group: Integers) -> float:
     return found
 
 
-def _without_means(values: Floats, group: Integers) -> Floats:
+def _without_means(values: Floats, group: NDArray[np.intp]) -> Floats:
     counts = np.bincount(group)
     means = np.bincount(group, weights=values) / np.maximum(counts, 1)
     return np.asarray(values - means[group], dtype=np.float64)
+
+
+def _of_phases(at: Integers, us: Integers, n: Integers) -> float:
+    """Return by which part the last phases are shorter, below 0; 0 if that may be chance."""
+    shortest = {count: us[n == count].min() for count in np.unique(n)}
+    ratios = us / np.array([max(1, shortest[count]) for count in n])
+    ratios = ratios[np.argsort(at, kind="stable")]
+    longer = np.flatnonzero(ratios > LONGER)
+    if not len(longer):
+        return 0.0
+    # How likely it is that all longer ones leave so many places at the end free.
+    count, last = len(ratios), len(ratios) - 1 - int(longer[-1])
+    chance = math.comb(count - last, len(longer)) / math.comb(count, len(longer))
+    return float(ratios[-last:].mean() / ratios.mean() - 1) if chance <= PHASE_CHANCE else 0.0

@@ -61,9 +61,13 @@ def make_page(path: Path, starts: int) -> None:
 def read_page(path: Path) -> list[Counted]:
     """Return all starts that a page has numbers of; a script may be writing it."""
     words = memoryview(path.read_bytes()).cast("q")
-    rows = [Counted(*words[at : at + FIELDS]) for at in range(HISTOGRAM, len(words), FIELDS)]
-    used = [number for number, row in enumerate(rows) if any(row)]
-    return rows[: used[-1] + 1] if used else []
+    rows = []
+    for at in range(HISTOGRAM, len(words), FIELDS):
+        row = Counted(*words[at : at + FIELDS])
+        if not any(row):
+            break
+        rows.append(row)
+    return rows
 
 
 def read_ordinary_ns(path: Path, long: float) -> float | None:

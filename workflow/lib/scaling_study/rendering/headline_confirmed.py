@@ -162,6 +162,12 @@ def _how(confirmation: Json, recommended: Json) -> list[Note]:
     notes = [Note(text)]
     if recommended["whole_models"] == 0 and confirmation["objective"] == "models_per_hour":
         text = "No model was trained to its end: its time is the start plus all its iterations."
+        if recommended["ended_after"] is not None:
+            text = (
+                f"The script ended after {recommended['ended_after']:,} iterations, which is not "
+                "what workload.steps_per_model says: a model's time is put together from start, "
+                "iterations and end."
+            )
         notes.append(Note(text))
     if recommended["cut"]:
         notes.append(Note("A round was stopped at its time limit: its iterations give the rate."))
@@ -174,5 +180,8 @@ def unconfirmed_note(confirmation: Json | None) -> Note:
         return Note("Predicted from windows of training; no free run has confirmed it.")
     if confirmation["status"] == "off":
         return Note("Predicted from windows of training; the confirmation is off.")
-    reason = confirmation["reason"] or "no reason was recorded"
+    slow = "some process did not finish two iterations in the time that a round has at most"
+    reason = confirmation["reason"] or slow
+    if confirmation["status"] == "none":
+        return Note(f"Predicted from windows of training; nothing was confirmed: {reason}.", True)
     return Note(f"Predicted from windows of training; the confirmation failed: {reason}.", True)

@@ -98,13 +98,16 @@ def _settling(settling: Mapping[str, Any] | None, title: str) -> str:
     """Whether windows were taken anew, because the script had not settled."""
     if settling is None:
         return ""
-    more = format_percent(abs(settling["change"]))
+    least, most = settling["least"], settling["most"]
+    how = "slower" if least > 0 else "faster" if most < 0 else "slower or faster"
+    left = ""
+    if settling["left"]:
+        left = f" In {settling['left']} of these it was still changing in the last windows."
     return (
         f"{title}: in {settling['cohorts']} of {settling['of']} cohorts the first windows do not "
-        f"count. In them training became up to {more} "
-        f"{'slower' if settling['change'] > 0 else 'faster'}: memory is touched and files are made "
-        "for the first time, or averages decay into denormal numbers. A training as short as this "
-        "has that time too; the confirmation counts it."
+        f"count. In them training became up to {format_percent(max(abs(least), abs(most)))} {how}: "
+        "memory is touched and files are made for the first time, or averages decay into denormal "
+        f"numbers. A training that is as short as these windows has that time too.{left}"
     )
 
 
@@ -120,7 +123,7 @@ def _pace(pace: Mapping[str, Any] | None, title: str) -> str:
         f"{title}: a step took {format_percent(abs(pace['value'] - 1))} "
         f"{'longer' if pace['value'] > 1 else 'less'} in the last windows than in the first ones "
         f"(95% interval {low} to {high}). The script or the machine changes its speed while it "
-        "trains. A rate from windows holds for as long as they saw; the confirmation trains longer."
+        "trains. A rate from windows holds for as long as they saw."
     )
 
 
