@@ -266,7 +266,8 @@ def test_a_confirmation_stands_beside_what_was_predicted():
     ) in said
     assert (
         "Confirmed with a process per model, started by exec. "
-        "With processes that train one model after the other (fork): 1,100 models/hour."
+        "With processes that train one model after the other (fork): 1,100 models/hour, "
+        f"1.21{X} as many."
     ) in said
     assert "Predicted from windows" not in said
 
@@ -279,7 +280,7 @@ def test_a_difference_from_the_prediction_is_explained_or_said_to_be_unexplained
     ]
     assert explained.text == (
         "The machine gave 37% less than predicted. "
-        f"The factors are: the start of a process (0.660{X})."
+        f"The factors are: the start and the end of a process (0.660{X})."
     )
     assert not explained.warning
     rest = {"value": 1.2, "parts": [{"what": "queue", "factor": 1.05}], "unexplained": 1.14}
@@ -301,6 +302,19 @@ def test_models_that_were_not_trained_to_their_end_and_rounds_cut_short_are_told
     said = notes(written(recommendation(), confirmation=confirmation(arms=[cut])))
     assert "No model was trained to its end" in said
     assert "stopped at its time limit" in said
+    other = cut | {"ended_after": 490}
+    said = notes(written(recommendation(), confirmation=confirmation(arms=[other])))
+    assert "The script ended after 490 iterations, which is not what" in said
+
+
+def test_what_was_not_confirmed_is_no_failure():
+    reason = "this machine has not been confirmed"
+    missing = confirmation(status="none", reason=reason, arms=[])
+    note = written(recommendation(), confirmation=missing).notes[0]
+    assert note.text.endswith(f"nothing was confirmed: {reason}.")
+    slow = confirmation(status="failed", reason=None, arms=[])
+    note = written(recommendation(), confirmation=slow).notes[0]
+    assert "did not finish two iterations" in note.text
 
 
 def test_a_failed_confirmation_says_why():

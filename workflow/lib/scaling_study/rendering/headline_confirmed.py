@@ -33,7 +33,7 @@ QUEUES = {
     "one_process": "processes that train one model after the other",
 }
 PARTS = {
-    "start": "the start of a process",
+    "start": "the start and the end of a process",
     "between": "work between steps",
     "queue": "the queue",
     "clock": "the clock under sustained load",
@@ -42,6 +42,8 @@ EXPLAIN_FROM = 0.05
 """A larger difference between confirmed and predicted is explained, or said to be unexplained."""
 NOTICEABLE = 0.01
 """A factor that is nearer to 1 is not listed."""
+WORTH_A_WORD = 1.1
+"""Another queue that gives more by this factor is said to."""
 ROLES = {"default": "default", "default_same_n": "same", "recommended": "recommended"}
 
 
@@ -158,7 +160,9 @@ def _how(confirmation: Json, recommended: Json) -> list[Note]:
     ]
     for one in others:
         value = amount(one["value"], confirmation["objective"])
-        text += f" With {QUEUES[one['queue']]} ({one['ran']}): {value}."
+        times_as_many = one["value"] / recommended["value"]
+        many = f", {format_ratio(times_as_many)} as many" if times_as_many > WORTH_A_WORD else ""
+        text += f" With {QUEUES[one['queue']]} ({one['ran']}): {value}{many}."
     notes = [Note(text)]
     if recommended["whole_models"] == 0 and confirmation["objective"] == "models_per_hour":
         text = "No model was trained to its end: its time is the start plus all its iterations."
