@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri
 
 from scaling_study.common import pooling
 
@@ -65,29 +65,6 @@ def ratio(over: LogMean, under: LogMean) -> Estimate:
     """Ratio of two means that have no replicate in common."""
     deviation = float(np.hypot(over.deviation, under.deviation))
     return LogMean(over.mean - under.mean, deviation).estimate()
-
-
-def paired_ratio(over: Floats, under: Floats) -> Estimate:
-    """Ratio of two quantities that were measured in pairs, with nothing else to learn from.
-
-    Args:
-        over: One positive value per pair, NaN where it is missing.
-        under: The same pairs' values, in the same unit.
-
-    Returns:
-        over / under over the pairs that have both, with Student's t interval on the log scale; no
-        interval with one pair, no value with none.
-    """
-    logs = np.log(over / under)
-    logs = logs[~np.isnan(logs)]
-    if not logs.size:
-        return Estimate(np.nan, np.nan, np.nan)
-    mean = float(logs.mean())
-    if logs.size == 1:
-        return Estimate(float(np.exp(mean)), np.nan, np.nan)
-    reach = float(stdtrit(logs.size - 1, (1 + CONFIDENCE) / 2) * logs.std(ddof=1))
-    reach /= float(np.sqrt(logs.size))
-    return Estimate(*(float(np.exp(end)) for end in (mean, mean - reach, mean + reach)))
 
 
 class Means:

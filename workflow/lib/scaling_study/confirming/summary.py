@@ -1,7 +1,8 @@
 """analysis/confirmation.json: what the rounds show, beside what was predicted.
 
 The choice comes from the study's records, the gain from these rounds alone. Intervals are over
-rounds, on the log scale (Student's t); ratios are paired by turn.
+rounds, on the log scale, and ratios are paired by turn. Three rounds say little about how much
+rounds differ; all arms together say more (``pooling``).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scaling_study.collecting.record_schema import RecordError
-from scaling_study.common import stats
+from scaling_study.common import pooling, stats
 from scaling_study.confirming import round_schema, timeline
 
 if TYPE_CHECKING:
@@ -123,16 +124,19 @@ def _confirmed(
         reason = next((one["reason"] for one in left_out if one["arm"] == RECOMMENDED), None)
         return {"status": "failed", "reason": reason, "left_out": left_out}
     turns = sorted({turn for arm in arms.values() for turn in arm.seen})
-    shown = [_arm_entry(arm, turns, _predicted(entry, arm.about)) for arm in arms.values()]
+    values = {key: arm.values(turns) for key, arm in arms.items()}
+    means = _means(values)
+    ratios = _means({key: values[RECOMMENDED] / own for key, own in values.items()})
+    shown = [_arm_entry(arm, means[key], _predicted(entry, arm.about)) for key, arm in arms.items()]
     best = arms[RECOMMENDED]
     return {
         "status": "confirmed",
         "reason": None,
         "arms": shown,
         "left_out": left_out,
-        "ratio": _ratio(best, arms.get(DEFAULT), turns),
-        "ratio_same_n": _ratio(best, arms.get(DEFAULT_SAME_N), turns),
-        "difference": _difference(entry, best, turns, windows, steps_per_model),
+        "ratio": _ratio(ratios.get(DEFAULT)),
+        "ratio_same_n": _ratio(ratios.get(DEFAULT_SAME_N)),
+        "difference": _difference(entry, best, means[RECOMMENDED].value, windows, steps_per_model),
     }
 
 
@@ -168,8 +172,20 @@ def _left_out(about: Mapping[str, Any], key: str, status: str | None, reason: st
     }
 
 
-def _arm_entry(arm: _Arm, turns: Sequence[int], predicted: float | None) -> Json:
-    found = stats.paired_ratio(arm.values(turns), np.ones(len(turns)))
+def _means(values: Mapping[str, stats.Floats]) -> dict[str, stats.Estimate]:
+    """Geometric means over turns, NaN where one has no value; their spread is learnt from all."""
+    logs = {key: np.log(own)[:, None] for key, own in values.items()}
+    deviations, _ = pooling.deviations({key: own for key, own in logs.items() if own.any()})
+    return {
+        key: stats.LogMean(
+            float(np.nanmean(own)) if np.isfinite(own).any() else np.nan,
+            float(deviations[key][0]) if key in deviations else 0.0,
+        ).estimate()
+        for key, own in logs.items()
+    }
+
+
+def _arm_entry(arm: _Arm, found: stats.Estimate, predicted: float | None) -> Json:
     foreign_s = sum(one["foreign_cpu_s"] for one in arm.records.values())
     return {
         **arm.about,
@@ -216,11 +232,8 @@ def _predicted(entry: Mapping[str, Any], about: Mapping[str, Any]) -> float | No
     return value
 
 
-def _ratio(over: _Arm, under: _Arm | None, turns: Sequence[int]) -> Json | None:
-    if under is None:
-        return None
-    found = stats.paired_ratio(over.values(turns), under.values(turns))
-    if math.isnan(found.value):
+def _ratio(found: stats.Estimate | None) -> Json | None:
+    if found is None or math.isnan(found.value):
         return None
     return {"value": found.value, "low": _or_null(found.low), "high": _or_null(found.high)}
 
@@ -228,7 +241,7 @@ def _ratio(over: _Arm, under: _Arm | None, turns: Sequence[int]) -> Json | None:
 def _difference(
     entry: Mapping[str, Any],
     arm: _Arm,
-    turns: Sequence[int],
+    confirmed: float,
     windows: pd.DataFrame,
     steps_per_model: int | None,
 ) -> Json | None:
@@ -250,7 +263,6 @@ def _difference(
     predicted = _predicted(entry, arm.about)
     if not predicted:
         return None
-    confirmed = stats.paired_ratio(arm.values(turns), np.ones(len(turns))).value
     parts = []
     start_s, iteration_s = arm.mean("start_s"), arm.mean("iteration_s")
     ordinary_s = arm.mean("ordinary_s")
