@@ -173,7 +173,7 @@ def test_windows_are_taken_anew_until_the_script_has_settled(changing):
     settled = records["settled"]
     assert settled
     assert settled[0]["change"] > 0.5
-    assert settled[0]["block"] == 4
+    assert 1 <= settled[0]["block"] <= 4
     rows = read_rows(tmp_path / "0.jsonl").rows
     assert not rows.loc[rows["block"] < settled[-1]["block"], "valid"].any()
     assert rows["flags"].str.contains("unsettled").any()

@@ -1,8 +1,8 @@
 """The windows of one cohort: from its start to the last one, with those that are needed besides.
 
-What is planned is taken first. Where the script has not settled meanwhile, the windows are taken
-anew, and only these count (`settling`). Where too little was seen of what comes back between steps,
-further ones are taken (`between`).
+What is planned is taken first. Where the script had not settled from the beginning, the windows of
+that time are taken anew and do not count (`settling`). Where too little was seen of what comes back
+between steps, further ones are taken (`between`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ MORE_LONGEST_S = 120.0
 """Windows that are taken besides those planned begin within this time."""
 
 SETTLING_ROUNDS = 2
-"""All windows are taken anew at most this often."""
+"""Windows are taken anew at most this often."""
+
+FEWEST_BLOCKS = 3
+"""Whether the last windows have settled by themselves is asked of so many blocks at least."""
 
 log = logging.getLogger("measure")
 
@@ -71,7 +74,7 @@ class CohortWindows:
         self._journal, self._lookout = journal, lookout
         self.started_s: float | None = None
         self.in_windows_s = 0.0
-        self._steps: list[tuple[int, between.Steps]] = []
+        self._steps: list[tuple[int, int, between.Steps]] = []
         self._lost: set[int] = set()
         self._last_end: str | None = None
         # Where windows begin that are not planned.
@@ -158,26 +161,33 @@ class CohortWindows:
             if not all(map(self._take, self._further([n], 1))):
                 return
 
-    def _change(self) -> float | None:
-        """How the windows that count change with the age of their members."""
-        seen = self._by_window()
+    def _change(self, block: int = 0) -> float | None:
+        """How windows from a block on change with the age of their members."""
+        seen = self._by_window(block)
         return settling.change(seen, between.find(between.Steps.concat(seen)))
 
     def _take_anew(self, change: float) -> float | None:
-        """Take all windows once more, and say that these count; return how they change in turn."""
+        """Replace the windows in which the script had not settled; return how all change then.
+
+        These are the first blocks, where the others have settled by themselves, or else all.
+        """
+        blocks = sorted({block for block, _, _ in self._steps})
+        enough = blocks[1 : 1 - FEWEST_BLOCKS]
+        first = next((block for block in enough if self._change(block) is None), self._block)
+        left = [block for block in blocks if block >= first]
         log.info(
             "the script has not settled (%+.0f%% of all time): windows are taken anew", 100 * change
         )
-        self._steps, block = [], self._block
-        for window in self._further(self._counts, self._settings["windows"]):
+        self._steps = [one for one in self._steps if one[0] >= first]
+        for window in self._further(self._counts, self._settings["windows"] - len(left)):
             if not self._take(window):
                 self._lost.add(window.n)
-        left = self._change()
+        still = self._change()
         self._journal.write(
-            {"kind": "settled", "cohort": self._number, "block": block, "change": change,
-             "left": left}
+            {"kind": "settled", "cohort": self._number, "block": first, "change": change,
+             "left": still}
         )  # fmt: skip
-        return left
+        return still
 
     def _further(self, counts: Sequence[int], blocks: int) -> list[windows.Window]:
         """Return further windows, after all those that were planned or taken."""
@@ -188,11 +198,12 @@ class CohortWindows:
         self._window, self._block = self._window + len(found), self._block + blocks
         return found
 
-    def _by_window(self) -> list[between.Steps]:
-        """Steps of the windows that count, each with those of all its members."""
+    def _by_window(self, block: int = 0) -> list[between.Steps]:
+        """Steps of the windows that count from a block on, each with those of all its members."""
+        counted = [one for one in self._steps if one[0] >= block]
         return [
-            between.Steps.concat([steps for _, steps in own])
-            for _, own in groupby(self._steps, key=lambda one: one[0])
+            between.Steps.concat([steps for _, _, steps in own])
+            for _, own in groupby(counted, key=lambda one: one[1])
         ]
 
     def _attested(
@@ -244,7 +255,11 @@ class CohortWindows:
             self.in_windows_s += record["window_s"]
             if record["valid"]:
                 self._steps += [
-                    (window.window, between.member_steps(member["slot"], window.n, member)[0])
+                    (
+                        window.block,
+                        window.window,
+                        between.member_steps(member["slot"], window.n, member)[0],
+                    )
                     for member in record["members"]
                 ]
             self._journal.write({"kind": "window", "cohort": self._number, "take": take, **record})

@@ -129,9 +129,12 @@ def _jump(x: Floats, y: Floats, group: NDArray[np.intp]) -> float:
     if free < FEWEST_FREE:
         return 0.0
     level = _without_means(y, group)
-    found, best = 0.0, float(stats.t.ppf(1 - CHANCE / 2 / PLACES, free))
-    for place in np.unique(np.quantile(x, np.linspace(0, 1, PLACES + 2)[1:-1])):
-        late = _without_means((x > place).astype(np.float64), group)
+    found, best = 0.0, float(stats.t.ppf(1 - CHANCE / 2 / (PLACES + 1), free))
+    places = np.unique(np.quantile(x, np.linspace(0, 1, PLACES + 2)[1:-1]))
+    # Or no place: a line, of which the later half is higher by half of its rise.
+    shapes = [*((x > place).astype(np.float64) for place in places), 2 * x / max(1.0, x.max())]
+    for shape in shapes:
+        late = _without_means(shape, group)
         if np.allclose(late, 0):
             continue
         spread = float(late @ late)

@@ -1,0 +1,122 @@
+"""Which windows of a cohort are taken, and which count, with members that are made up."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from scaling_study.measuring import cohort_windows, windows
+from scaling_study.measuring.cohort_windows import CohortWindows
+
+STEPS = 40
+SETTINGS = {
+    "windows": 3, "steps": 20, "shortest_s": 1.0, "longest_s": 3.0, "settle_s": 0.2, "retakes": 1,
+    "warmup_steps": 0, "start_timeout_s": 1.0,
+}  # fmt: skip
+
+
+class MadeUp:
+    """A cohort whose members do `STEPS` steps in each window.
+
+    Args:
+        us: what a step takes, by its place in its member's life.
+        size: members.
+        ends: after so many windows the last member ends, and does not come back.
+    """
+
+    def __init__(self, us, size=2, ends=None):
+        self._us, self.size, self._ends = us, size, ends
+        self._done = [0] * size
+        self._noise = random.Random(1)  # noqa: S311 (no secret)
+        self.events, self.taken = [], []
+        self.alive = list(range(size))
+
+    def restartable(self, _most):
+        return []
+
+    def take(self, window, _timing):
+        self.taken.append(window)
+        if len(self.taken) == self._ends:
+            self.alive.pop()
+        return {
+            "window": window.window, "block": window.block, "n": window.n, "window_s": 1.0,
+            "valid": True, "flags": [], "members": [self._member(slot) for slot in range(window.n)],
+        }  # fmt: skip
+
+    def _member(self, slot):
+        first = self._done[slot]
+        self._done[slot] += STEPS
+        us = [int(self._us(at) * self._noise.gauss(1, 0.01)) for at in range(first, first + STEPS)]
+        return {
+            "slot": slot, "first_step": first, "settled_us": us[:4], "step_us": us[4:-1],
+            "inside": STEPS - 5, "after_us": us[-1:], "fresh": [],
+        }  # fmt: skip
+
+
+def take(made_up, *, unsettled=None, before=(), counts=(1, 2), **settings):
+    """Take a cohort's windows as far as they depend on what was seen; return what was written."""
+    written = []
+    job = SimpleNamespace(plan={"measure": SETTINGS | settings}, launch={"axes": {}}, seed=1)
+    one = CohortWindows(
+        made_up, job, number=0, counts=counts, journal=SimpleNamespace(write=written.append),
+        lookout=SimpleNamespace(after_window=lambda _flags: None), before=before,
+    )  # fmt: skip
+    todo = windows.schedule(counts, job.plan["measure"]["windows"], 1) if unsettled is None else ()
+    one._take_all(todo)
+    one._take_more(unsettled)
+    return written, [record for record in written if record["kind"] == "settled"]
+
+
+def steady(_at):
+    return 5000
+
+
+def test_what_is_planned_is_enough_for_a_script_that_keeps_its_pace():
+    made_up = MadeUp(steady)
+    _, settled = take(made_up)
+    assert settled == []
+    assert len(made_up.taken) == 6
+
+
+def test_only_the_windows_before_a_script_settled_are_taken_anew():
+    made_up = MadeUp(lambda at: 5000 if at < 200 else 6500)
+    written, (settled,) = take(made_up, windows=12)
+    assert 2 <= settled["block"] <= 6
+    assert settled["change"] == pytest.approx(0.3, abs=0.15)
+    assert settled["left"] is None
+    assert len(made_up.taken) == 2 * (12 + settled["block"])
+    numbers = [record["window"] for record in written if record["kind"] == "window"]
+    assert numbers == list(range(len(numbers)))
+
+
+def test_all_windows_are_taken_anew_where_few_were_planned():
+    made_up = MadeUp(lambda at: 5000 if at < 80 else 6500)
+    _, settled = take(made_up)
+    assert settled[0]["block"] == 3
+    assert len(made_up.taken) >= 12
+
+
+def test_a_script_that_never_settles_ends_and_says_so():
+    made_up = MadeUp(lambda at: 5000 * 1.003**at)
+    _, settled = take(made_up)
+    assert len(settled) == cohort_windows.SETTLING_ROUNDS
+    assert settled[-1]["left"] > 0.03
+    assert len(made_up.taken) == 6 * (1 + cohort_windows.SETTLING_ROUNDS)
+
+
+def test_windows_of_an_interrupted_run_are_taken_anew_beyond_its_own():
+    before = [
+        {"kind": "window", "n": window.n, "window": window.window, "block": window.block}
+        for window in windows.schedule((1, 2), 5, 1)
+    ]
+    made_up = MadeUp(steady)
+    _, (settled,) = take(made_up, unsettled=0.2, before=before)
+    assert settled == {"kind": "settled", "cohort": 0, "block": 5, "change": 0.2, "left": None}
+    assert [window.window for window in made_up.taken] == list(range(10, 16))
+
+
+def test_a_count_whose_member_is_lost_is_not_taken_anew():
+    made_up = MadeUp(lambda at: 5000 if at < 80 else 6500, ends=4)
+    _, settled = take(made_up)
+    assert settled == []
+    assert len(made_up.taken) <= 6
