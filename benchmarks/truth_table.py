@@ -243,7 +243,14 @@ def markdown(cells: Sequence[Cell], older: Sequence[str], machines: Sequence[str
     reasons = [f"- {one.row}, n = {one.n}: {why}" for one in cells for why in one.reasons]
     old = [f"- Runs of older code: {', '.join(older)}."] if older else []
     made = [f"- On {machine}." for machine in machines]
-    ending = [f"- {true} of {len(cells)} cells are true.", *old, *made, *reasons]
+    counts = {
+        "false": sum(one.verdict == FAIL for one in cells),
+        "not precise enough": sum(one.verdict == COARSE for one in cells),
+        "without a number": sum(one.verdict in {NO_LOOP, NO_STUDY} for one in cells),
+    }
+    others = ", ".join(f"{count} {name}" for name, count in counts.items())
+    summary = f"- {true} of {len(cells)} cells are true; {others}."
+    ending = [summary, *old, *made, *reasons]
     return "\n".join([*lines, "", *ending]) + "\n"
 
 
@@ -264,5 +271,5 @@ def _words(one: Cell) -> list[str]:
         "" if math.isnan(found.value) else f"{found.value:.3f}",
         "" if math.isnan(found.low) else f"{found.low:.3f} to {found.high:.3f}",
         one.verdict,
-        ", ".join(f"{name} {value:.3g}" for name, value in known),
+        ", ".join(f"{name} {round(value, 6):.3g}" for name, value in known),
     ]

@@ -342,7 +342,7 @@ def test_a_study_without_a_number_is_no_truth():
     found = truth_table.cell([entries[0], failed], "gan", 1)
     assert found.reasons == ("the study failed: status 1: | disk full",)
     text = truth_table.markdown([found], [], ["a machine"])
-    assert "0 of 1 cells are true" in text
+    assert "0 of 1 cells are true; 0 false, 0 not precise enough, 1 without a number." in text
     assert "- gan, n = 1: the study failed: status 1: | disk full" in text
 
 
