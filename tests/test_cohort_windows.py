@@ -120,3 +120,14 @@ def test_a_count_whose_member_is_lost_is_not_taken_anew():
     _, settled = take(made_up)
     assert settled == []
     assert len(made_up.taken) <= 6
+
+
+def test_windows_that_take_too_long_are_not_taken_anew(monkeypatch):
+    monkeypatch.setattr(cohort_windows, "MORE_LONGEST_S", 5.5)  # a block takes 2 s
+    made_up = MadeUp(lambda at: 5000 * 1.003**at)
+    _, settled = take(made_up)
+    assert settled == []
+    assert len(made_up.taken) == 6
+    made_up = MadeUp(lambda at: 5000 if at < 200 else 6500)
+    _, (settled,) = take(made_up, windows=12)
+    assert len(made_up.taken) == 2 * (12 + 2)

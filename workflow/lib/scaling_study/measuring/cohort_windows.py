@@ -28,7 +28,7 @@ WARM_UP_LONGEST_S = 30.0
 """The warm-up ends after this time at the latest, however few steps were done."""
 
 MORE_LONGEST_S = 120.0
-"""Windows that are taken besides those planned begin within this time."""
+"""Windows that are taken anew take no longer than this, and further ones begin within it."""
 
 SETTLING_ROUNDS = 2
 """Windows are taken anew at most this often."""
@@ -142,12 +142,13 @@ class CohortWindows:
         """
         counts = sorted(set(self._counts) - self._lost)
         further = dict.fromkeys(counts, 0)
+        until_s = time.perf_counter() + MORE_LONGEST_S
         anew = 0
         if change is None:
             change = self._change()
         while change is not None and anew < SETTLING_ROUNDS and not self._lost:
             anew += 1
-            change = self._take_anew(change)
+            change = self._take_anew(change, until_s)
         until_s = time.perf_counter() + MORE_LONGEST_S
         while time.perf_counter() < until_s:
             steps = between.Steps.concat(self._by_window())
@@ -166,20 +167,28 @@ class CohortWindows:
         seen = self._by_window(block)
         return settling.change(seen, between.find(between.Steps.concat(seen)))
 
-    def _take_anew(self, change: float) -> float | None:
+    def _take_anew(self, change: float, until_s: float) -> float | None:
         """Replace the windows in which the script had not settled; return how all change then.
 
-        These are the first blocks, where the others have settled by themselves, or else all.
+        These are the first blocks, where the others have settled by themselves, or else all; as
+        many of them as there is time for. Where too few would be left, all stay as they are.
         """
         blocks = sorted({block for block, _, _ in self._steps})
         enough = blocks[1 : 1 - FEWEST_BLOCKS]
         first = next((block for block in enough if self._change(block) is None), self._block)
         left = [block for block in blocks if block >= first]
+        planned = self._settings["windows"]
+        again = planned - len(left)
+        if blocks:
+            again = min(again, int((until_s - time.perf_counter()) / self._block_s(len(blocks))))
+        if len(left) + again < min(planned, FEWEST_BLOCKS):
+            log.info("the script has not settled (%+.0f%% of all time)", 100 * change)
+            return None
         log.info(
             "the script has not settled (%+.0f%% of all time): windows are taken anew", 100 * change
         )
         self._steps = [one for one in self._steps if one[0] >= first]
-        for window in self._further(self._counts, self._settings["windows"] - len(left)):
+        for window in self._further(self._counts, again):
             if not self._take(window):
                 self._lost.add(window.n)
         still = self._change()
@@ -188,6 +197,10 @@ class CohortWindows:
              "left": still}
         )  # fmt: skip
         return still
+
+    def _block_s(self, blocks: int) -> float:
+        """What a block of windows takes (s)."""
+        return max(0.01, self.in_windows_s / blocks)
 
     def _further(self, counts: Sequence[int], blocks: int) -> list[windows.Window]:
         """Return further windows, after all those that were planned or taken."""
