@@ -126,7 +126,8 @@ def _confirmed(
     turns = sorted({turn for arm in arms.values() for turn in arm.seen})
     values = {key: arm.values(turns) for key, arm in arms.items()}
     means = _means(values)
-    ratios = _means({key: values[RECOMMENDED] / own for key, own in values.items()})
+    others = {key: own for key, own in values.items() if key != RECOMMENDED}
+    ratios = _means({key: values[RECOMMENDED] / own for key, own in others.items()})
     shown = [_arm_entry(arm, means[key], _predicted(entry, arm.about)) for key, arm in arms.items()]
     best = arms[RECOMMENDED]
     return {
@@ -175,11 +176,11 @@ def _left_out(about: Mapping[str, Any], key: str, status: str | None, reason: st
 def _means(values: Mapping[str, stats.Floats]) -> dict[str, stats.Estimate]:
     """Geometric means over turns, NaN where one has no value; their spread is learnt from all."""
     logs = {key: np.log(own)[:, None] for key, own in values.items()}
-    deviations, _ = pooling.deviations({key: own for key, own in logs.items() if own.any()})
+    deviations, _ = pooling.deviations(logs)
     return {
         key: stats.LogMean(
             float(np.nanmean(own)) if np.isfinite(own).any() else np.nan,
-            float(deviations[key][0]) if key in deviations else 0.0,
+            float(deviations[key][0]),
         ).estimate()
         for key, own in logs.items()
     }

@@ -148,6 +148,12 @@ def member_steps(member: int, n: int, record: Mapping[str, Any]) -> tuple[Steps,
     return steps, inside
 
 
+def window_steps(record: Mapping[str, Any]) -> Steps:
+    """Return all steps that a window record tells of; each member is named by its slot."""
+    parts = [member_steps(one["slot"], record["n"], one)[0] for one in record["members"]]
+    return Steps.concat(parts)
+
+
 def usual_us(steps: Steps) -> dict[int, float]:
     """Return the median step of each process count."""
     n, us = steps.n[~steps.fresh], steps.us[~steps.fresh]

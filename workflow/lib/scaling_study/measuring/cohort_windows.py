@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import time
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.measuring import between, cohort, foreign, resolve, settling, windows
@@ -74,7 +73,7 @@ class CohortWindows:
         self._journal, self._lookout = journal, lookout
         self.started_s: float | None = None
         self.in_windows_s = 0.0
-        self._steps: list[tuple[int, int, between.Steps]] = []
+        self._steps: list[tuple[int, between.Steps]] = []
         self._lost: set[int] = set()
         self._last_end: str | None = None
         # Where windows begin that are not planned.
@@ -173,14 +172,15 @@ class CohortWindows:
         These are the first blocks, where the others have settled by themselves, or else all; as
         many of them as there is time for. Where too few would be left, all stay as they are.
         """
-        blocks = sorted({block for block, _, _ in self._steps})
+        blocks = sorted({block for block, _ in self._steps})
         enough = blocks[1 : 1 - FEWEST_BLOCKS]
         first = next((block for block in enough if self._change(block) is None), self._block)
         left = [block for block in blocks if block >= first]
         planned = self._settings["windows"]
         again = planned - len(left)
         if blocks:
-            again = min(again, int((until_s - time.perf_counter()) / self._block_s(len(blocks))))
+            room_s = max(0.0, until_s - time.perf_counter())
+            again = min(again, int(room_s / self._block_s(len(blocks))))
         if len(left) + again < min(planned, FEWEST_BLOCKS):
             log.info("the script has not settled (%+.0f%% of all time)", 100 * change)
             return None
@@ -213,11 +213,7 @@ class CohortWindows:
 
     def _by_window(self, block: int = 0) -> list[between.Steps]:
         """Steps of the windows that count from a block on, each with those of all its members."""
-        counted = [one for one in self._steps if one[0] >= block]
-        return [
-            between.Steps.concat([steps for _, _, steps in own])
-            for _, own in groupby(counted, key=lambda one: one[1])
-        ]
+        return [steps for own, steps in self._steps if own >= block]
 
     def _attested(
         self, when: str, slots: Sequence[Mapping[str, Any]], reports: Sequence[Json]
@@ -267,14 +263,7 @@ class CohortWindows:
                 continue
             self.in_windows_s += record["window_s"]
             if record["valid"]:
-                self._steps += [
-                    (
-                        window.block,
-                        window.window,
-                        between.member_steps(member["slot"], window.n, member)[0],
-                    )
-                    for member in record["members"]
-                ]
+                self._steps.append((window.block, between.window_steps(record)))
             self._journal.write({"kind": "window", "cohort": self._number, "take": take, **record})
             seen = self._lookout.after_window(record["flags"])
             if seen is not None:

@@ -339,9 +339,7 @@ def _unsettled(number: int, before: Sequence[Mapping[str, Any]]) -> float | None
     own = [record for record in before if record.get("cohort") == number]
     block = max((record["block"] for record in own if record["kind"] == "settled"), default=0)
     taken = [
-        between.Steps.concat(
-            [between.member_steps(one["slot"], record["n"], one)[0] for one in record["members"]]
-        )
+        between.window_steps(record)
         for record in own
         if record["kind"] == "window" and record["valid"] and record["block"] >= block
     ]
