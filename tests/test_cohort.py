@@ -151,8 +151,9 @@ def test_a_window_of_bursts_holds_every_step_of_each(make):
     assert record["window_s"] > 2 * 0.1 + 3 * 0.05  # rests and bursts, but for the first rest
     for member in record["members"]:
         assert member["steps"] == member["steps_active"] == len(member["step_us"]) >= 3
-        # The rests are in no time but the window's own.
-        assert 0.15 <= member["active_s"] < record["window_s"] - 0.15
+        # The rests are in no time but the window's own. On a busy machine a member may go on late,
+        # and then trains for less than the bursts last.
+        assert 0.05 < member["active_s"] < record["window_s"] - 0.15
         # Between a step's end and the gate another program may run; a step less is far less.
         assert 0.5 < sum(member["step_us"]) / 1e6 / member["active_s"] <= 1.001
         ran_s = member["trainer_user_s"] + member["trainer_system_s"] + member["trainer_runqueue_s"]
