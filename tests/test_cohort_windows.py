@@ -62,8 +62,8 @@ def take(made_up, *, unsettled=None, before=(), counts=(1, 2), **settings):
         lookout=SimpleNamespace(after_window=lambda _flags: None), before=before,
     )  # fmt: skip
     todo = windows.schedule(counts, job.plan["measure"]["windows"], 1) if unsettled is None else ()
-    one._take_all(todo)
-    one._take_more(unsettled)
+    pauses = [*one._take_all(todo), *one._take_more(unsettled)]
+    assert len(pauses) >= len(made_up.taken) - 1  # one before each window but the first
     return written, [record for record in written if record["kind"] == "settled"]
 
 

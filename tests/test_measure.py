@@ -23,8 +23,10 @@ from jobs import (
 from scaling_study.collecting import record_schema
 from scaling_study.collecting.record_rows import read_rows
 from scaling_study.common import private
-from scaling_study.measuring import cohort_windows, windows
+from scaling_study.configuring.config import load_config
+from scaling_study.measuring import cohort_windows, measure, windows
 from scaling_study.measuring.journal import read_part
+from scaling_study.planning.plan import make_plan
 
 pytestmark = pytest.mark.slow
 
@@ -340,3 +342,70 @@ def test_ctrl_c_ends_everything(tmp_path):
     os.killpg(caller.pid, signal.SIGINT)
     wait_for(lambda: left_behind(tmp_path) == [])
     caller.wait()
+
+
+def test_two_launches_are_measured_in_turns_and_each_has_a_record_file_of_its_own(tmp_path):
+    mapping = config(WORKLOADS / "plain_loop.py", windows=3)
+    plan = make_plan(load_config(mapping)).to_dict()
+    jobs = [measure.read_job(measure.job_text(plan, launch), 0) for launch in plan["launches"][1:3]]
+    paths = [tmp_path / job.launch["id"] / "0.jsonl" for job in jobs]
+    for path in paths:
+        path.parent.mkdir()
+    runs = [
+        measure.Measurement(job, path, tmp_path, counts, batch="one")
+        for job, path, counts in zip(jobs, paths, [(1, 2), (2,)], strict=True)
+    ]
+    measure.in_turns(runs)
+    files = [read_rows(path) for path in paths]
+    assert [[cohort["head"]["ladder"] for cohort in file.cohorts] for file in files] == [
+        [[1, 2]],
+        [[2]],
+    ]
+    for path in paths:
+        records = [record for _, record in record_schema.read(path)]
+        assert [record["n"] for record in records if record["kind"] == "window"]
+        assert records[0]["batch"] == "one"
+        assert records[-1]["status"] == "complete"
+
+
+class Turns:
+    """A measurement that writes down when its windows are taken, and when it is left."""
+
+    def __init__(self, name, windows, seen, *, fails=False):
+        self._name, self._windows, self._seen, self._fails = name, windows, seen, fails
+
+    def pausing(self, folder):
+        try:
+            for number in range(self._windows):
+                self._seen.append(f"{self._name}{number}")
+                yield
+            if self._fails:
+                raise OSError("no space")
+        finally:
+            self._seen.append(f"{self._name} ends")
+
+
+def test_windows_are_taken_in_turns_until_each_launch_has_its_own():
+    seen = []
+    measure.in_turns([Turns("a", 1, seen), Turns("b", 3, seen), Turns("c", 2, seen)])
+    assert seen == ["a0", "b0", "c0", "a ends", "b1", "c1", "b2", "c ends", "b ends"]
+
+
+def test_where_memory_is_short_a_launch_waits_until_another_has_ended():
+    seen, free = [], [100]
+
+    class Large(Turns):
+        def pausing(self, folder):
+            free[0] -= 60
+            yield from super().pausing(folder)
+            free[0] += 60
+
+    measure.in_turns([Large("a", 2, seen), Large("b", 1, seen)], lambda: free[0])
+    assert seen == ["a0", "a1", "a ends", "b0", "b ends"]
+
+
+def test_where_one_launch_stops_the_job_the_others_are_ended_too():
+    seen = []
+    with pytest.raises(OSError, match="no space"):
+        measure.in_turns([Turns("a", 1, seen, fails=True), Turns("b", 3, seen)])
+    assert seen == ["a0", "b0", "a ends", "b ends"]

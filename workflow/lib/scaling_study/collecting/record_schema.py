@@ -11,7 +11,8 @@ History of the schema:
         itself, not of those above it. Absent where a file is older: `first_step`, `settled_us`,
         `inside`, `after_us` and `fresh` of a member. In such files a step counts that lies wholly
         inside its window, since then one that begins inside. Nor have older files an attestation
-        with `when`: there was none after the last window; and they have no `settled`.
+        with `when`: there was none after the last window; and they have no `settled`. `batch` of a
+        cohort names the job that measured several launches in turns; absent where one was alone.
 """
 
 from collections.abc import Iterator
@@ -71,6 +72,7 @@ class Cohort(TypedDict):
     replicate: Index
     cohort: Index
     ladder: list[Processes]
+    batch: NotRequired[str]
     seed: int
     measured_hash: str
     harness_hash: str

@@ -3,6 +3,9 @@
 What is planned is taken first. Where the script had not settled from the beginning, the windows of
 that time are taken anew and do not count (`settling`). Where too little was seen of what comes back
 between steps, further ones are taken (`between`).
+
+Cohorts of several launches can take their windows in turns: whoever takes a cohort's windows can
+pause after each of them.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.measuring import between, cohort, foreign, resolve, settling, windows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from scaling_study.measuring.journal import Journal
 
@@ -53,6 +56,7 @@ class CohortWindows:
     Attributes:
         started_s: from the beginning to the first window; None before that.
         in_windows_s: time in windows.
+        paused_s: time between windows in which others had the machine.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class CohortWindows:
         self._journal, self._lookout = journal, lookout
         self.started_s: float | None = None
         self.in_windows_s = 0.0
+        self.paused_s = 0.0
         self._steps: list[tuple[int, between.Steps]] = []
         self._lost: set[int] = set()
         self._last_end: str | None = None
@@ -88,8 +93,10 @@ class CohortWindows:
         todo: Sequence[windows.Window],
         began: float,
         unsettled: float | None = None,
-    ) -> tuple[str, str | None]:
+    ) -> Generator[None, None, tuple[str, str | None]]:
         """Start the cohort and take its windows; return its status and the reason.
+
+        Pauses when it is about to take a window, except the first.
 
         Args:
             slots: of the launch, by process count.
@@ -109,8 +116,8 @@ class CohortWindows:
             return "failed", wrong
         self._cohort.warm_up(self._settings["warmup_steps"], WARM_UP_LONGEST_S)
         self.started_s = time.perf_counter() - began
-        self._take_all(todo)
-        self._take_more(unsettled)
+        yield from self._take_all(todo)
+        yield from self._take_more(unsettled)
         wrong = self._attest_again(slots, reports)
         self._write_events()
         if wrong:
@@ -125,15 +132,26 @@ class CohortWindows:
         status = "partial" if self._lost < wanted else "failed"
         return status, f"{reason}{self._because()}"
 
-    def _take_all(self, todo: Sequence[windows.Window]) -> None:
+    def _pause(self) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.paused_s += time.perf_counter() - began
+
+    def _now(self) -> float:
+        """The time (s), without pauses."""
+        return time.perf_counter() - self.paused_s
+
+    def _take_all(self, todo: Sequence[windows.Window]) -> Iterator[None]:
         counts = len({window.n for window in todo})
         for at, window in enumerate(todo):
             if at % counts == 0:
                 log.info("window %d of %d", at + 1, len(todo))
+            if at:
+                yield from self._pause()
             if not self._take(window):
                 self._lost.add(window.n)
 
-    def _take_more(self, change: float | None) -> None:
+    def _take_more(self, change: float | None) -> Iterator[None]:
         """Take windows anew, or further ones, until what was seen is settled and enough.
 
         Args:
@@ -141,15 +159,15 @@ class CohortWindows:
         """
         counts = sorted(set(self._counts) - self._lost)
         further = dict.fromkeys(counts, 0)
-        until_s = time.perf_counter() + MORE_LONGEST_S
+        until_s = self._now() + MORE_LONGEST_S
         anew = 0
         if change is None:
             change = self._change()
         while change is not None and anew < SETTLING_ROUNDS and not self._lost:
             anew += 1
-            change = self._take_anew(change, until_s)
-        until_s = time.perf_counter() + MORE_LONGEST_S
-        while time.perf_counter() < until_s:
+            change = yield from self._take_anew(change, until_s)
+        until_s = self._now() + MORE_LONGEST_S
+        while self._now() < until_s:
             steps = between.Steps.concat(self._by_window())
             short = between.lacking(steps, between.find(steps), counts)
             if not short:
@@ -158,6 +176,7 @@ class CohortWindows:
             n = min(short, key=lambda each: further[each])
             further[n] += 1
             log.info("n = %d: another window, for what comes back between steps", n)
+            yield from self._pause()
             if not all(map(self._take, self._further([n], 1))):
                 return
 
@@ -166,7 +185,7 @@ class CohortWindows:
         seen = self._by_window(block)
         return settling.change(seen, between.find(between.Steps.concat(seen)))
 
-    def _take_anew(self, change: float, until_s: float) -> float | None:
+    def _take_anew(self, change: float, until_s: float) -> Generator[None, None, float | None]:
         """Replace the windows in which the script had not settled; return how all change then.
 
         These are the first blocks, where the others have settled by themselves, or else all; as
@@ -179,7 +198,7 @@ class CohortWindows:
         planned = self._settings["windows"]
         again = planned - len(left)
         if blocks:
-            room_s = max(0.0, until_s - time.perf_counter())
+            room_s = max(0.0, until_s - self._now())
             again = min(again, int(room_s / self._block_s(len(blocks))))
         if len(left) + again < min(planned, FEWEST_BLOCKS):
             log.info("the script has not settled (%+.0f%% of all time)", 100 * change)
@@ -189,6 +208,7 @@ class CohortWindows:
         )
         self._steps = [one for one in self._steps if one[0] >= first]
         for window in self._further(self._counts, again):
+            yield from self._pause()
             if not self._take(window):
                 self._lost.add(window.n)
         still = self._change()

@@ -7,6 +7,7 @@ with its reason, never a missing file.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -22,10 +23,10 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.measuring import between, cohort, foreign, resolve, settling, windows
 from scaling_study.measuring.cohort_windows import CohortWindows
 from scaling_study.measuring.journal import Journal
-from scaling_study.probing import probe
+from scaling_study.probing import probe, room
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
 SCHEMA_VERSION = 1
 
@@ -36,6 +37,11 @@ HARNESS = (
 )
 
 log = logging.getLogger("measure")
+
+ROOM = 1.5
+"""So many times the memory of the largest cohort yet must be left for another one beside it."""
+
+_ENDED = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,20 +170,46 @@ def harness_digest(*further: str) -> str:
 
 
 class Measurement:
-    """The running of one job."""
+    """The running of one job.
 
-    def __init__(self, job: Job, path: Path, builds: Path) -> None:
+    Args:
+        job: what is measured.
+        path: its record file.
+        builds: folder of the environments that were made from requirements.
+        counts: the process counts; the whole ladder where none are given.
+        batch: what it is measured together with, in turns; nothing where it has no name.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        path: Path,
+        builds: Path,
+        counts: Sequence[int] | None = None,
+        batch: str | None = None,
+    ) -> None:
         self._job = job
         self._journal = Journal(path)
         self._builds = builds
         self._settings = job.plan["measure"]
         self._machine = probe.read_machine().to_dict()
-        self._ladder = resolve.counts(job.plan, self._machine)
+        self._ladder = sorted(counts) if counts else resolve.counts(job.plan, self._machine)
+        self._batch = batch
         self._cohort = 0
         self._lookout = foreign.Lookout(resolve.host(self._machine).cpus)
 
     def run(self) -> None:
         """Measure, and leave a whole record file."""
+        with private.folder() as folder:
+            for _ in self.pausing(folder):
+                pass
+
+    def pausing(self, folder: Path) -> Generator[None]:
+        """Measure, and leave a whole record file; pause between windows, all members asleep.
+
+        Args:
+            folder: a private one.
+        """
         try:
             resolved = resolve.resolve(
                 self._job.plan, self._job.launch["axes"], self._machine, self._builds,
@@ -187,8 +219,7 @@ class Measurement:
         except UnavailableError as error:
             self._skip(error)
         else:
-            with private.folder() as folder:
-                self._measure_all(resolved, head, folder)
+            yield from self._measure_all(resolved, head, folder)
         self._journal.finish()
 
     def _skip(self, error: UnavailableError) -> None:
@@ -197,13 +228,15 @@ class Measurement:
         self._journal.write({**self._head(None), "cohort": self._cohort})
         self._journal.write(self._end("skipped", error.reason, error.remedy))
 
-    def _measure_all(self, resolved: resolve.Resolved, head: dict[str, Any], folder: Path) -> None:
+    def _measure_all(
+        self, resolved: resolve.Resolved, head: dict[str, Any], folder: Path
+    ) -> Iterator[None]:
         records = self._journal.resume(head)
         if records:
             log.info("goes on after %d records of an interrupted run", len(records))
         self._cohort = sum(record["kind"] == "cohort" for record in records)
         for counts in self._cohorts():
-            self._measure(resolved, head, counts, records, folder)
+            yield from self._measure(resolved, head, counts, records, folder)
 
     def _head(self, resolved: resolve.Resolved | None) -> dict[str, Any]:
         """Return a cohort's first record; of a launch that this machine cannot do, None.
@@ -220,6 +253,7 @@ class Measurement:
             "launch": launch["id"],
             "replicate": self._job.replicate,
             "ladder": self._ladder,
+            **({"batch": self._batch} if self._batch else {}),
             "seed": self._job.seed,
             "measure": dict(self._settings),
             "measured_hash": measured_digest(plan["workload"], resolved.launch.python)
@@ -248,7 +282,7 @@ class Measurement:
         counts: Sequence[int],
         before: Sequence[Mapping[str, Any]],
         private_folder: Path,
-    ) -> None:
+    ) -> Iterator[None]:
         """Measure one cohort's windows, without those that an interrupted run has taken."""
         todo = self._todo(counts, before)
         interrupted = _interrupted(counts, before)
@@ -274,8 +308,8 @@ class Measurement:
                     lookout=self._lookout,
                     before=before,
                 )
-                status, reason = taken.take(resolved.slots, todo, began, unsettled)
-        wall_s = time.perf_counter() - began
+                status, reason = yield from taken.take(resolved.slots, todo, began, unsettled)
+        wall_s = time.perf_counter() - began - taken.paused_s
         self._journal.write(
             self._end(
                 status,
@@ -321,6 +355,33 @@ class Measurement:
             "start_s": started_s if status in {"complete", "partial"} else None,
             "in_windows_s": in_windows_s,
         }
+
+
+def in_turns(
+    measurements: Iterable[Measurement],
+    free_bytes: Callable[[], int] = lambda: room.read_free_memory().free,
+) -> None:
+    """Run measurements side by side, one window of each in turn: what drifts meets all alike.
+
+    Their cohorts start one after another and live until the last window of each; whoever is not in
+    a window sleeps. Where memory is short, the next one starts when another has ended.
+
+    Args:
+        measurements: in the order in which they start.
+        free_bytes: tells how much memory is left.
+    """
+    waiting, taken = list(measurements), 0
+    left: list[Generator[None]] = []
+    with private.folder() as folder, contextlib.ExitStack() as stack:
+        while waiting or left:
+            before = free_bytes()
+            if waiting and (not left or before > ROOM * taken):
+                own = stack.enter_context(private.part(folder, f"launch-{len(waiting)}"))
+                run = stack.enter_context(contextlib.closing(waiting.pop(0).pausing(own)))
+                left += [run] if next(run, _ENDED) is not _ENDED else []
+                taken = max(taken, before - free_bytes())
+            else:
+                left = [run for run in left if next(run, _ENDED) is not _ENDED]
 
 
 def _interrupted(counts: Sequence[int], before: Sequence[Mapping[str, Any]]) -> int | None:
