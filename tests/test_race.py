@@ -1,0 +1,241 @@
+"""The next round is a function of what is known; replayed here on a machine without chance."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from scaling_study.searching.race import Entrant, Field, Race, Settings, Task, combination
+from scaling_study.searching.throughputs import Start
+
+LADDER = (1, 2, 4, 7, 8, 9, 15, 16, 17)
+BASELINE = Entrant("baseline", frozenset())
+DEFAULT = Entrant("default", frozenset({("intra_op", "default")}), threads=16)
+
+
+def single(axis, value="on"):
+    return Entrant(axis, frozenset({(axis, value)}))
+
+
+def field(*others, default=DEFAULT):
+    return Field(default, BASELINE, others, LADDER, boundaries=(8, 16))
+
+
+def plateau(at, top=1.0):
+    """Throughput that grows until `at` processes, and stays."""
+    return lambda n: top * min(n, at)
+
+
+class Machine:
+    """Measures what is true, times a little luck of each start."""
+
+    def __init__(self, truth, luck=0.001):
+        self.truth, self.luck, self.rng = truth, luck, np.random.default_rng(1)
+        self.asked = []
+
+    def measure(self, batch, number):
+        self.asked += batch
+        return [self.start(task, number) for task in batch]
+
+    def start(self, task, batch):
+        found = self.truth.get(task.launch)
+        if found is None:
+            return Start(task.launch, batch, {}, max(task.counts), 5.0, 0.0)
+        factor = np.exp(self.luck * self.rng.standard_normal())
+        rates = {n: found(n) * factor for n in task.counts}
+        return Start(task.launch, batch, rates, max(task.counts), 10.0, 6.0 * len(rates))
+
+
+def run(machine, competing, settings=None, starts=(), rounds=0):
+    """Race to the end; return the last state, all rounds, and the field with combinations."""
+    settings = settings or Settings(budget_s=1e5)
+    starts, batches, history = list(starts), len(machine.asked), []
+    while True:
+        race = Race(competing, settings, starts, rounds + len(history))
+        found = race.next()
+        history.append(found)
+        if found.stage == "done":
+            return race, history, competing, starts
+        competing = replace(competing, others=(*competing.others, *found.combined))
+        for batch in found.batches:
+            starts += machine.measure(batch, batches)
+            batches += 1
+
+
+def truth(**more):
+    return {"baseline": plateau(8), "default": plateau(1), **more}
+
+
+def test_first_come_the_baseline_and_the_default_launch_twice():
+    found = Race(field(single("a")), Settings(1e5), [], 0).next()
+    assert found.stage == "first"
+    (batch,) = found.batches
+    assert [task.launch for task in batch] == ["baseline", "baseline", "default", "default"]
+    assert {1, 8, 16} <= set(batch[0].counts)
+
+
+def test_of_a_default_launch_that_is_the_baseline_there_are_two_starts():
+    both = Field(BASELINE, BASELINE, (), LADDER, (8, 16))
+    (batch,) = Race(both, Settings(1e5), [], 0).next().batches
+    assert [task.launch for task in batch] == ["baseline", "baseline"]
+
+
+def test_a_race_of_the_default_launch_alone_ends():
+    both = Field(BASELINE, BASELINE, (), LADDER, (8, 16))
+    race, history, *_ = run(Machine(truth()), both)
+    assert history[-1].reason
+    assert race.choice.launch == "baseline"
+
+
+def test_the_first_round_comes_even_where_no_budget_is_left_for_it():
+    assert Race(field(), Settings(1.0), [], 0).next().stage == "first"
+
+
+def test_every_launch_is_screened_before_any_has_a_second_start():
+    others = [single(f"axis{number}") for number in range(9)]
+    machine = Machine(truth(**{one.launch: plateau(8) for one in others}))
+    _, history, *_ = run(machine, field(*others))
+    stages = [found.stage for found in history]
+    assert stages.index("screen") == 1
+    screened = [task.launch for task in machine.asked[4:]]
+    seen = [one for one in screened if one != "baseline"][:9]
+    assert sorted(seen) == sorted(one.launch for one in others)
+    assert stages[1 : 1 + stages.count("screen")] == ["screen"] * stages.count("screen")
+
+
+def test_every_batch_has_a_launch_that_others_have():
+    others = [single(f"axis{number}") for number in range(9)]
+    machine = Machine(
+        truth(**{one.launch: plateau(8, 1 + n / 100) for n, one in enumerate(others)})
+    )
+    _, history, *_ = run(machine, field(*others))
+    for found in history:
+        if found.stage == "screen":
+            assert all(batch[0].launch == "baseline" for batch in found.batches)
+
+
+def test_the_best_launch_is_found_at_its_best_count():
+    others = [single("a"), single("b"), single("c")]
+    machine = Machine(truth(a=plateau(8, 1.2), b=plateau(15, 0.9), c=plateau(8, 0.7)))
+    race, *_ = run(machine, field(*others))
+    assert (race.choice.launch, race.choice.n) == ("b", 15)
+    assert race.choice.probability > 0.9
+
+
+def test_a_launch_that_grows_on_is_followed_beyond_the_counts_of_the_screening():
+    machine = Machine(truth(a=plateau(8, 1.2), slow=lambda n: 0.8 * n))
+    race, *_ = run(machine, field(single("a"), single("slow")))
+    assert (race.choice.launch, race.choice.n) == ("slow", 17)
+
+
+def test_boundaries_near_the_best_count_are_looked_at_before_it_is_called_best():
+    machine = Machine(truth(a=plateau(15, 1.3)))
+    _, _, _, starts = run(machine, field(single("a")))
+    counts = {n for one in starts if one.launch == "a" for n in one.rates}
+    assert {8, 15, 16} <= counts
+
+
+def test_a_launch_that_failed_is_not_tried_again():
+    machine = Machine(truth(a=plateau(8, 1.1)))
+    run(machine, field(single("a"), single("broken")))
+    assert [task.launch for task in machine.asked].count("broken") == 1
+
+
+def test_without_the_baseline_nothing_can_be_compared():
+    race, history, *_ = run(Machine({"default": plateau(1)}), field(single("a")))
+    assert history[-1].reason == "the baseline could not be measured"
+    assert race.choice.launch == "default"
+
+
+def test_winners_of_different_axes_are_put_together_and_kept_where_that_is_better():
+    together = {"a=on+b=on": plateau(8, 1.4)}
+    machine = Machine(truth(a=plateau(8, 1.2), b=plateau(8, 1.15), **together))
+    race, history, competing, _ = run(machine, field(single("a"), single("b")))
+    assert race.choice.launch == "a=on+b=on"
+    assert competing.entrants["a=on+b=on"].changes == {("a", "on"), ("b", "on")}
+    assert "combine" in [found.stage for found in history]
+
+
+def test_a_combination_that_is_no_better_is_not_chosen():
+    machine = Machine(
+        truth(a=plateau(8, 1.2), b=plateau(8, 1.15), **{"a=on+b=on": plateau(8, 1.1)})
+    )
+    race, *_ = run(machine, field(single("a"), single("b")))
+    assert race.choice.launch == "a"
+
+
+def test_values_of_one_axis_are_never_put_together():
+    x, y = Entrant("x", frozenset({("blas", "x")})), Entrant("y", frozenset({("blas", "y")}))
+    machine = Machine(truth(x=plateau(8, 1.2), y=plateau(8, 1.15)))
+    _, history, *_ = run(machine, field(x, y))
+    assert not any(found.combined for found in history)
+
+
+def test_no_round_begins_that_does_not_fit_into_the_budget():
+    others = [single(f"axis{number}") for number in range(9)]
+    machine = Machine(truth(**{one.launch: plateau(8) for one in others}))
+    settings = Settings(budget_s=500)
+    race, history, *_ = run(machine, field(*others), settings)
+    assert race.spent_s <= 500
+    assert history[-1].reason == "the budget is spent"
+
+
+def test_a_larger_budget_goes_on_where_the_smaller_one_ended():
+    others = [single(f"axis{number}") for number in range(9)]
+    machine = Machine(truth(**{one.launch: plateau(8) for one in others}))
+    _, before, _, starts = run(machine, field(*others), Settings(budget_s=500))
+    asked = len(machine.asked)
+    _, _, _, all_starts = run(machine, field(*others), Settings(1e5), starts, len(before) - 1)
+    assert all_starts[:asked] == starts
+    once = [task.launch for task in machine.asked if task.launch != "baseline"]
+    assert set(once) == {one.launch for one in others} | {"default"}
+
+
+def test_a_launch_that_is_added_later_is_screened_next():
+    machine = Machine(truth(a=plateau(8, 1.1), late=plateau(8, 1.5)))
+    _, before, _, starts = run(machine, field(single("a")))
+    found = Race(field(single("a"), single("late")), Settings(1e5), starts, len(before)).next()
+    assert found.stage == "screen"
+    assert [task.launch for batch in found.batches for task in batch] == ["baseline", "late"]
+
+
+def test_the_next_round_depends_on_nothing_but_what_is_known():
+    machine = Machine(truth(a=plateau(8, 1.1), b=plateau(8, 1.09)), luck=0.02)
+    competing = field(single("a"), single("b"))
+    _, history, _, starts = run(machine, competing)
+    for rounds in range(len(history)):
+        made = sum(len(batch) for found in history[:rounds] for batch in found.batches)
+        new = [one for found in history[:rounds] for one in found.combined]
+        grown = replace(competing, others=(*competing.others, *new))
+        assert Race(grown, Settings(1e5), starts[:made], rounds).next() == history[rounds]
+
+
+def test_luck_costs_starts_and_certainty_does_not():
+    def spent(luck):
+        values = [Entrant(f"{n}", frozenset({("axis", f"{n}")})) for n in range(4)]
+        tops = {one.launch: plateau(8, 1.1 + number / 50) for number, one in enumerate(values)}
+        return run(Machine(truth(**tops), luck), field(*values))[0].spent_s
+
+    assert spent(0.05) > spent(0.0005)
+
+
+def test_a_launch_of_several_threads_is_screened_at_fewer_processes():
+    four = replace(single("threads", "4"), threads=4)
+    machine = Machine(truth(threads=plateau(2, 3.0)))
+    run(machine, field(four))
+    (screened,) = [task for task in machine.asked if task.launch == "threads"][:1]
+    assert min(screened.counts) <= 2
+
+
+@pytest.mark.parametrize("launches", [2, 5])
+def test_what_a_batch_takes_is_expected_from_what_starts_took(launches):
+    machine = Machine(truth())
+    starts = machine.measure([Task("baseline", LADDER), Task("default", (1, 16))], 0)
+    race = Race(field(), Settings(1e5), starts, 1)
+    batch = [Task("baseline", (8, 16))] * launches
+    assert race.expected_s(batch) == pytest.approx(launches * (10.0 + 2 * 6.0), rel=0.3)
+
+
+def test_a_combination_has_the_changes_and_the_threads_of_both():
+    found = combination(replace(single("a"), threads=2), single("b"))
+    assert found == Entrant("a=on+b=on", frozenset({("a", "on"), ("b", "on")}), 2)

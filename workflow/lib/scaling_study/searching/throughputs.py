@@ -1,0 +1,167 @@
+"""What fresh starts say together about the throughput of every point that was measured.
+
+The logarithm of a start's throughput at a process count is a sum:
+
+    point + drift of the batch + luck of the start + rest
+
+A batch is a job that measures several launches side by side, or right after each other. So what
+the machine's drift adds is common to all its starts, and cancels between them. A start's luck
+(memory layout, placement) is common to all counts of its cohort: windows of one cohort are no
+replicates. Points have a flat prior; the others are random effects. Their spreads are those that
+make the data most likely (restricted maximum likelihood, by expectation and maximisation over
+Henderson's equations: Robinson, Statistical Science 6(1), 1991), with weak priors, since a race
+begins with three starts. Each launch has a spread of its own between starts, moderated by all
+launches' (Smyth, Statistical Applications in Genetics and Molecular Biology 3(1), 2004): one with
+two modes keeps its large one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+Point = tuple[str, int]
+"""A launch and a process count."""
+
+PRIOR_FREEDOM = 2.0
+"""Of each spread: so many observations is the prior worth."""
+DRIFT, LUCK, REST = 0.02, 0.02, 0.01
+"""Spreads on the log scale before anything is measured: what quiet machines showed."""
+MODERATION = 4.0
+"""Degrees of freedom that the launches' common spread is worth in a launch's own."""
+SMALLEST = 1e-3
+"""Of a spread: throughput is not measured better than that."""
+ITERATIONS = 25
+"""Of expectation and maximisation. The spreads change by less than 1% then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A fresh start of a launch that was measured.
+
+    Attributes:
+        launch: its id.
+        batch: number of the job that it was measured in.
+        rates: steps/s, or models/hour, by process count; empty where it failed.
+        members: that were started.
+        start_s: from the start to the first window.
+        windows_s: what all its windows took.
+        lost: counts that were asked for and could not be measured, since members ended.
+    """
+
+    launch: str
+    batch: int
+    rates: Mapping[int, float]
+    members: int
+    start_s: float
+    windows_s: float
+    lost: tuple[int, ...] = ()
+
+    @property
+    def wall_s(self) -> float:
+        """All that it took."""
+        return self.start_s + self.windows_s
+
+
+class Throughputs:
+    """Log throughputs of all points that were measured, with what is not known of them.
+
+    Args:
+        starts: of one machine; some with rates.
+    """
+
+    def __init__(self, starts: Sequence[Start]) -> None:
+        rows = [
+            (start, number, n, rate)
+            for number, start in enumerate(starts)
+            for n, rate in sorted(start.rates.items())
+        ]
+        self.points: list[Point] = sorted({(start.launch, n) for start, _, n, _ in rows})
+        place = {point: at for at, point in enumerate(self.points)}
+        self._logs = np.log([rate for *_, rate in rows])
+        self._cells = np.array([place[start.launch, n] for start, _, n, _ in rows])
+        batches = {one: at for at, one in enumerate(sorted({start.batch for start, *_ in rows}))}
+        numbers = sorted({number for _, number, *_ in rows})
+        cohorts = {one: at for at, one in enumerate(numbers)}
+        names = sorted({start.launch for start, *_ in rows})
+        self._launch_of = np.array([names.index(starts[number].launch) for number in numbers])
+        self._batch_count = len(batches)
+        effects = np.zeros((len(rows), len(batches) + len(cohorts)))
+        for at, (start, number, *_) in enumerate(rows):
+            effects[at, batches[start.batch]] = 1
+            effects[at, len(batches) + cohorts[number]] = 1
+        self._effects = effects
+        self._counts = np.bincount(self._cells).astype(np.float64)
+        self.freedom = len(cohorts) - len(names) + MODERATION
+        self._fit()
+
+    def _per_cell(self, values: Floats) -> Floats:
+        """Means of rows of values over the observations of each point."""
+        sums = np.zeros((len(self._counts), *values.shape[1:]))
+        np.add.at(sums, self._cells, values)
+        return sums / self._counts.reshape(-1, *[1] * (values.ndim - 1))
+
+    def _fit(self) -> None:
+        """Find the spreads, and with them the points."""
+        effects, counts = self._effects, self._counts
+        means, shares = self._per_cell(self._logs), self._per_cell(effects)
+        # What is left of logs and effects where every point is at its own mean.
+        logs, apart = self._logs - means[self._cells], effects - shares[self._cells]
+        crossed, sided = apart.T @ apart, apart.T @ logs
+        launches = int(self._launch_of.max()) + 1
+        starts_of = np.bincount(self._launch_of, minlength=launches)
+        drift, rest, common = DRIFT**2, REST**2, LUCK**2
+        luck = np.full(launches, common)
+        for _ in range(ITERATIONS):
+            spreads = np.concatenate([np.full(self._batch_count, drift), luck[self._launch_of]])
+            covariance = np.linalg.inv(crossed / rest + np.diag(1 / spreads))
+            found = covariance @ sided / rest
+            squares = found**2 + covariance.diagonal()
+            drift = _spread(squares[: self._batch_count].sum(), self._batch_count, DRIFT)
+            of_launch = np.bincount(self._launch_of, squares[self._batch_count :], launches)
+            luck = (MODERATION * common + of_launch) / (MODERATION + starts_of)
+            # The scale of the prior that makes the launches' own spreads most likely.
+            common = (launches + PRIOR_FREEDOM) / ((1 / luck).sum() + PRIOR_FREEDOM / LUCK**2)
+            left = logs - apart @ found
+            unsure = rest * len(counts) + np.einsum("ij,jk,ik->", apart, covariance, apart)
+            rest = _spread(float(left @ left) + unsure, len(logs), REST)
+        self._shares, self._rest, self._covariance = shares, rest, covariance
+        self._means = means - shares @ found
+        self.drift, self.luck = float(np.sqrt(drift)), float(np.sqrt(common))
+
+    def mean(self, point: Point) -> float:
+        """Return the log throughput of a point that was measured."""
+        return float(self._means[self.points.index(point)])
+
+    def draws(self, count: int, seed: int) -> Floats:
+        """Draw log throughputs of all points together.
+
+        The spreads are known from few starts, so the draws have Student's t distribution.
+
+        Args:
+            count: of draws.
+            seed: of the generator.
+
+        Returns:
+            Draws times points, in the order of ``points``.
+        """
+        rng = np.random.default_rng(seed)
+        root = np.linalg.cholesky(self._covariance)
+        effects = rng.standard_normal((count, len(root))) @ root.T
+        rests = rng.standard_normal((count, len(self._counts))) * np.sqrt(self._rest / self._counts)
+        scales = np.sqrt(self.freedom / rng.chisquare(self.freedom, (count, 1)))
+        return np.asarray(self._means + scales * (rests - effects @ self._shares.T))
+
+
+def _spread(squares: float, count: int, prior: float) -> float:
+    """Return a variance, from the sum of `count` expected squares and a weak prior."""
+    return float(max(SMALLEST**2, (squares + PRIOR_FREEDOM * prior**2) / (count + PRIOR_FREEDOM)))
