@@ -37,6 +37,15 @@ else:
     include: "workflow/rules/probe.smk"
     include: "workflow/rules/build.smk"
     include: "workflow/rules/measure.smk"
+
+    if RACED:
+
+        localrules:
+            decide,
+            answer,
+            searched,
+
+        include: "workflow/rules/search.smk"
     include: "workflow/rules/profile.smk"
     include: "workflow/rules/collect.smk"
     include: "workflow/rules/analyse.smk"

@@ -303,6 +303,7 @@ def _plan(
         "launches": [launch.planned() for launch in launches],
         "dropped": [],
         "processes": ns,
+        "search": {"budget_minutes": None, "tolerance": 0.02, "confidence": 0.9},
         "replicates": measure["replicates"],
         "measure": measure,
         "confirm": {"seconds": 100.0},

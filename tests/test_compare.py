@@ -70,7 +70,7 @@ def test_a_missing_machine_is_named_and_keeps_nothing_back(study):
     assert absent["status"] == "missing"
     assert absent["reason"] == "0 of 9 cohorts are measured, and no node was probed"
     synthetic_machines.render(folder)
-    said = conclusion(folder, folder / "report.html", compared=True)
+    said = conclusion(folder, folder / "plan.json", folder / "report.html", compared=True)
     assert "Warning: absent is missing: 0 of 9 cohorts are measured" in said
     for name in ("fast", "slow"):
         assert f"launch it: bash {folder}/launch/recommended-{name}.sh" in said
@@ -128,7 +128,7 @@ def test_nodes_that_differ_under_one_name_are_said_and_not_pooled(tmp_path):
     report = synthetic_machines.render(tmp_path)
     assert "a, other nodes" in report.read_text()
     assert (tmp_path / f"launch/recommended-a-{second}.sh").exists()
-    said = conclusion(tmp_path, report, compared=True)
+    said = conclusion(tmp_path, tmp_path / "plan.json", report, compared=True)
     assert "measured on nodes that are another machine" in said
 
 

@@ -120,6 +120,19 @@ def test_how_long_is_confirmed_is_a_section_or_off(written, read):
     assert load_config(minimal(confirm=written)).confirm.seconds == read
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [("grid", None), ({}, None), ({"budget_minutes": 60}, 60.0), ({"budget_minutes": None}, None)],
+)
+def test_a_search_is_a_grid_or_has_a_budget(written, read):
+    assert load_config(minimal(search=written)).search.budget_minutes == read
+
+
+def test_a_race_is_on_one_machine():
+    with pytest.raises(ConfigError, match="names machines"):
+        load_config(minimal(search={"budget_minutes": 60}, machines={"a": {}}))
+
+
 def test_a_config_does_not_change():
     read = load_config(minimal())
     with pytest.raises(ValueError, match="frozen"):
@@ -145,6 +158,14 @@ MISTAKES = [
     ("confirm.seconds", True, "confirm.seconds", "is a boolean", None),
     ("confirm.seconds", "long", "confirm.seconds", "is not a known word", None),
     ("confirm.second", 60, "confirm.second", "unknown key", "seconds"),
+    ("search", "gird", "search", "is not a known word", "grid"),
+    ("search", 60, "search", "is a whole number", "{budget_minutes: 60}"),
+    ("search", None, "search", "is empty", None),
+    ("search.budget_minutes", 1, "search.budget_minutes", "is not allowed", "5"),
+    ("search.budget_minutes", 1e6, "search.budget_minutes", "is not allowed", "10080"),
+    ("search.budget_minutes", "hour", "search.budget_minutes", "is text", None),
+    ("search.tolerance", 0.5, "search.tolerance", "is not allowed", None),
+    ("search.budget", 60, "search.budget", "unknown key", "budget_minutes"),
     # names of keys
     ("measure.windws", 3, "measure.windws", "unknown key", "windows"),
     ("windows", 3, "windows", "unknown key", "measure.windows"),

@@ -28,6 +28,7 @@ def recommendation(**changes):
         "status": "ok",
         "reason": None,
         "objective": "models_per_hour",
+        "raced": False,
         "tolerance": 0.02,
         "default": default,
         "best": best,
@@ -55,6 +56,7 @@ def confirmation(**changes):
         "status": "confirmed",
         "reason": None,
         "objective": "models_per_hour",
+        "raced": False,
         "arms": [
             arm("recommended", "b", "intra_op 1", 4, 911.0, predicted=1440.0),
             arm("recommended", "b", "intra_op 1", 4, 1100.0, queue="one_process", ran="fork"),
@@ -436,3 +438,15 @@ def test_launches_without_a_valid_window_are_a_warning_on_top():
         "4 launches gave no valid window and could not be compared:"
         " intra_op 7; intra_op 8; intra_op 9; 1 more."
     )
+
+
+def test_a_race_says_what_it_goes_by_and_how_few_starts_there_were():
+    best = point("b", "intra_op 1", 5, 201.0, probability_best=0.97, most=None)
+    raced = recommendation(raced=True, best=best)
+    assert "Recommended is what the race chose" in notes(written(raced))
+    few = recommendation(raced=True)
+    for entry in (few["recommended"], few["default"]):
+        entry["replicates"] = 2
+    assert "was started twice only" in notes(written(few, replicates=None))
+    few["default"]["replicates"] = 1
+    assert "was started once only" in notes(written(few, replicates=None))

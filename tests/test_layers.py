@@ -10,7 +10,16 @@ PACKAGE = ROOT / "workflow/lib/scaling_study"
 
 STAGES = (
     *("common", "configuring", "planning", "probing", "member", "measuring", "experimenting"),
-    *("profiling", "collecting", "analysing", "confirming", "diagnosing", "importing", "rendering"),
+    *(
+        "profiling",
+        "collecting",
+        "searching",
+        "analysing",
+        "confirming",
+        "diagnosing",
+        "importing",
+        "rendering",
+    ),
     "documenting",
 )
 

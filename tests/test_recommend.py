@@ -179,3 +179,23 @@ def test_enough_is_exact_at_the_tolerance():
 def test_a_missing_number_is_null():
     assert or_null(math.nan) is None
     assert or_null(0.0) == 0.0
+
+
+@pytest.mark.parametrize(("launch", "n"), [(BASELINE.id, 2), (DEFAULT.id, 1)])
+def test_a_race_has_chosen_already_and_knows_how_surely(tmp_path, launch, n):
+    def raced(plan):
+        plan["searched"] = {"choice": {"launch": launch, "n": n, "probability": 0.87}}
+
+    found = recommended(tmp_path, DEFAULT, BASELINE, change=raced)
+    assert found["raced"]
+    assert (found["recommended"]["launch"], found["recommended"]["n"]) == (launch, n)
+    assert found["recommended"]["probability_best"] == 0.87
+
+
+def test_where_a_race_chose_a_point_that_is_no_candidate_the_best_of_all_is_recommended(tmp_path):
+    def raced(plan):
+        plan["searched"] = {"choice": {"launch": BASELINE.id, "n": 99, "probability": 0.87}}
+
+    found = recommended(tmp_path, DEFAULT, BASELINE, change=raced)
+    assert not found["raced"]
+    assert found["recommended"]["n"] == 3

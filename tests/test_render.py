@@ -45,7 +45,7 @@ def test_the_launch_script_starts_what_is_recommended(study):
 
 def test_a_confirmation_is_the_headline_of_report_and_terminal(tmp_path):
     folder = rendering.make_study(tmp_path / "confirmed", ns=(1, 2), replicates=2)
-    assert "predicted" in conclusion(folder, folder / "report.html")
+    assert "predicted" in conclusion(folder, folder / "plan.json", folder / "report.html")
     best = rendering.machine_entry(folder, "recommendation")["recommended"]
     arm = {
         "role": "recommended", "launch": best["launch"], "label": best["label"], "n": best["n"],
@@ -62,7 +62,7 @@ def test_a_confirmation_is_the_headline_of_report_and_terminal(tmp_path):
         "ratio": None, "ratio_same_n": None, "difference": None,
     }  # fmt: skip
     write_json(folder / "analysis/confirmation.json", {"machines": [entry]})
-    said = conclusion(folder, folder / "report.html")
+    said = conclusion(folder, folder / "plan.json", folder / "report.html")
     assert said.startswith("Confirmed: 911 models/hour")
     assert "Confirmed: 911 models/hour" in rendering.render(folder).read_text(encoding="utf-8")
 

@@ -229,14 +229,16 @@ def test_the_ladder_of_another_machine_is_not_shown(page, folder):
 
 def test_the_terminal_says_why_too(folder):
     put(folder, made.target(), made.same())
-    text = conclusion(folder, folder / "r.html")
+    text = conclusion(folder, folder / "plan.json", folder / "r.html")
     assert "why, default: 94% of the added time: OpenMP threads" in text
     assert "(6% unexplained)" in text
     assert "What helps: Let waiting threads sleep" in text
     put(folder, made.unknown())
-    assert "why, default: We do not know why\n" in conclusion(folder, folder / "r.html")
+    assert "why, default: We do not know why\n" in conclusion(
+        folder, folder / "plan.json", folder / "r.html"
+    )
     (folder / "analysis/causes.json").unlink()
-    assert "why," not in conclusion(folder, folder / "r.html")
+    assert "why," not in conclusion(folder, folder / "plan.json", folder / "r.html")
 
 
 def test_a_file_without_targets_is_as_no_file():

@@ -15,7 +15,7 @@ ANALYSES = multiext(
 rule analyse:
     """Intervals, scaling laws, the recommendation, and what went wrong."""
     input:
-        plan=f"{RESULTS}/plan.json",
+        plan=PLANNED,
         tables=rules.collect.output,
         code=[*CODE, "scripts/analyse.py"],
     output:

@@ -6,7 +6,7 @@ rule collect:
     """Gather the records of all launches into tables."""
     input:
         # By path: a reference to a rule makes Snakemake hash all records once for each of them.
-        plan=f"{RESULTS}/plan.json",
+        plan=PLANNED,
         records=RECORDS,
         code=[*CODE, "scripts/collect.py"],
     output:

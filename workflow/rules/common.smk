@@ -33,6 +33,7 @@ from scaling_study.importing.import_config import is_import
 from scaling_study.measuring import measure
 from scaling_study.planning import plan
 from scaling_study.planning.efforts import EFFORTS
+from scaling_study.searching import rounds
 
 # Snakemake keeps what it makes for each job: collecting garbage among 10,000 of them again and again
 # takes a quarter of a dry run and finds none.
@@ -67,6 +68,7 @@ try:
         config["workload"]["env"] = masked(ENV)
         MACHINES = checked.machines
         CHOSEN = choose_machines(MACHINES, choice)
+        RACED = STUDY.search.budget_minutes is not None
 except (ConfigError, UnusableError) as error:
     raise WorkflowError(f"\n{error}") from None
 
@@ -93,11 +95,13 @@ if not IMPORTED:
     HERE = f"{RESULTS}/machines/{{machine}}" if MACHINES else RESULTS
     LAUNCHES = {launch.id: launch for launch in PLAN.launches}
     JOBS = {launch["id"]: launch for launch in PLAN_JSON["launches"]}
+    # A race measures what its rounds ask for, and makes launches of its own.
     RECORDS = [
         f"{HERE}/measure/{launch}/{replicate}.jsonl"
-        for launch in LAUNCHES
+        for launch in ([] if RACED else LAUNCHES)
         for replicate in range(PLAN.measure.replicates)
     ]
+    PLANNED = f"{RESULTS}/searched.json" if RACED else f"{RESULTS}/plan.json"
     # By content, in params: a changed file means new measurements, a new time stamp does not.
     FILES = measure.digest(
         measure.harness_digest(), measure.workload_digest(PLAN_JSON["workload"])
@@ -123,6 +127,7 @@ if not IMPORTED:
     SUFFIX = "-{machine}" if MACHINES else ""
     LAUNCH_SCRIPT = f"{RESULTS}/launch/recommended{SUFFIX}.sh"
     RENDER = ["scripts/render.py", "--study-folder", RESULTS, "--report", REPORT]
+    RENDER += ["--plan", PLANNED]
     if MACHINES:
         COMPARED = f"{RESULTS}/analysis/machines.json"
         PROVENANCE = f"{HERE}/analysis/provenance.json"
@@ -173,10 +178,10 @@ def why_of(wildcards):
 
 
 def known_before(wildcards):
-    """Which launch is recommended is known after the analysis."""
+    """Which launch is recommended is known after the analysis; a race comes before all else."""
     if wildcards.launch in JOBS:
-        return []
-    return [f"{RESULTS}/plan.json", f"{here(wildcards)}/analysis/recommendation.json"]
+        return [PLANNED] if RACED else []
+    return [PLANNED, f"{here(wildcards)}/analysis/recommendation.json"]
 
 
 def here(wildcards):

@@ -7,7 +7,7 @@ CONFIRMATION = f"{HERE}/analysis/confirmation.json"
 rule confirm:
     """Run the recommended launch and the default one as a user would, alone on the machine."""
     input:
-        plan=f"{RESULTS}/plan.json",
+        plan=PLANNED,
         # Another analysis may choose another launch. The job does nothing where it has not.
         recommendation=f"{HERE}/analysis/recommendation.json",
         build=build_of if BUILT else [],
@@ -37,7 +37,7 @@ rule confirmation:
     """What the rounds show, beside what was predicted."""
     input:
         rounds=CONFIRMED,
-        plan=f"{RESULTS}/plan.json",
+        plan=PLANNED,
         recommendation=f"{HERE}/analysis/recommendation.json",
         windows=f"{HERE}/tables/windows.parquet",
         code=[*CODE, "scripts/confirmation.py"],

@@ -43,7 +43,8 @@ def announce():
         measured = sum(Path(path).exists() for path in records)
         print(outline(PLAN, len(records), measured, CHOSEN))
         # On a cluster other machines measure, and have not been chosen yet.
-        busy = look_around() if measured < len(records) and workflow.local_exec else ""
+        left = RACED or measured < len(records)
+        busy = look_around() if left and workflow.local_exec else ""
         if busy:
             print(busy)
 
@@ -63,11 +64,18 @@ def refuse_one_machine_under_several_names():
 
 def conclude():
     """Say what came out; a run that was asked for less than the report has nothing to say."""
-    if Path(REPORT).exists():
+    if Path(REPORT).exists() and (IMPORTED or Path(PLANNED).exists()):
         if IMPORTED:
             print(imported.conclusion(Path(RESULTS), Path(REPORT)))
         else:
-            print(conclusion(Path(RESULTS), Path(REPORT), compared=bool(MACHINES)))
+            print(
+                conclusion(
+                    Path(RESULTS),
+                    Path(PLANNED),
+                    Path(REPORT),
+                    compared=bool(MACHINES),
+                )
+            )
 
 
 def explain():

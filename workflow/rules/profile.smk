@@ -25,5 +25,5 @@ rule profile:
     shell:
         "exec python -m scaling_study.measuring.keep --watch $PPID --"
         " python scripts/profile_launch.py --job {params.job:q} --target {wildcards.launch:q}"
-        f" --builds {BUILDS} --plan {RESULTS}/plan.json --probed {{input.probed:q}}"
+        f" --builds {BUILDS} --plan {PLANNED} --probed {{input.probed:q}}"
         " --study-folder {params.study:q} --log {log:q} --output {output:q}"

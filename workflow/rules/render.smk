@@ -6,7 +6,7 @@
 rule render:
     """Figures, the launch script and the report."""
     input:
-        plan=f"{RESULTS}/plan.json",
+        plan=PLANNED,
         machine=of_chosen(rules.probe.output),
         tables=of_chosen(rules.collect.output),
         analyses=of_chosen(ANALYSES),

@@ -25,7 +25,7 @@ rule why:
     shell:
         "exec python -m scaling_study.measuring.keep --watch $PPID --"
         " python scripts/why.py --job {params.job:q} --target {wildcards.launch:q}"
-        f" --replicate {{wildcards.replicate}} --builds {BUILDS} --plan {RESULTS}/plan.json"
+        f" --replicate {{wildcards.replicate}} --builds {BUILDS} --plan {PLANNED}"
         " --probed {input.probed:q}"
         " --study-folder {params.study:q} --log {log:q} --output {output:q}"
 

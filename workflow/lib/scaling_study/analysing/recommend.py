@@ -7,6 +7,9 @@ processes need less memory, for a difference that no one notices. Its probabilit
 the share of draws in which it is within `TOLERANCE` of the best point of that draw. The draws come
 from the same distributions as the intervals. The A/A repeat is no candidate, since it is the
 baseline again.
+
+A race has chosen already, and by more than these points show: without what the machine drifted
+between its jobs, and of launches that hardly differ the one that changes the least.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ PROBABILITY = (
 )
 PLAIN = (*("launch", "label", "arm", "n", "replicates", "oversubscribed", "steps_per_s", "step_s"),)
 EMPTY: dict[str, Any] = {
+    "raced": False,
     "default": None,
     "best": None,
     "recommended": None,
@@ -116,7 +120,8 @@ def _choose(
     by_launch: dict[str, list[Json]] = {}
     for point in candidates:
         by_launch.setdefault(point["launch"], []).append(point)
-    chosen = enough(candidates, objective)
+    raced = _raced(candidates, plan)
+    chosen = enough(candidates, objective) if raced is None else raced
     shown = {launch: enough(own, objective) for launch, own in by_launch.items()}
     shown[chosen["launch"]] = chosen
     default = shown.get(plan["default"])
@@ -129,7 +134,10 @@ def _choose(
         tolerance=TOLERANCE,
         seed=plan["seed"],
     )
+    if raced is not None:  # these means know nothing of drift, nor of what was measured together
+        sure = {chosen["launch"]: plan["searched"]["choice"]["probability"]}
     return {
+        "raced": raced is not None,
         "default": None
         if default is None
         else {
@@ -155,6 +163,15 @@ def _choose(
             for point in sorted(shown.values(), key=gives, reverse=True)
         ],
     }
+
+
+def _raced(candidates: Sequence[Json], plan: Json) -> Json | None:
+    """The point that a race has chosen; None without a race, or where its point is no candidate."""
+    choice = plan.get("searched", {}).get("choice")
+    if choice is None:
+        return None
+    wanted = choice["launch"], choice["n"]
+    return next((point for point in candidates if _at(point) == wanted), None)
 
 
 def _at(point: Json) -> tuple[str, int]:

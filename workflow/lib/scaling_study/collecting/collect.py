@@ -20,6 +20,7 @@ from scaling_study.collecting.record_schema import RecordError
 from scaling_study.collecting.window_table import pooled_quantiles, window_rows
 from scaling_study.common.columns import BETWEEN, WINDOWS
 from scaling_study.common.topology import parse_cpu_list
+from scaling_study.planning.plan import replicates_of
 
 SHOWN_FILES = 3  # enough to find the rest; a study may have thousands
 
@@ -75,7 +76,7 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
     found = _Found()
     unread = set((study_folder / "measure").glob("*/*.jsonl"))
     for launch in plan["launches"]:
-        _add_launch(found, study_folder, launch, plan["replicates"], unread)
+        _add_launch(found, study_folder, launch, replicates_of(plan, launch), unread)
     if not found.cohorts:
         raise RecordError(
             f"no record file of the plan in {study_folder / 'measure'}: measure first"
@@ -175,6 +176,7 @@ def _described(
 ) -> dict[str, Any]:
     """A cohort as cohorts.json holds it: without its machine, with its first member only."""
     head = {name: cohort["head"][name] for name in KEPT}
+    head["batch"] = cohort["head"].get("batch")
     attestation = cohort["attestation"]
     if attestation is not None:
         members = sorted(attestation["members"], key=lambda member: int(member["slot"]))

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -18,6 +18,7 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 
 from scaling_study.common import placeholders
@@ -52,6 +53,7 @@ from scaling_study.configuring.config_schema import (
     must_exist,
     problems_of,
 )
+from scaling_study.configuring.config_search import Search, read_search
 from scaling_study.configuring.config_why import TARGETS, Why, read_targets, read_why
 from scaling_study.configuring.named_files import require_file, require_path
 
@@ -364,6 +366,9 @@ class Config(Section):
     launches: Launches = Launches()
     """Which launches are measured beside the default one and the repeat of the baseline."""
 
+    search: Annotated[Search, BeforeValidator(read_search)] = Search()
+    """Whether everything is measured, or what may be best within a time."""
+
     measure: Measure = Measure()
     """How long and how often is measured."""
 
@@ -383,6 +388,21 @@ class Config(Section):
         Mapping[str, NodeKind], PlainValidator(read_machines), Allowed(MACHINES)
     ] = {}
     """Kinds of node that are measured one by one and compared; without it, the machine itself."""
+
+    @model_validator(mode="after")
+    def _check_search(self) -> Self:
+        if self.machines and self.search.budget_minutes is not None:
+            raise ConfigError(
+                [
+                    Problem(
+                        ("search",),
+                        f"{{budget_minutes: {self.search.budget_minutes:g}}}",
+                        "races on one machine, and this study names machines",
+                        "search: grid, or no machines",
+                    )
+                ]
+            )
+        return self
 
 
 def load_config(mapping: object) -> Config:

@@ -11,7 +11,7 @@ from typing import Literal
 from scaling_study.common.printable import printable
 from scaling_study.configuring.axes_table import AXES, DEFAULTS, Value
 
-Arm = Literal["default", "baseline", "repeat", "one_change", "grid"]
+Arm = Literal["default", "baseline", "repeat", "one_change", "grid", "combined"]
 Axes = Mapping[str, Value]
 
 # Names become folders. 80 characters leave room for a file system's 255 bytes; the readable part

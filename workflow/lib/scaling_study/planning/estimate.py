@@ -60,6 +60,7 @@ def estimate(plan: Plan, ladder: Sequence[int], start_s: float = START_S) -> Est
         start_s: What a cohort takes from its start to its first window.
     """
     measure = plan.measure
+    budget_s = None if plan.search.budget_minutes is None else 60 * plan.search.budget_minutes
     runs = len(plan.launches) * measure.replicates
     cohorts = runs * (len(ladder) if measure.isolated else 1)
     windows = runs * len(ladder) * measure.windows
@@ -70,8 +71,14 @@ def estimate(plan: Plan, ladder: Sequence[int], start_s: float = START_S) -> Est
     )
     explained = len(plan.explained)
     confirm_s = plan.confirm.seconds or 0.0
+
+    def measuring_s(window_s: float) -> float:
+        """All of a race has its time; the confirmation is part of it."""
+        grid_s = cohorts * start_s + windows * window_s + confirm_s
+        return max(grid_s if budget_s is None else budget_s, confirm_s)
+
     shortest, longest = (
-        ((cohorts * start_s + windows * window_s + profiling_s + confirm_s) / 60, why_s / 60)
+        ((measuring_s(window_s) + profiling_s) / 60, why_s / 60)
         for window_s, why_s in zip(
             (measure.shortest_s, measure.longest_s),
             efforts.seconds(plan.why.effort, explained, start_s),
@@ -121,12 +128,30 @@ def describe(plan: Plan, ladder: Sequence[int], forecast: Estimate) -> str:
             f"Study {plan.study}: {printable(plan.workload.script)}",
             f"  {launches}: {arms}{dropped}",
             f"  processes: {', '.join(map(str, ladder))}",
-            f"  {cohorts} ({replicates} of each launch), {windows}{profiles}",
+            *_race(plan),
+            *(
+                [f"  {cohorts} ({replicates} of each launch), {windows}{profiles}"]
+                if plan.search.budget_minutes is None
+                else [profiles.replace("; ", "  ")] * bool(profiles)
+            ),
             *_confirm(forecast),
             *_why(plan, forecast),
             f"  {_duration(forecast.minutes)}",
         ]
     )
+
+
+def _race(plan: Plan) -> list[str]:
+    """What a race does in its time, where there is one."""
+    search = plan.search
+    if search.budget_minutes is None:
+        return []
+    budget = f"a race of {search.budget_minutes:g} minutes, the confirmation included"
+    again = f"those again that may be best by more than {search.tolerance:.0%}"
+    return [
+        f"  {budget}: each launch once, then {again};",
+        "  a first answer after its first round; what there is no time for is named in the report",
+    ]
 
 
 def _confirm(forecast: Estimate) -> list[str]:

@@ -9,11 +9,12 @@ from scaling_study.common import workload_env
 from scaling_study.common.problems import ConfigError, nearest_word, read_each, wrong
 from scaling_study.configuring.config import Config, Measure, Profile, Workload
 from scaling_study.configuring.config_confirm import Confirm
+from scaling_study.configuring.config_search import Search
 from scaling_study.configuring.config_why import Why
 from scaling_study.configuring.launches import Axes, Launch, label, named, repeat_of
 
-# 1: the first format. 2: with what is explained. 3: with how long is confirmed.
-SCHEMA_VERSION = 3
+# 1: the first format. 2: with what is explained. 3: with how long is confirmed. 4: with the search.
+SCHEMA_VERSION = 4
 
 # Where a launch stands within its replicate: 20 bits keep ties among 10,000 launches rare (and a
 # tie only leaves two neighbours in the scheduler's own order), and priorities small integers.
@@ -57,6 +58,7 @@ class Plan:
     launches: tuple[Launch, ...]
     dropped: tuple[Dropped, ...]
     processes: Literal["auto"] | tuple[int, ...]
+    search: Search
     measure: Measure
     confirm: Confirm
     profile: Profile
@@ -90,6 +92,7 @@ class Plan:
             ],
             "processes": self.processes if self.processes == "auto" else list(self.processes),
             "replicates": self.replicates,
+            "search": self.search.model_dump(mode="json"),
             "measure": self.measure.model_dump(mode="json"),
             "confirm": self.confirm.model_dump(mode="json"),
             "profile": self.profile.model_dump(mode="json"),
@@ -130,6 +133,7 @@ class Plan:
                 for item in data["dropped"]
             ),
             processes="auto" if processes == "auto" else tuple(processes),
+            search=Search.model_validate(data["search"]),
             measure=Measure.model_validate(data["measure"]),
             confirm=Confirm.model_validate(data["confirm"]),
             profile=Profile.model_validate(data["profile"]),
@@ -165,6 +169,7 @@ def make_plan(config: Config) -> Plan:
             for item, index in expansion.dropped
         ),
         processes=config.processes if config.processes == "auto" else tuple(config.processes),
+        search=config.search,
         measure=config.measure,
         confirm=config.confirm,
         profile=config.profile,
@@ -218,6 +223,16 @@ def recommended(
             launches: Sequence[Mapping[str, Any]] = plan["launches"]
             return next(launch for launch in launches if launch["id"] == chosen)
     return None
+
+
+def replicates_of(plan: Mapping[str, Any], launch: Mapping[str, Any]) -> int:
+    """Return how many fresh cohorts a plan has of a launch; in a race each has a number of its own.
+
+    Args:
+        plan: plan.json, or what a race has made of it.
+        launch: one of its launches.
+    """
+    return int(launch.get("replicates", plan["replicates"]))
 
 
 def priority(plan: Plan, launch: Launch, replicate: int) -> int:

@@ -53,7 +53,7 @@ def write_headline(
     recommendation: Mapping[str, Any],
     noise: Mapping[str, Any] | None,
     *,
-    replicates: int,
+    replicates: int | None,
     failures: Mapping[str, Any] | None = None,
     confirmation: Mapping[str, Any] | None = None,
 ) -> Headline:
@@ -62,7 +62,7 @@ def write_headline(
     Args:
         recommendation: one machine's entry of analysis/recommendation.json.
         noise: its entry of analysis/noise.json; None without a repeat of the baseline.
-        replicates: what the plan asks for.
+        replicates: what the plan asks for; None where a race decides it.
         failures: its entry of analysis/failures.json.
         confirmation: its entry of analysis/confirmation.json; None where there is none.
     """
@@ -143,7 +143,7 @@ def _interval(entry: Mapping[str, Any], objective: str) -> str:
 
 
 def _notes(
-    recommendation: Mapping[str, Any], noise: Mapping[str, Any] | None, replicates: int
+    recommendation: Mapping[str, Any], noise: Mapping[str, Any] | None, replicates: int | None
 ) -> list[Note]:
     """What a careful reader wants to know next."""
     recommended, best = recommendation["recommended"], recommendation["best"]
@@ -151,11 +151,17 @@ def _notes(
     notes = []
     if (best["launch"], best["n"]) != (recommended["launch"], recommended["n"]):
         objective = recommendation["objective"]
+        why = (
+            "what the race chose: it takes out what the machine drifted between jobs, and of "
+            "points that hardly differ it takes the one with the fewest changes and processes"
+            if recommendation["raced"]
+            else "the smallest number of processes within "
+            f"{format_percent(recommendation['tolerance'])} of it"
+        )
         notes.append(
             Note(
                 f"The highest throughput in windows, {amount(best[objective], objective)}, came "
-                f"with {processes(best)} of {name_launch(best)}. Recommended is the smallest "
-                f"number of processes within {format_percent(recommendation['tolerance'])} of it."
+                f"with {processes(best)} of {name_launch(best)}. Recommended is {why}."
             )
         )
     entries = (
@@ -163,8 +169,8 @@ def _notes(
     )
     notes += [_retrograde(entry, noise) for entry in entries]
     notes.append(_aa_note(noise, sorted({recommended["n"], default["n"]})))
-    valid = min(replicates, recommended["replicates"], default["replicates"])
-    notes.append(_replicates_note(valid, replicates))
+    seen = min(recommended["replicates"], default["replicates"])
+    notes.append(_raced_note(seen) if replicates is None else _replicates_note(seen, replicates))
     return notes
 
 
@@ -195,8 +201,20 @@ def _aa_note(noise: Mapping[str, Any] | None, counts: Sequence[int]) -> Note:
     )
 
 
-def _replicates_note(valid: int, replicates: int) -> Note:
+def _raced_note(seen: int) -> Note:
+    """The same in a race, which gives each launch as many starts as it is worth."""
+    if seen >= ENOUGH_REPLICATES:
+        return Note("")
+    times = "once" if seen == 1 else "twice"
+    return Note(
+        f"At least one of these launches was started {times} only. Its interval rests on the "
+        "spread of all launches together; a larger search.budget_minutes gives more starts."
+    )
+
+
+def _replicates_note(seen: int, replicates: int) -> Note:
     """How many starts stand behind the numbers, where these are few."""
+    valid = min(seen, replicates)
     if valid >= ENOUGH_REPLICATES:
         return Note("")
     if valid < replicates:

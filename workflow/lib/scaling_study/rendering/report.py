@@ -30,6 +30,7 @@ from scaling_study.rendering.report_between import view_between
 from scaling_study.rendering.report_confirm import view_confirmation
 from scaling_study.rendering.report_figures import Material, draw_all
 from scaling_study.rendering.report_machines import view_comparison
+from scaling_study.rendering.report_search import view_search
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -226,6 +227,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
         "headline": _headline(plan, study),
         "run": _run(study) if ok else None,
         "confirm": view_confirmation(study.confirmation),
+        "search": view_search(plan),
         "findings": explain(
             {
                 one.launch: one.title
@@ -267,7 +269,7 @@ def _headline(plan: Mapping[str, Any], study: MachineStudy) -> Headline:
     written = write_headline(
         analyses["recommendation"],
         analyses["noise"],
-        replicates=plan["replicates"],
+        replicates=None if "searched" in plan else plan["replicates"],
         failures=failures,
         confirmation=study.confirmation,
     )
@@ -392,7 +394,7 @@ def _readable_plan(plan: Mapping[str, Any], compared: Mapping[str, Any] | None) 
         }
         for launch in plan["launches"]
     }
-    keys = ("study", "description", "seed", "workload", "processes", "measure")
+    keys = ("study", "description", "seed", "workload", "processes", "search", "measure")
     kinds = {
         entry["name"]: {key: value for key, value in entry["kind"].items() if value}
         for entry in (compared or {"machines": ()})["machines"]

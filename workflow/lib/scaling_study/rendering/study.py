@@ -127,7 +127,7 @@ def _conclude_machines(
         found = write_headline(
             entry,
             noise.get(machine),
-            replicates=plan["replicates"],
+            replicates=None if "searched" in plan else plan["replicates"],
             failures=lost.get(machine),
             confirmation=confirmed.get(machine),
         )
@@ -145,15 +145,16 @@ def _conclude_machines(
     return lines
 
 
-def conclusion(results: Path, report: Path, *, compared: bool = False) -> str:
+def conclusion(results: Path, planned: Path, report: Path, *, compared: bool = False) -> str:
     """Say what came out of a study, and where its report is.
 
     Args:
         results: results/<study>.
+        planned: its plan.json, or what a race has made of it.
         report: the report.
         compared: whether the study names machines, so that analysis/machines.json has them.
     """
-    plan = storage.read_json(results / "plan.json")
+    plan = storage.read_json(planned)
     lines = []
     if compared:
         content = storage.read_json(results / "analysis/machines.json")

@@ -1,0 +1,272 @@
+"""A race in a study's words: from plan, machine and records to a round's file, and back."""
+
+import json
+
+import pandas as pd
+import pytest
+
+import jobs
+import machines
+from scaling_study.configuring.config import load_config
+from scaling_study.measuring import measure
+from scaling_study.planning.plan import make_plan
+from scaling_study.probing import probe
+from scaling_study.searching import rounds
+
+NOW = "2026-01-01T00:00:00+00:00"
+MACHINE = "epyc-9654-2s-nps4"
+
+
+def planned(processes="auto", **more):
+    mapping = jobs.config(jobs.WORKLOADS / "plain_loop.py") | {
+        "processes": processes,
+        "launches": {
+            "baseline": {"intra_op": 1},
+            "grid": {"intra_op": [1, 4]},
+            "one_change": {"wait_policy": ["passive"], "allocator": ["glibc-large-thresholds"]},
+        },
+        "search": {"budget_minutes": 60},
+        "confirm": {"seconds": 300},
+    }
+    plan = make_plan(load_config(mapping | more)).to_dict()
+    return {**plan, "launches": [{**launch, "replicates": 0} for launch in plan["launches"]]}
+
+
+@pytest.fixture(scope="module")
+def machine():
+    return probe.read_machine(machines.root(MACHINE)).to_dict()
+
+
+def with_files(plan, made):
+    launches = [{**one, "replicates": made.get(one["id"], 0)} for one in plan["launches"]]
+    return {**plan, "launches": launches}
+
+
+def single(plan, axis):
+    """The launch that changes one axis only."""
+    base = next(one["axes"] for one in plan["launches"] if one["id"] == plan["baseline"])
+    return next(
+        one["id"]
+        for one in plan["launches"]
+        if [name for name, value in one["axes"].items() if base[name] != value] == [axis]
+        and one["arm"] != "default"
+    )
+
+
+def cohort(launch, replicate, ladder, *, batch="a", started=NOW, status="complete"):
+    return {
+        "launch": launch, "replicate": replicate, "ladder": ladder, "batch": batch,
+        "started": started, "windows_valid": 2 * len(ladder), "windows_invalid": [],
+        "end": {"status": status, "start_s": 20.0, "wall_s": 50.0},
+    }  # fmt: skip
+
+
+def rates(*rows):
+    columns = ["launch", "replicate", "n", "steps_per_s", "models_per_hour"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def test_all_launches_of_the_plan_compete_but_the_repeat(machine):
+    plan = planned()
+    field = rounds.competing(plan, machine, [launch["id"] for launch in plan["launches"]])
+    assert (field.default.launch, field.baseline.launch) == (plan["default"], plan["baseline"])
+    left = {one["id"] for one in plan["launches"]}
+    left -= {plan["default"], plan["baseline"], plan["repeat"]}
+    assert {one.launch for one in field.others} == left
+    assert field.ladder[-1] == 385
+    assert {192, 384} <= set(field.boundaries)
+    assert field.entrants[single(plan, "intra_op")].threads == 4
+    assert field.default.threads == 384
+    assert field.baseline.changes == frozenset()
+    passive = field.entrants[single(plan, "wait_policy")]
+    assert passive.changes == {("wait_policy", '"passive"')}
+
+
+def test_of_counts_that_the_config_names_only_those_are_boundaries(machine):
+    plan = planned([1, 100, 192])
+    field = rounds.competing(plan, machine, [launch["id"] for launch in plan["launches"]])
+    assert (field.ladder, field.boundaries) == ((1, 100, 192), (1, 192)[1:])
+
+
+def test_the_confirmation_and_the_reports_are_part_of_the_budget():
+    def budget_s(done, **more):
+        return rounds.settings(planned(**more), done).budget_s
+
+    assert budget_s(0) == 60 * 60 - 300 - rounds.ROUND_S
+    assert budget_s(0, confirm="off") - budget_s(0) == 300
+    assert budget_s(0) - budget_s(2) == 2 * rounds.ROUND_S
+
+
+def test_starts_are_those_of_the_records_and_the_repeat_is_the_baseline():
+    plan = planned()
+    later = "2026-01-01T00:01:00+00:00"
+    found = rounds.starts(
+        [
+            cohort(plan["default"], 0, [1, 8], batch="b", started=later),
+            cohort(plan["repeat"], 0, [1, 8]),
+        ],
+        rates((plan["repeat"], 0, 1, 10.0, None), (plan["repeat"], 0, 8, 70.0, None),
+              (plan["default"], 0, 1, 5.0, None)),
+        plan,
+    )  # fmt: skip
+    assert [one.launch for one in found] == [plan["baseline"], plan["default"]]
+    assert [one.batch for one in found] == [0, 1]
+    assert found[0].rates == {1: 10.0, 8: 70.0}
+    assert (found[0].start_s, found[0].windows_s, found[0].members) == (20.0, 30.0, 8)
+    assert (found[1].rates, found[1].lost) == ({1: 5.0}, (8,))
+
+
+def test_what_is_to_be_large_is_models_per_hour_where_a_model_has_a_number_of_steps():
+    plan = planned()
+    plan["workload"]["steps_per_model"] = 100
+    (found,) = rounds.starts(
+        [cohort(plan["default"], 0, [1])], rates((plan["default"], 0, 1, 5.0, 180.0)), plan
+    )
+    assert found.rates == {1: 180.0}
+
+
+def test_a_launch_that_could_not_start_has_lost_nothing():
+    plan = planned()
+    failed = cohort(plan["default"], 0, [1, 8], status="skipped") | {"windows_valid": 0}
+    failed["end"]["start_s"] = None
+    (found,) = rounds.starts([failed], rates(), plan)
+    assert (found.rates, found.lost, found.start_s) == ({}, (), 0.0)
+
+
+def test_the_first_round_measures_baseline_repeat_and_default(machine):
+    plan = planned()
+    found = rounds.next_round(plan, machine, [], 0, NOW)
+    (batch,) = found["batches"]
+    assert [(task["launch"], task["replicate"]) for task in batch] == [
+        (plan["baseline"], 0),
+        (plan["repeat"], 0),
+        (plan["default"], 0),
+        (plan["default"], 1),
+    ]
+    assert [launch["id"] for launch in found["launches"]] == [
+        plan["baseline"], plan["repeat"], plan["default"],
+    ]  # fmt: skip
+    assert len(found["not_screened"]) == len(plan["launches"]) - 3
+    assert json.loads(json.dumps(found)) == found
+    assert rounds.describe(found, plan).startswith("first: 4 starts")
+
+
+def measured_by(plan, found, rate):
+    """Cohorts and rates of all that a round asks for."""
+    cohorts, rows = [], []
+    for number, batch in enumerate(found["batches"]):
+        for task in batch:
+            name = f"{found['decided']} {number}"
+            cohorts.append(
+                cohort(task["launch"], task["replicate"], task["counts"], batch=name,
+                       started=found["decided"])
+            )  # fmt: skip
+            rows += [
+                (task["launch"], task["replicate"], n, rate(plan, task["launch"], n), None)
+                for n in task["counts"]
+            ]
+    return cohorts, rows
+
+
+def race(plan, machine, rate):
+    """All rounds of a race in which each launch has one rate, and the plan at its end."""
+    cohorts, rows, history, made = [], [], [], {}
+    while True:
+        grown = with_files(plan, made)
+        starts = rounds.starts(cohorts, rates(*rows), grown)
+        assert rounds.done(cohorts) == len(history)
+        now = f"2026-01-01T00:00:{len(history):02}"
+        found = rounds.next_round(grown, machine, starts, len(history), now)
+        history.append(found)
+        if not found["batches"]:
+            return history, grown
+        known = {launch["id"] for launch in plan["launches"]}
+        new = [launch for launch in found["launches"] if launch["id"] not in known]
+        plan = {**plan, "launches": [*plan["launches"], *new]}
+        for batch in found["batches"]:
+            for task in batch:
+                assert task["replicate"] == made.get(task["launch"], 0)
+                made[task["launch"]] = task["replicate"] + 1
+        more = measured_by(plan, found, rate)
+        cohorts += more[0]
+        rows += more[1]
+
+
+def better_together(plan, launch, n):
+    """Passive waiting gives 10%, the allocator 10%, both 21%; a plateau from 96 processes on."""
+    axes = next(one["axes"] for one in plan["launches"] if one["id"] == launch)
+    top = min(n, 96) / axes["intra_op"] if isinstance(axes["intra_op"], int) else 1.0
+    passive = axes["wait_policy"] == "passive"
+    large = axes["allocator"] == "glibc-large-thresholds"
+    return 10.0 * top * 1.1 ** (passive + large)
+
+
+def test_a_whole_race_puts_winners_together_as_launches_with_names_of_their_own(machine):
+    plan = planned()
+    history, grown = race(plan, machine, better_together)
+    assert history[-1]["reason"]
+    choice = history[-1]["choice"]
+    chosen = next(one for one in grown["launches"] if one["id"] == choice["launch"])
+    assert chosen["arm"] == "combined"
+    assert (chosen["axes"]["wait_policy"], chosen["axes"]["allocator"]) == (
+        "passive", "glibc-large-thresholds",
+    )  # fmt: skip
+    assert chosen["label"] == "intra_op 1, wait_policy passive, allocator glibc-large-thresholds"
+    assert history[-1]["not_screened"] == []
+    assert all(launch["replicates"] for launch in grown["launches"])
+    searched = rounds.searched(grown, history)["searched"]
+    assert [one["stage"] for one in searched["rounds"]][:2] == ["first", "screen"]
+    assert searched["choice"] == choice
+    assert rounds.searched(grown, history)["searched"]["reason"] == history[-1]["reason"]
+    assert rounds.searched(grown, history[:2], over=False)["searched"]["reason"] == ""
+    assert rounds.searched(grown, history[:2])["searched"]["reason"] == "it had no further round"
+    assert "best so far" in rounds.describe(history[-1], grown)
+
+
+def write(folder, launch, replicate, **head):
+    path = folder / "measure" / launch / f"{replicate}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"kind": "cohort", "launch": launch, **head}) + "\n{}\n")
+
+
+def test_a_plan_grows_by_what_is_measured(tmp_path):
+    plan = planned()
+    write(tmp_path, plan["baseline"], 0, arm="baseline")
+    write(tmp_path, plan["baseline"], 1, arm="baseline")
+    write(tmp_path, "both", 0, arm="combined", label="a and b", axes={"a": 1})
+    write(tmp_path, "gone", 0, arm="one_change", label="once in the config", axes={"a": 2})
+    grown = rounds.grown(plan, tmp_path)
+    replicates = {launch["id"]: launch["replicates"] for launch in grown["launches"]}
+    assert replicates[plan["baseline"]] == 2
+    assert replicates[plan["default"]] == 0
+    assert grown["launches"][-1] == {
+        "id": "both", "label": "a and b", "arm": "combined", "axes": {"a": 1}, "replicates": 1,
+    }  # fmt: skip
+    assert "gone" not in replicates
+
+
+def test_records_stay_while_what_is_measured_does(tmp_path):
+    job = json.dumps({"measure": {"windows": 2}, "files": "a"})
+    assert rounds.set_aside(tmp_path, job, NOW) is None
+    write(tmp_path, "a", 0, measure={"windows": 2}, harness_hash=measure.harness_digest())
+    assert rounds.set_aside(tmp_path, job, NOW) is None
+    moved = rounds.set_aside(tmp_path, job.replace('"a"', '"b"'), NOW)
+    assert (moved / "a/0.jsonl").exists()
+    assert not (tmp_path / "measure").exists()
+
+
+@pytest.mark.parametrize(("windows", "kept"), [(2, True), (3, False)])
+def test_records_of_a_grid_stay_where_a_race_measures_alike(tmp_path, windows, kept):
+    write(tmp_path, "a", 0, measure={"windows": windows}, harness_hash=measure.harness_digest())
+    moved = rounds.set_aside(tmp_path, json.dumps({"measure": {"windows": 2}}), NOW)
+    assert (moved is None) == kept
+
+
+def test_an_interim_report_has_nothing_of_what_comes_after_the_race():
+    left = rounds.without_the_rest(planned())
+    assert (left["confirm"]["seconds"], left["why"]["effort"]) == (None, "off")
+    assert (left["profiled"], left["explained"]) == ({}, {})
+
+
+def test_more_time_has_more_rounds():
+    assert rounds.most(1e6) > rounds.most(600) > rounds.most(60) >= 3

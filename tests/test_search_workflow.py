@@ -1,0 +1,122 @@
+"""A race as its users run it: real Snakemake, real members, from the first round to the report."""
+
+import json
+import shutil
+
+import pytest
+
+from projects import Project
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = "tests/workloads/plain_loop.py"
+MEASURE = {"windows": 2, "steps": 5, "shortest_s": 0.2, "longest_s": 1.0, "settle_s": 0.05,
+           "warmup_steps": 3}  # fmt: skip
+
+
+def study(**more):
+    return {
+        "study": "raced",
+        "workload": {"script": SCRIPT, "steps_per_model": 300},
+        "processes": [1, 2],
+        "launches": {"baseline": {"intra_op": 1}, "one_change": {"wait_policy": ["passive"]}},
+        "search": {"budget_minutes": 5, "confidence": 0.5, "tolerance": 0.2},
+        "measure": MEASURE,
+        "confirm": "off",
+        "profile": {"launches": []},
+        "why": "off",
+        **more,
+    }
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp("raced"))
+    project.take_every_window()
+    return project
+
+
+@pytest.fixture(scope="module")
+def raced(project):
+    project.configure(study())
+    done = project.snakemake()
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def rounds(project):
+    folder = project.folder / "results/raced/rounds"
+    files = sorted(folder.glob("[0-9]*.json"), key=lambda path: int(path.stem))
+    return [json.loads(path.read_text()) for path in files]
+
+
+def read(project, name):
+    return json.loads((project.folder / "results/raced" / name).read_text())
+
+
+def test_it_says_that_it_races_and_what_came_out(project, raced):
+    assert "a race of 5 minutes" in raced.stdout
+    assert "Report: reports/raced.html" in raced.stdout
+    report = (project.folder / "reports/raced.html").read_text()
+    assert "Launches raced for" in report
+    assert "The race ended because" in report
+
+
+def test_first_come_baseline_repeat_and_default_and_then_every_other_launch(project, raced):
+    found = rounds(project)
+    plan = read(project, "plan.json")
+    first = [task["launch"] for task in found[0]["batches"][0]]
+    assert first == [plan["baseline"], plan["repeat"], plan["default"], plan["default"]]
+    assert found[1]["stage"] == "screen"
+    assert found[-1]["reason"]
+    assert found[-1]["not_screened"] == []
+    searched = read(project, "searched.json")
+    assert all(launch["replicates"] for launch in searched["launches"])
+    files = project.records("raced")
+    assert len(files) == sum(launch["replicates"] for launch in searched["launches"])
+
+
+def test_what_the_race_chose_is_what_is_recommended(project, raced):
+    choice = read(project, "searched.json")["searched"]["choice"]
+    (found,) = read(project, "analysis/recommendation.json")["machines"]
+    chosen = found["recommended"]
+    assert found["raced"]
+    assert (chosen["launch"], chosen["n"]) == (choice["launch"], choice["n"])
+    assert chosen["probability_best"] == choice["probability"]
+
+
+def test_after_a_round_there_is_a_report_of_what_is_known(project, raced):
+    interim = project.folder / "results/raced/interim"
+    plan = json.loads((interim / "plan.json").read_text())
+    assert plan["searched"]["reason"] == ""
+    assert (interim / "analysis/recommendation.json").exists()
+    assert (project.folder / "results/raced/rounds/0.answered").exists()
+
+
+def test_the_same_again_measures_nothing(project, raced):
+    before = project.records("raced")
+    done = project.snakemake()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert project.records("raced") == before
+
+
+def test_a_launch_that_is_added_enters_the_race_and_what_is_measured_stays(project, raced):
+    before = project.records("raced")
+    more = {"wait_policy": ["passive"], "inter_op": [1]}
+    project.configure(study(launches={"baseline": {"intra_op": 1}, "one_change": more}))
+    done = project.snakemake()
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = project.records("raced")
+    assert before.items() <= after.items()
+    assert any("inter_op-1" in path for path in after.keys() - before.keys())
+
+
+def test_another_script_is_another_race_and_its_old_records_are_kept(project, raced):
+    shutil.copy(project.folder / SCRIPT, project.folder / "other.py")
+    mapping = study()
+    mapping["workload"]["script"] = "other.py"
+    project.configure(mapping)
+    done = project.snakemake("--until", "decide")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert rounds(project)[0]["stage"] == "first"
+    assert len(list((project.folder / "results/raced/superseded").glob("*/*/*.jsonl"))) > 0

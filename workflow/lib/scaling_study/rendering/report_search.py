@@ -1,0 +1,68 @@
+"""What the report says of a race: what it measured, why it ended, and what nobody looked at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common.quantities import format_count, format_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STAGES = {
+    "first": "the default launch, the baseline and its repeat",
+    "screen": "every other launch once",
+    "combine": "changes together that were better alone",
+    "race": "fresh starts of those that may be the best",
+}
+"""What each stage of a race measures."""
+
+
+def view_search(plan: Mapping[str, Any]) -> list[str] | None:
+    """Return what is said of a plan's race, as sentences; None where all was measured.
+
+    Args:
+        plan: plan.json, or what a race has made of it.
+    """
+    if "searched" not in plan:
+        return None
+    found = plan["searched"]
+    labels = {launch["id"]: launch["label"] for launch in plan["launches"]}
+    measured = [launch for launch in plan["launches"] if launch["replicates"]]
+    starts = sum(launch["replicates"] for launch in measured)
+    made = [launch["label"] for launch in measured if launch["arm"] == "combined"]
+    stages = Counter(one["stage"] for one in found["rounds"])
+    done = "; ".join(
+        f"{STAGES[stage]} ({format_count(count, 'round', 'rounds')})"
+        for stage, count in stages.items()
+    )
+    minutes = f"{found['spent_s'] / 60:.0f} of {found['budget_s'] / 60:.0f} minutes"
+    launches = format_count(len(measured), "launch", "launches")
+    fresh = format_count(starts, "fresh start", "fresh starts")
+    sentences = [
+        f"Launches raced for {minutes}: {fresh} of {launches}.",
+        f"What was measured: {done}.",
+    ]
+    if found["reason"]:
+        sentences.append(f"The race ended because {found['reason']}.")
+    else:
+        sentences.append("The race is not over: the next round makes this report anew.")
+    if made:
+        sentences.append(f"Put together by the race: {'; '.join(made)}.")
+    unseen = [labels[launch] for launch in found["not_screened"]]
+    if unseen:
+        sentences.append(f"Not measured, so nothing is known of them: {'; '.join(unseen)}.")
+    choice = found["choice"]
+    if choice is not None:
+        sentences.append(
+            f"It chose {labels[choice['launch']]} with "
+            f"{format_count(choice['n'], 'process', 'processes')}: with a probability of "
+            f"{format_percent(choice['probability'])} as good as the best point that was measured. "
+            "What the machine drifted between jobs is taken out."
+        )
+    sentences.append(
+        "Of each launch only those process counts were measured that may be its best ones; the "
+        "figures show which."
+    )
+    return sentences

@@ -1,0 +1,338 @@
+"""A race in the words of a study: from its plan, its machine and its records to the next round."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.configuring.launches import named
+from scaling_study.measuring import measure
+from scaling_study.planning import ladder
+from scaling_study.probing import probe
+from scaling_study.searching.race import Entrant, Field, Race, Settings
+from scaling_study.searching.throughputs import Start
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+    from scaling_study.searching.race import Changes, Round
+
+Json = dict[str, Any]
+
+SCHEMA_VERSION = 1
+"""Of a round's file."""
+
+FEWEST_ROUNDS, MOST_ROUNDS, SHORTEST_ROUND_S = 4, 16, 60.0
+"""Of a race: one for each of these times in its budget, within these bounds. A round for which
+nothing is left to do takes some seconds too."""
+ROUND_S = 15.0
+"""What a round takes beside measuring: to decide, and to make the report anew."""
+
+
+def most(budget_s: float) -> int:
+    """Return how many rounds a race may have: those that are left over find nothing to do."""
+    return min(MOST_ROUNDS, max(FEWEST_ROUNDS, math.ceil(budget_s / SHORTEST_ROUND_S)))
+
+
+def grown(plan: Mapping[str, Any], study_folder: Path) -> Json:
+    """Return a plan with what a race has made of it, as far as records are there.
+
+    Combinations are launches like others, and each launch has `replicates` of its own: as many as
+    it has record files. A launch without any stays, since it may be screened yet.
+
+    Args:
+        plan: plan.json.
+        study_folder: results/<study>.
+    """
+    files = sorted((study_folder / "measure").glob("*/*.jsonl"))
+    made = Counter(path.parent.name for path in files)
+    launches = list(plan["launches"])
+    known = {launch["id"] for launch in launches}
+    for path in files:
+        if path.parent.name not in known:
+            with path.open(encoding="utf-8") as lines:
+                head = json.loads(next(lines))
+            if head["arm"] == "combined":
+                known.add(path.parent.name)
+                launches.append(
+                    {"id": head["launch"], **{key: head[key] for key in ("label", "arm", "axes")}}
+                )
+    return {
+        **plan,
+        "launches": [{**launch, "replicates": made[launch["id"]]} for launch in launches],
+    }
+
+
+def set_aside(study_folder: Path, job: str, now: str) -> Path | None:
+    """Move records away that were measured in another way, so that the race begins anew.
+
+    Args:
+        study_folder: results/<study>.
+        job: what all measurements depend on (`measure.job_text`, of no launch).
+        now: the time, which names where they go.
+
+    Returns:
+        Where they are now; None where nothing has changed.
+    """
+    note, records = study_folder / "rounds/job.json", study_folder / "measure"
+    before = note.read_text(encoding="utf-8") if note.exists() else None
+    note.parent.mkdir(parents=True, exist_ok=True)
+    moved = None
+    if records.exists() and before != job and (before is not None or _differ(records, job)):
+        moved = study_folder / "superseded" / now.replace(":", "")
+        moved.parent.mkdir(exist_ok=True)
+        records.rename(moved)
+    note.write_text(job, encoding="utf-8")
+    return moved
+
+
+def _differ(records: Path, job: str) -> bool:
+    """Whether records that no race has made were measured in another way than a race would."""
+    asked, harness = json.loads(job)["measure"], measure.harness_digest()
+    for path in records.glob("*/*.jsonl"):
+        with path.open(encoding="utf-8") as lines:
+            head = json.loads(next(lines))
+        if head["measure"] != asked or head["harness_hash"] != harness:
+            return True
+    return False
+
+
+def searched(
+    plan: Mapping[str, Any], found: Sequence[Mapping[str, Any]], *, over: bool = True
+) -> Json:
+    """Return a plan with what a race has made of it, and what became of the race.
+
+    Args:
+        plan: as `grown` makes it.
+        found: the content of all rounds' files, in their order.
+        over: whether no further round comes.
+    """
+    done = [one for one in found if one["batches"]]
+    last = found[-1]
+    return {
+        **plan,
+        "searched": {
+            "rounds": [{key: one[key] for key in ("stage", "expected_s")} for one in done],
+            "reason": last["reason"] or ("it had no further round" if over else ""),
+            **{key: last[key] for key in ("spent_s", "budget_s", "choice", "not_screened")},
+        },
+    }
+
+
+def without_the_rest(plan: Mapping[str, Any]) -> Json:
+    """Return a plan without what comes after a race: confirmation, profiles and experiments."""
+    return {
+        **plan,
+        "confirm": {**plan["confirm"], "seconds": None},
+        "profiled": {},
+        "why": {**plan["why"], "effort": "off"},
+        "explained": {},
+    }
+
+
+def describe(found: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
+    """Say in a line what a round measures, and what is known before it."""
+    labels = {launch["id"]: launch["label"] for launch in plan["launches"]}
+    choice = found["choice"]
+    best = ""
+    if choice is not None:
+        best = (
+            f"; best so far: {labels[choice['launch']]}, {choice['n']} processes (within the"
+            f" tolerance of the best one that was measured with {choice['probability']:.0%})"
+        )
+    if not found["batches"]:
+        return f"the race is over: {found['reason']}{best}"
+    starts = sum(map(len, found["batches"]))
+    minutes = found["expected_s"] / 60
+    left = len(found["not_screened"])
+    unseen = f"; not measured yet: {left} launches" if left else ""
+    return f"{found['stage']}: {starts} starts, {minutes:.0f} minutes or so{best}{unseen}"
+
+
+def competing(plan: Mapping[str, Any], machine: Mapping[str, Any], ids: Iterable[str]) -> Field:
+    """Return what may be measured on a machine.
+
+    Args:
+        plan: plan.json, with the combinations that were measured among its launches.
+        machine: machine.json.
+        ids: of the launches that compete; the A/A repeat is the baseline under another name.
+    """
+    topology = probe.usable_topology(machine)
+    quota = machine["quota_cpus"]
+    known = {launch["id"]: launch for launch in plan["launches"]}
+    base = known[plan["baseline"]]["axes"]
+    cpus = len(topology.cpus)
+
+    def entrant(launch: str) -> Entrant:
+        axes = known[launch]["axes"]
+        threads = axes["intra_op"]
+        return Entrant(launch, changes(base, axes), threads if isinstance(threads, int) else cpus)
+
+    fixed = {plan["default"], plan["baseline"], plan["repeat"]}
+    return Field(
+        entrant(plan["default"]),
+        entrant(plan["baseline"]),
+        tuple(entrant(launch) for launch in ids if launch not in fixed),
+        tuple(ladder.resolve(plan["processes"], topology, quota)),
+        tuple(
+            n
+            for n in ladder.boundaries(topology, quota)
+            if plan["processes"] == "auto" or n in plan["processes"]
+        ),
+    )
+
+
+def changes(base: Mapping[str, Any], axes: Mapping[str, Any]) -> Changes:
+    """Return what differs between two launches, as axis and value (JSON)."""
+    return frozenset(
+        (axis, json.dumps(value)) for axis, value in axes.items() if base[axis] != value
+    )
+
+
+def settings(plan: Mapping[str, Any], done: int) -> Settings:
+    """Return what a plan asks of its race, without the time of the confirmation and the reports.
+
+    Args:
+        plan: plan.json.
+        done: rounds that were measured.
+    """
+    search, timing = plan["search"], plan["measure"]
+    return Settings(
+        budget_s=60 * search["budget_minutes"]
+        - (plan["confirm"]["seconds"] or 0.0)
+        - ROUND_S * (done + 1),
+        tolerance=search["tolerance"],
+        confidence=search["confidence"],
+        window_s=(timing["shortest_s"] + timing["longest_s"]) / 2 + timing["settle_s"],
+        windows=timing["windows"],
+        round_s=60 * search["budget_minutes"] / MOST_ROUNDS,
+        seed=plan["seed"],
+    )
+
+
+def starts(
+    cohorts: Sequence[Mapping[str, Any]], rates: pd.DataFrame, plan: Mapping[str, Any]
+) -> list[Start]:
+    """Return all fresh starts that were measured, the oldest first.
+
+    Args:
+        cohorts: of cohorts.json, of one machine.
+        rates: its rows of the table of replicates.
+        plan: plan.json.
+    """
+    objective = "steps_per_s" if plan["workload"]["steps_per_model"] is None else "models_per_hour"
+    by_start: dict[tuple[str, int], dict[int, float]] = {}
+    for row in rates.to_dict("records"):
+        place = str(row["launch"]), int(row["replicate"])
+        by_start.setdefault(place, {})[int(row["n"])] = float(row[objective])
+    files: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for cohort in sorted(cohorts, key=lambda one: str(one["started"])):
+        files.setdefault((cohort["launch"], cohort["replicate"]), []).append(cohort)
+    batches: dict[str, int] = {}
+    found = []
+    for (launch, replicate), own in files.items():
+        asked = sorted({n for one in own for n in one["ladder"]})
+        seen = by_start.get((launch, replicate), {})
+        tried = any(one["windows_valid"] or one["windows_invalid"] for one in own)
+        batch = own[0].get("batch") or f"{launch} {replicate}"
+        ends = [one["end"] for one in own if one["end"]]
+        start_s = sum(end["start_s"] or 0.0 for end in ends)
+        found.append(
+            Start(
+                plan["baseline"] if launch == plan["repeat"] else launch,
+                batches.setdefault(batch, len(batches)),
+                seen,
+                max(asked),
+                start_s,
+                sum(end["wall_s"] for end in ends) - start_s,
+                tuple(n for n in asked if tried and n not in seen),
+            )
+        )
+    return found
+
+
+def done(cohorts: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many rounds cohorts were measured in: those whose batches have the same time."""
+    return len({(one["batch"] or "").rpartition(" ")[0] for one in cohorts})
+
+
+def next_round(
+    plan: Mapping[str, Any],
+    machine: Mapping[str, Any],
+    measured: Sequence[Start],
+    done: int,
+    decided: str,
+) -> Json:
+    """Return the content of a round's file: what its jobs measure, and what is known before it.
+
+    Args:
+        plan: as `grown` makes it.
+        machine: machine.json.
+        measured: all starts so far.
+        done: how many rounds they were measured in.
+        decided: the time, which names the batches.
+    """
+    files = {launch["id"]: launch["replicates"] for launch in plan["launches"]}
+    field = competing(plan, machine, [launch["id"] for launch in plan["launches"]])
+    asks = settings(plan, done)
+    race = Race(field, asks, measured, done)
+    found = race.next()
+    known = {launch["id"]: launch for launch in plan["launches"]}
+    base = known[plan["baseline"]]["axes"]
+    combined = {one.launch: _combined(base, one.changes) for one in found.combined}
+    known |= {launch["id"]: launch for launch in combined.values()}
+    names = {name: launch["id"] for name, launch in combined.items()}
+    batches = _batches(found, names, plan, files)
+    asked = dict.fromkeys(task["launch"] for batch in batches for task in batch)
+    seen = {one.launch for one in measured}
+    choice = race.choice
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "decided": decided,
+        "stage": found.stage,
+        "reason": found.reason,
+        "batches": batches,
+        "launches": [known[launch] for launch in asked],
+        "expected_s": sum(race.expected_s(batch) for batch in found.batches),
+        "spent_s": race.spent_s,
+        "budget_s": asks.budget_s,
+        "choice": None if choice is None else dataclasses.asdict(choice),
+        "not_screened": [one.launch for one in field.others if one.launch not in seen],
+    }
+
+
+def _combined(base: Mapping[str, Any], made: Changes) -> Json:
+    """Return the plan's entry of a launch that a race has put together."""
+    axes = {**base, **{axis: json.loads(value) for axis, value in made}}
+    words = {name: tuple(v) if isinstance(v, list) else v for name, v in axes.items()}
+    launch = named(words, "combined")
+    return {"id": launch.id, "label": launch.label, "arm": launch.arm, "axes": axes}
+
+
+def _batches(
+    found: Round, names: Mapping[str, str], plan: Mapping[str, Any], files: Mapping[str, int]
+) -> list[list[Json]]:
+    """Return a round's starts, each with its launch, the number of its file, and its counts.
+
+    The baseline's second start is that of the A/A repeat, which has a name of its own.
+    """
+    made = dict(files)
+    batches = []
+    for batch in found.batches:
+        tasks = []
+        for task in batch:
+            launch = names.get(task.launch, task.launch)
+            baseline = launch == plan["baseline"]
+            if baseline and made.get(launch) and not made.get(plan["repeat"]):
+                launch = plan["repeat"]
+            replicate = made.get(launch, 0)
+            made[launch] = replicate + 1
+            tasks.append({"launch": launch, "replicate": replicate, "counts": list(task.counts)})
+        batches.append(tasks)
+    return batches

@@ -1,0 +1,108 @@
+# reads:  plan.json, machine.json, all records; the workload's files; the code that measures
+# writes: rounds/<round>.json, measure/<launch>/<replicate>.jsonl, searched.json; after each round
+#         the report
+
+ROUNDS = range(rounds.most(60 * PLAN.search.budget_minutes))
+
+
+def race_of(_):
+    """What all measurements of a race depend on; which launches there are is the rounds'."""
+    return measure.job_text(PLAN_JSON, None, FILES)
+
+
+def round_before(wildcards):
+    """The round that was measured before one is decided."""
+    before = int(wildcards.round) - 1
+    return [] if before < 0 else [f"{RESULTS}/rounds/{before}.done"]
+
+
+rule decide:
+    """Say what a round measures: a pure function of the plan, the machine and all records."""
+    input:
+        # Not ancient: Snakemake would look at no other reason where the plan is written anew. Where
+        # nothing that counts has changed, the race is over as before.
+        plan=f"{RESULTS}/plan.json",
+        machine=f"{RESULTS}/machine.json",
+        before=round_before,
+    output:
+        f"{RESULTS}/rounds/{{round}}.json",
+    log:
+        f"{RESULTS}/logs/decide/{{round}}.log",
+    conda:
+        "../../envs/study.yaml"
+    resources:
+        quiet=1,
+    params:
+        job=race_of,
+    message:
+        "Decide what round {wildcards.round} measures"
+    shell:
+        f"python scripts/decide.py --job {{params.job:q}} --study-folder {RESULTS}"
+        " --output {output:q} 2>&1 | tee {log:q}"
+
+
+rule race:
+    """Measure what a round asks for, alone on the machine (resource quiet)."""
+    input:
+        round=f"{RESULTS}/rounds/{{round}}.json",
+        build=build_of if BUILT else [],
+    output:
+        # The records are not named here: which there are is known when the round is decided.
+        f"{RESULTS}/rounds/{{round}}.done",
+    log:
+        f"{RESULTS}/logs/race/{{round}}.log",
+    conda:
+        "../../envs/study.yaml"
+    resources:
+        quiet=100,
+    params:
+        job=race_of,
+    message:
+        "Measure round {wildcards.round}"
+    shell:
+        "exec python -m scaling_study.measuring.keep --watch $PPID --"
+        " python scripts/race.py --job {params.job:q} --round {input.round:q}"
+        f" --builds {BUILDS} --log {{log:q}} --output {{output:q}}"
+
+
+rule answer:
+    """The report as far as a round has come."""
+    input:
+        done=f"{RESULTS}/rounds/{{round}}.done",
+    output:
+        touch(f"{RESULTS}/rounds/{{round}}.answered"),
+    log:
+        f"{RESULTS}/logs/answer/{{round}}.log",
+    # Before the next round: it is what a person waits for.
+    priority: 1
+    conda:
+        "../../envs/study.yaml"
+    resources:
+        quiet=1,
+    message:
+        "Report what is known after round {wildcards.round}"
+    shell:
+        f"python scripts/answer.py --study-folder {RESULTS} --round {{wildcards.round}}"
+        f" --report {REPORT} 2>&1 | tee {{log:q}}"
+
+
+rule searched:
+    """The plan with the combinations that the race has made, and what became of the race."""
+    input:
+        plan=f"{RESULTS}/plan.json",
+        rounds=expand(f"{RESULTS}/rounds/{{round}}.json", round=ROUNDS),
+        done=f"{RESULTS}/rounds/{ROUNDS[-1]}.done",
+        answered=expand(f"{RESULTS}/rounds/{{round}}.answered", round=ROUNDS),
+    output:
+        PLANNED,
+    log:
+        f"{RESULTS}/logs/searched.log",
+    conda:
+        "../../envs/study.yaml"
+    resources:
+        quiet=1,
+    message:
+        "The race is over"
+    shell:
+        f"python scripts/searched.py --study-folder {RESULTS} --rounds {{input.rounds:q}}"
+        " --output {output:q} 2>&1 | tee {log:q}"
