@@ -141,6 +141,21 @@ def test_a_launch_that_failed_is_not_tried_again():
     assert [task.launch for task in machine.asked].count("broken") == 1
 
 
+def test_a_count_at_which_members_end_is_not_asked_for_again_and_again():
+    class Small(Machine):
+        """Members end where more than 15 of them run."""
+
+        def start(self, task, batch):
+            counts = tuple(n for n in task.counts if n <= 15)
+            found = super().start(replace(task, counts=counts), batch)
+            return replace(found, lost=tuple(n for n in task.counts if n > 15))
+
+    machine = Small(truth(a=plateau(15, 1.3)))
+    _, history, *_ = run(machine, field(single("a")))
+    assert history[-1].reason != "the budget is spent"
+    assert sum(16 in task.counts for task in machine.asked if task.launch == "a") <= 3
+
+
 def test_without_the_baseline_nothing_can_be_compared():
     race, history, *_ = run(Machine({"default": plateau(1)}), field(single("a")))
     assert history[-1].reason == "the baseline could not be measured"

@@ -297,7 +297,8 @@ class Race:
         beside = set(ladder[max(0, at - 1) : at + 2])
         further = self._further(launch)
         near = {n for n in self._field.boundaries if best / 2 <= n <= best * 2}
-        unseen = (beside | near | {n for n, _ in further}) - set(seen)
+        lost = {n for one in self._starts if one.launch == launch for n in one.lost}
+        unseen = (beside | near | {n for n, _ in further}) - set(seen) - lost
         return tuple(sorted(likely | {best} | unseen))
 
     # What is known
