@@ -93,4 +93,6 @@ def test_nothing_that_lasts_is_measured_by_the_time_of_day():
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and ast.unparse(node) in of_day
     ]
-    assert sorted(asked) == [f"{name} datetime.now" for name in ("fingerprint", "measure", "why")]
+    assert sorted(asked) == [
+        f"{name} datetime.now" for name in ("confirm", "fingerprint", "measure", "why")
+    ]
