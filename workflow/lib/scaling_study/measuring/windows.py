@@ -41,8 +41,8 @@ SHORTEST_BURST_OVERLAP = 0.75
 # for being slow.
 FEWEST_STEPS = 1
 
-# Being measured takes some 7 us of a step (benchmarks/attached.py): of a shorter step than this,
-# about half a percent and more.
+# Being measured takes some 10 to 20 us of a step (benchmarks/attached.py): of a shorter step than
+# this, about one percent and more.
 SHORT_STEP_S = 1.5e-3
 
 # More than this part of a member's window spent in starting its script anew is worth a word.
