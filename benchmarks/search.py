@@ -1,6 +1,6 @@
 """Does the race find the best launch within its time? On 1,000 simulated machines, beside rivals.
 
-    python benchmarks/search.py                    # 1,000 worlds, some 15 minutes on two CPUs
+    python benchmarks/search.py                    # 1,000 worlds, some five minutes on two CPUs
     python benchmarks/search.py --worlds 100       # a sample
 
 Worlds are drawn by their number (benchmarks/search_worlds.py), so a table can be made again. The
@@ -54,10 +54,8 @@ Row = dict[str, Any]
 
 def race(world: World, budget_s: float) -> Row:
     """Race to the end in a world; return what was chosen, and how."""
-    field, settings = (
-        world.field,
-        Settings(budget_s, windows=WINDOWS, round_s=budget_s / rounds.MOST_ROUNDS, seed=world.seed),
-    )
+    field, round_s = world.field, budget_s / rounds.MOST_ROUNDS
+    settings = Settings(budget_s, windows=WINDOWS, round_s=round_s, seed=world.seed)
     starts: list[Start] = []
     done = batches = 0
     first_s = math.nan

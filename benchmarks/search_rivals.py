@@ -68,8 +68,8 @@ class Seen:
         return means[point], point
 
 
-def _start(world: World, task: Task, seen: Seen, number: int) -> None:
-    seen.add(world.measure([task], number, WINDOWS, LONGEST_S))
+def _start(world: World, task: Task, seen: Seen) -> None:
+    seen.add(world.measure([task], 0, WINDOWS, LONGEST_S))
 
 
 def grid(world: World, _budget_s: float) -> Found:
@@ -90,7 +90,7 @@ def one_replicate(world: World, budget_s: float) -> Found:
     for at in rng.permutation(len(launches)):
         if seen.spent_s >= budget_s:
             break
-        _start(world, Task(launches[at], world.field.ladder), seen, 0)
+        _start(world, Task(launches[at], world.field.ladder), seen)
     return Found(seen.best()[1], seen.spent_s)
 
 
@@ -101,7 +101,7 @@ def random_search(world: World, budget_s: float) -> Found:
     while seen.spent_s < budget_s:
         counts = rng.choice(ladder, min(RANDOM_COUNTS, len(ladder)), replace=False)
         launch = launches[int(rng.integers(len(launches)))]
-        _start(world, Task(launch, tuple(sorted(map(int, counts)))), seen, 0)
+        _start(world, Task(launch, tuple(sorted(map(int, counts)))), seen)
     return Found(seen.best()[1], seen.spent_s)
 
 
@@ -118,7 +118,7 @@ def successive_halving(world: World, budget_s: float) -> Found:
             _, (_, best) = seen.best(launch)
             at = ladder.index(best)
             near = ladder[max(0, at - 1) : at + 2] if (launch, best) in seen.logs else counts
-            _start(world, Task(launch, tuple(near)), seen, 0)
+            _start(world, Task(launch, tuple(near)), seen)
         ranks = {launch: seen.best(launch)[0] for launch in left}
         left = sorted(left, key=lambda one: -ranks[one])[: max(1, len(left) // 2)]
     return Found(seen.best()[1], seen.spent_s)
@@ -144,7 +144,7 @@ def optuna_wilcoxon(world: World, budget_s: float) -> Found:
             if seen.spent_s >= budget_s:
                 break
             before = len(seen.logs[launch, n])
-            _start(world, Task(launch, (n,)), seen, 0)
+            _start(world, Task(launch, (n,)), seen)
             values += seen.logs[launch, n][before:]
             if not values:
                 break

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scaling_study.planning import ladder
-from scaling_study.searching.race import Entrant, Field
+from scaling_study.searching.race import Entrant, Field, combination
 from scaling_study.searching.throughputs import Start
 
 if TYPE_CHECKING:
@@ -130,9 +130,7 @@ class World:
             )
             axes = {axis for axis, _ in first.changes | second.changes}
             if len(axes) == 2:
-                both = first.changes | second.changes
-                threads = max(first.threads, second.threads)
-                pairs.append(Entrant(f"pair-{number}", both, threads))
+                pairs.append(replace(combination(first, second), launch=f"pair-{number}"))
         others = [*singles, *pairs]
         self._failing = {one.launch for one in others if rng.random() < FAILS}
         baseline = Entrant("baseline", frozenset())
@@ -225,7 +223,7 @@ class World:
         found = self.best()
         for pair in itertools.combinations(sorted(alone), 2):
             if pair[0][0] != pair[1][0]:
-                at, value = frozenset(pair), 0.0
+                at = frozenset(pair)
                 value = float(self.curve(at).max())
                 while True:
                     found = max(found, math.exp(value))
@@ -264,22 +262,15 @@ class World:
         batch: int,
         windows: int,
         longest_s: float,
-        *,
-        together: bool = True,
     ) -> list[Start]:
-        """Measure launches side by side, or one after another.
+        """Measure launches side by side.
 
         Args:
             tasks: a start of each.
             batch: number of the job.
             windows: of each count.
             longest_s: of a window.
-            together: whether windows of all launches are interleaved.
         """
-        if not together:
-            return [
-                one for task in tasks for one in self.measure([task], batch, windows, longest_s)
-            ]
         plans: list[tuple[Task, tuple[int, ...], float, float]] = []
         for task in tasks:
             if self._fails(task.launch):

@@ -68,7 +68,7 @@ def rates(*rows):
 
 def test_all_launches_of_the_plan_compete_but_the_repeat(machine):
     plan = planned()
-    field = rounds.competing(plan, machine, [launch["id"] for launch in plan["launches"]])
+    field = rounds.competing(plan, machine)
     assert (field.default.launch, field.baseline.launch) == (plan["default"], plan["baseline"])
     left = {one["id"] for one in plan["launches"]}
     left -= {plan["default"], plan["baseline"], plan["repeat"]}
@@ -84,7 +84,7 @@ def test_all_launches_of_the_plan_compete_but_the_repeat(machine):
 
 def test_of_counts_that_the_config_names_only_those_are_boundaries(machine):
     plan = planned([1, 100, 192])
-    field = rounds.competing(plan, machine, [launch["id"] for launch in plan["launches"]])
+    field = rounds.competing(plan, machine)
     assert (field.ladder, field.boundaries) == ((1, 100, 192), (1, 192)[1:])
 
 

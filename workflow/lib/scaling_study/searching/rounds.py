@@ -16,7 +16,7 @@ from scaling_study.searching.race import Entrant, Field, Race, Settings
 from scaling_study.searching.throughputs import Start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -56,8 +56,7 @@ def grown(plan: Mapping[str, Any], study_folder: Path) -> Json:
     known = {launch["id"] for launch in launches}
     for path in files:
         if path.parent.name not in known:
-            with path.open(encoding="utf-8") as lines:
-                head = json.loads(next(lines))
+            head = _head(path)
             if head["arm"] == "combined":
                 known.add(path.parent.name)
                 launches.append(
@@ -95,12 +94,15 @@ def set_aside(study_folder: Path, job: str, now: str) -> Path | None:
 def _differ(records: Path, job: str) -> bool:
     """Whether records that no race has made were measured in another way than a race would."""
     asked, harness = json.loads(job)["measure"], measure.harness_digest()
-    for path in records.glob("*/*.jsonl"):
-        with path.open(encoding="utf-8") as lines:
-            head = json.loads(next(lines))
-        if head["measure"] != asked or head["harness_hash"] != harness:
-            return True
-    return False
+    heads = map(_head, records.glob("*/*.jsonl"))
+    return any(head["measure"] != asked or head["harness_hash"] != harness for head in heads)
+
+
+def _head(path: Path) -> Json:
+    """Return the first record of a file, which says what was measured."""
+    with path.open(encoding="utf-8") as lines:
+        head: Json = json.loads(next(lines))
+    return head
 
 
 def searched(
@@ -155,13 +157,12 @@ def describe(found: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
     return f"{found['stage']}: {starts} starts, {minutes:.0f} minutes or so{best}{unseen}"
 
 
-def competing(plan: Mapping[str, Any], machine: Mapping[str, Any], ids: Iterable[str]) -> Field:
-    """Return what may be measured on a machine.
+def competing(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> Field:
+    """Return what may be measured on a machine; the A/A repeat is the baseline by another name.
 
     Args:
         plan: plan.json, with the combinations that were measured among its launches.
         machine: machine.json.
-        ids: of the launches that compete; the A/A repeat is the baseline under another name.
     """
     topology = probe.usable_topology(machine)
     quota = machine["quota_cpus"]
@@ -178,7 +179,7 @@ def competing(plan: Mapping[str, Any], machine: Mapping[str, Any], ids: Iterable
     return Field(
         entrant(plan["default"]),
         entrant(plan["baseline"]),
-        tuple(entrant(launch) for launch in ids if launch not in fixed),
+        tuple(entrant(launch) for launch in known if launch not in fixed),
         tuple(ladder.resolve(plan["processes"], topology, quota)),
         tuple(
             n
@@ -279,7 +280,7 @@ def next_round(
         decided: the time, which names the batches.
     """
     files = {launch["id"]: launch["replicates"] for launch in plan["launches"]}
-    field = competing(plan, machine, [launch["id"] for launch in plan["launches"]])
+    field = competing(plan, machine)
     asks = settings(plan, done)
     race = Race(field, asks, measured, done)
     found = race.next()
