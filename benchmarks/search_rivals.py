@@ -35,7 +35,7 @@ TRIAL_STARTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a way to choose has chosen, and the time it took (s)."""
+    """The point that a method chose, and the time it took (s)."""
 
     point: Point
     spent_s: float

@@ -142,7 +142,7 @@ def describe(plan: Plan, ladder: Sequence[int], forecast: Estimate) -> str:
 
 
 def _race(plan: Plan) -> list[str]:
-    """What a race does in its time, where there is one."""
+    """Lines on the race, where the plan has one."""
     search = plan.search
     if search.budget_minutes is None:
         return []

@@ -20,6 +20,7 @@ from markupsafe import Markup
 from scaling_study.common.columns import EXPERIMENTS, OPERATORS, TABLES
 from scaling_study.common.quantities import format_count, format_percent, format_seconds
 from scaling_study.configuring.axes_table import DEFAULTS
+from scaling_study.planning.plan import asked_replicates
 from scaling_study.rendering import report_rows, svg
 from scaling_study.rendering.busy import tell_lost_windows
 from scaling_study.rendering.explanation import explain
@@ -269,7 +270,7 @@ def _headline(plan: Mapping[str, Any], study: MachineStudy) -> Headline:
     written = write_headline(
         analyses["recommendation"],
         analyses["noise"],
-        replicates=None if "searched" in plan else plan["replicates"],
+        replicates=asked_replicates(plan),
         failures=failures,
         confirmation=study.confirmation,
     )

@@ -59,7 +59,7 @@ def view_search(plan: Mapping[str, Any]) -> list[str] | None:
             f"It chose {labels[choice['launch']]} with "
             f"{format_count(choice['n'], 'process', 'processes')}: with a probability of "
             f"{format_percent(choice['probability'])} as good as the best point that was measured. "
-            "What the machine drifted between jobs is taken out."
+            "The machine's drift between jobs is taken out."
         )
     sentences.append(
         "Of each launch only those process counts were measured that may be its best ones; the "

@@ -9,6 +9,7 @@ from scaling_study.common import file_errors, locks, storage
 from scaling_study.common.printable import printable_lines
 from scaling_study.measuring import foreign
 from scaling_study.planning import estimate, ladder
+from scaling_study.planning.plan import asked_replicates
 from scaling_study.probing import probe
 from scaling_study.rendering.busy import tell_lost_windows, warn_busy
 from scaling_study.rendering.headline import write_headline
@@ -127,7 +128,7 @@ def _conclude_machines(
         found = write_headline(
             entry,
             noise.get(machine),
-            replicates=None if "searched" in plan else plan["replicates"],
+            replicates=asked_replicates(plan),
             failures=lost.get(machine),
             confirmation=confirmed.get(machine),
         )

@@ -196,7 +196,7 @@ class Race:
         if measured:
             self._known = Throughputs(measured)
             self._draws = self._known.draws(DRAWS, settings.seed)
-            self._column = {point: at for at, point in enumerate(self._known.points)}
+            self._column = self._known.column
             best = self._simplest()
             ours = self._draws[:, self._column[best]]
             enough = self._draws.max(axis=1) + math.log1p(-settings.tolerance)
@@ -376,7 +376,7 @@ class Race:
                 continue
             effect = self._effect(one.launch)
             gain = float(np.maximum(share * effect + chance, 0).mean())
-            # What is a gain by chance alone is none that this change brings.
+            # Chance alone gives a gain too; the change gets no credit for that part.
             worth = gain - INTERACTION / math.sqrt(2 * math.pi)
             if worth > WORTH * self._settings.tolerance and effect.mean() > 0:
                 found.append((worth, combination(best, one)))

@@ -86,9 +86,9 @@ class Throughputs:
             for n, rate in sorted(start.rates.items())
         ]
         self.points: list[Point] = sorted({(start.launch, n) for start, _, n, _ in rows})
-        place = {point: at for at, point in enumerate(self.points)}
+        self.column = {point: at for at, point in enumerate(self.points)}
         self._logs = np.log([rate for *_, rate in rows])
-        self._cells = np.array([place[start.launch, n] for start, _, n, _ in rows])
+        self._cells = np.array([self.column[start.launch, n] for start, _, n, _ in rows])
         batches = {one: at for at, one in enumerate(sorted({start.batch for start, *_ in rows}))}
         numbers = sorted({number for _, number, *_ in rows})
         cohorts = {one: at for at, one in enumerate(numbers)}
@@ -114,7 +114,7 @@ class Throughputs:
         """Find the spreads, and with them the points."""
         effects, counts = self._effects, self._counts
         means, shares = self._per_cell(self._logs), self._per_cell(effects)
-        # What is left of logs and effects where every point is at its own mean.
+        # Logs and effects as deviations from the mean of their point.
         logs, apart = self._logs - means[self._cells], effects - shares[self._cells]
         crossed, sided = apart.T @ apart, apart.T @ logs
         launches = int(self._launch_of.max()) + 1
@@ -140,7 +140,7 @@ class Throughputs:
 
     def mean(self, point: Point) -> float:
         """Return the log throughput of a point that was measured."""
-        return float(self._means[self.points.index(point)])
+        return float(self._means[self.column[point]])
 
     def draws(self, count: int, seed: int) -> Floats:
         """Draw log throughputs of all points together.
