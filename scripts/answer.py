@@ -6,8 +6,8 @@ experiments. Its files are in interim/, which each round writes anew.
 
 import argparse
 import os
+import runpy
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from scaling_study.searching import rounds
 SCRIPTS = Path(__file__).parent
 
 
-def main() -> int:
+def main() -> int | str | None:
     """Parse the command line; nothing is to say where a round had nothing to measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--study-folder", type=Path, required=True, help="results/<study>")
@@ -45,9 +45,19 @@ def main() -> int:
         ["inflation.py", *study],
         ["render.py", *study, "--report", str(options.report), *builds],
     ):
-        status = subprocess.run([sys.executable, SCRIPTS / words[0], *words[1:]], check=False)
-        if status.returncode:
-            return status.returncode
+        status = run(words)
+        if status:
+            return status
+    return 0
+
+
+def run(words: list[str]) -> int | str | None:
+    """Run a script of the study in this process, which has loaded already what they all need."""
+    sys.argv = words
+    try:
+        runpy.run_path(str(SCRIPTS / words[0]), run_name="__main__")
+    except SystemExit as end:
+        return end.code
     return 0
 
 

@@ -186,7 +186,7 @@ def test_what_another_axis_sets_replaces_dasks_default():
         ({"blas": "bundled-intel-path"}, "intel-path is not installed", "apt install gcc"),
         ({"allocator": "jemalloc"}, "jemalloc is not installed", "apt install libjemalloc2"),
         ({"allocator": "tcmalloc"}, "tcmalloc is not installed", "apt install libtcmalloc"),
-        ({"allocator": "mimalloc"}, "mimalloc is not installed", "apt install libmimalloc"),
+        ({"allocator": "mimalloc"}, "mimalloc is not installed", "pip install cmeel-mimalloc"),
         ({"isa": "avx2"}, "no avx2, fma", "avx2"),
         ({"isa": "avx512"}, "no avx512f, avx512dq, avx512bw, avx512vl", "avx512"),
         ({"huge_pages": "always"}, "switched off", "/sys/kernel/mm/transparent_hugepage/enabled"),

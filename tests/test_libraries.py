@@ -97,6 +97,14 @@ def test_an_environment_brings_its_own_libraries_first(tmp_path):
     assert libraries.find_library("mkl", folders) == str(mkl)
 
 
+def test_packages_of_cmeel_have_a_prefix_of_their_own(tmp_path):
+    inside = tmp_path / "lib/python3.11/site-packages/cmeel.prefix/lib/libmimalloc.so.3"
+    mimalloc = library(inside)
+    folders = libraries.library_folders(tmp_path)
+    assert folders[1] == inside.parent
+    assert libraries.find_library("mimalloc", folders) == str(mimalloc)
+
+
 def test_without_ldconfig_the_usual_folders_are_searched(tmp_path, monkeypatch):
     monkeypatch.setattr(libraries.shutil, "which", lambda *_, **__: None)
     assert libraries.library_folders(tmp_path) == (

@@ -4,6 +4,7 @@ import pytest
 
 import synthetic
 from scaling_study.collecting.collect import collect
+from scaling_study.collecting.points import points as make_points
 
 
 def collected(folder, law, **options):
@@ -88,6 +89,25 @@ def test_member_spread_is_the_slowest_less_the_fastest(tmp_path):
         spreads.append((means.max() - means.min()) / means.mean())
     assert point["member_spread"] == pytest.approx(np.mean(spreads))
     assert found.points.set_index("n").loc[1, "member_spread"] == 0
+
+
+def test_new_starts_of_a_script_are_no_part_of_a_step_where_other_windows_tell(tmp_path):
+    found = collected(tmp_path, synthetic.linear(50.0), ns=[1, 2], replicates=2)
+    windows = found.windows.assign(restarts=0)
+    one = windows.index == windows.index[windows["n"] == 1][0]
+    two = windows["n"] == 2
+    told = found.points.set_index("n")
+    counted = ["trainer_user_s_per_step", "minor_faults_per_step", "backward_s_per_step"]
+    windows.loc[one | two, ["restarts"]] = 1
+    windows.loc[one | two, counted] *= 3
+    pooled = ["step_median_s", "step_p95_s", "step_p99_s", "windows_invalid", "oversubscribed"]
+    extra = found.points.set_index(["machine", "launch", "n"])[pooled]
+    points = make_points(windows, found.replicates, extra).set_index("n")
+    for name in counted[:2]:
+        assert points.loc[1, name] == pytest.approx(told.loc[1, name], rel=0.05)
+        assert points.loc[2, name] == pytest.approx(3 * told.loc[2, name])  # it has no others
+    # Phases are of counted steps, in which no script starts.
+    assert points.loc[1, "backward_s_per_step"] > 1.2 * told.loc[1, "backward_s_per_step"]
 
 
 def test_models_per_hour_hold_the_start_of_a_process(tmp_path, monkeypatch):

@@ -29,6 +29,9 @@ from scaling_study.common.columns import PER_STEP
 
 PHASES = ("load_s", "forward_s", "backward_s", "optimizer_s", "collect_s")
 """Sums over counted steps; every other quantity per step belongs to all steps of `active_s`."""
+OF_ALL_STEPS = [
+    column.name for column in PER_STEP if column.name.removesuffix("_per_step") not in PHASES
+]
 RENAMED = {"user_s": "cpu_user_s", "system_s": "cpu_system_s"}
 """Columns per step whose field in the records has another name."""
 TRAINER = ("user", "system", "runqueue", "throttled", "blocked", "residual")
@@ -69,6 +72,24 @@ def add_per_step(rows: pd.DataFrame, window: Sequence[str]) -> None:
     rows["trainer_residual_s_per_step"] = rows["step_mean_s"] - rows[known].sum(
         axis=1, min_count=len(known) - 1
     )
+
+
+def without_restarts(rows: pd.DataFrame, group: Sequence[str]) -> pd.DataFrame:
+    """Leave out what was counted in windows in which a script was started anew.
+
+    Starting is another kind of work than a step. Its time is no step time, but the kernel's
+    counters hold it. A group that has no other windows keeps them.
+
+    Args:
+        rows: Of windows, with `restarts` and `OF_ALL_STEPS`.
+        group: Columns that tell what is averaged together.
+
+    Returns:
+        The rows with NaN for what is left out.
+    """
+    again = rows["restarts"] > 0
+    some_without = (~again).groupby([rows[name] for name in group]).transform("any")
+    return rows.assign(**{name: rows[name].mask(again & some_without) for name in OF_ALL_STEPS})
 
 
 def throttled_share(rows: pd.DataFrame, window: Sequence[str]) -> pd.Series:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from scaling_study.collecting.accounts import without_restarts
 from scaling_study.common import stats
 from scaling_study.common.columns import CLOCK, PER_STEP, POINTS, REPLICATES, RUNNABLE, WHERE
 
@@ -69,7 +70,7 @@ def points(windows: pd.DataFrame, rates: pd.DataFrame, extra: pd.DataFrame) -> p
     rows = rows.join(_means(rates)).join(_speedup(rates))
     rows["between_share"] = by_point["between_share"].mean()
     rows["start_s"] = by_point["start_s"].mean()
-    members = valid.groupby(POINT, sort=False)
+    members = without_restarts(valid, POINT).groupby(POINT, sort=False)
     rows["steps"] = members["steps"].sum()
     rows["cpu_use"] = valid.groupby(WINDOW, sort=False)["cpu_use"].sum().groupby(POINT).mean()
     rows = rows.join(members[MEANS].mean())

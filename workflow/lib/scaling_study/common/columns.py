@@ -116,7 +116,8 @@ PER_STEP = (
         "number",
         "s",
         "Mean time of the counted steps less the five accounts of the training thread, which are "
-        "of all steps of the window and of the script's new starts.",
+        "of all steps of the window and of the script's new starts; points leave out windows with "
+        "new starts where they have others.",
     ),
     Column("minor_faults_per_step", "number", "1/step", "Page faults served from memory."),
     Column("major_faults_per_step", "number", "1/step", "Page faults that needed a disk."),

@@ -15,8 +15,8 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from scaling_study.collecting import experiments
+from scaling_study.collecting.accounts import without_restarts
 from scaling_study.collecting.experiments import WhyRun
-from scaling_study.common.columns import PER_STEP
 from scaling_study.common.stats import Floats, Integers
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.diagnosing import effects, runqueue
@@ -214,7 +214,7 @@ def make_case(runs: Sequence[WhyRun], fingerprint: Mapping[str, Any] | None) -> 
     """
     head = runs[0].head
     machine = machine_facts(head["machine"])
-    rows = _without_restarts(_best(experiments.frame(runs)))
+    rows = without_restarts(_best(experiments.frame(runs)), ["name", "dose", "n"])
     waits = {n: sampled([s for run in runs for s in run.samples], n) for n in (1, head["n"])}
     parts = runqueue.split(rows, allowed_cpus=machine.allowed_cpus, online_cpus=machine.online_cpus)
     rows = rows.join(parts).join(_stolen(rows))
@@ -282,23 +282,6 @@ def _best(rows: pd.DataFrame) -> pd.DataFrame:
     usable = rows[rows["usable"]].assign(dose=rows["dose"].fillna(-1.0))
     ordered = usable.sort_values(["valid", "take"], kind="stable")
     return ordered.drop_duplicates(CELL, keep="last").reset_index(drop=True)
-
-
-def _without_restarts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Leave out what was counted in windows in which a script was started anew.
-
-    Starting is another kind of work than a step. Its time is no step time, but the kernel's
-    counters hold it. A cohort that has no other windows keeps them.
-    """
-    again = rows["restarts"] > 0
-    some_without = (~again).groupby([rows["name"], rows["dose"], rows["n"]]).transform("any")
-    counted = [one.name for one in PER_STEP if not one.name.startswith(PHASES)]
-    rows.loc[again & some_without, counted] = np.nan
-    return rows
-
-
-PHASES = ("load_", "forward_", "backward_", "optimizer_", "collect_")
-"""They are sums over counted steps, in which no script is started."""
 
 
 def _blocked(rows: pd.DataFrame, waits: Mapping[int, Sampled]) -> pd.DataFrame:

@@ -49,7 +49,7 @@ LIBRARIES: dict[str, Library] = {
     ),
     "mimalloc": Library(
         patterns=("libmimalloc.so.[0-9]*",),
-        install="apt install libmimalloc2.0",
+        install="pip install cmeel-mimalloc",
     ),
     # py-libnuma, which sets memory policies, is a wrapper around it.
     "numa": Library(patterns=("libnuma.so.1",), install="apt install libnuma1"),
@@ -87,10 +87,12 @@ def library_folders(prefix: Path = Path(sys.prefix)) -> tuple[Path, ...]:
     """Where libraries are: an interpreter's own lib folder, the loader's folders, the usual ones.
 
     Args:
-        prefix: the environment of the interpreter (PyPI's mkl is in its lib folder).
+        prefix: the environment of the interpreter (PyPI's mkl and mimalloc are in it).
     """
     listed = _loader_cache()
-    folders = (prefix / "lib", *parse_loader_cache(listed), *map(Path, USUAL_FOLDERS))
+    # Packages of cmeel have a prefix of their own within an environment.
+    own = (prefix / "lib", *sorted(prefix.glob("lib/python3*/site-packages/cmeel.prefix/lib")))
+    folders = (*own, *parse_loader_cache(listed), *map(Path, USUAL_FOLDERS))
     return tuple(dict.fromkeys(folders))
 
 

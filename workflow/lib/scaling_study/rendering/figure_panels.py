@@ -80,7 +80,7 @@ def draw_stacks(
             canvas.legend(
                 *grid[0].get_legend_handles_labels(),
                 loc="outside lower left",
-                ncols=2 if len(columns) % 2 == 0 else 3,
+                ncols=2,  # three long texts would be too wide
                 handlelength=1,
             )
         return svg.themed(canvas, name=name, alt=alt)
