@@ -30,6 +30,8 @@ from scaling_study.planning.plan import make_plan
 
 ROOT = Path(__file__).parent.parent
 CONFIG = ROOT / "config/tsmixerx.yaml"
+TIMING = {"windows": 12, "longest_s": 8.0}
+"""As a grid of full size has them."""
 
 # One window as a person takes it: start n processes of enough steps, wait for them all.
 LOOP = """
@@ -43,7 +45,7 @@ wait
 def job(replicate: int, **settings: object) -> measure.Job:
     """Return a job of the full-size baseline, with some settings of its own."""
     plan = make_plan(load_config(read_config(CONFIG))).to_dict()
-    plan["measure"] |= settings
+    plan["measure"] |= TIMING | settings
     launch = next(launch for launch in plan["launches"] if launch["id"] == plan["baseline"])
     return measure.read_job(measure.job_text(plan, launch), replicate)
 

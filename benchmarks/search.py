@@ -32,7 +32,7 @@ from scaling_study.searching import rounds
 from scaling_study.searching.race import Race, Settings
 
 if TYPE_CHECKING:
-    from scaling_study.searching.throughputs import Start
+    from scaling_study.common.throughputs import Start
 
 ROOT = Path(__file__).parent.parent
 BUDGET_S = 3000.0

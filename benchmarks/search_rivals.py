@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from search_worlds import World
 
-    from scaling_study.searching.throughputs import Point, Start
+    from scaling_study.common.throughputs import Point, Start
 
 WINDOWS, LONGEST_S = 2, 3.0
 """Of each count, and of a window: as the race measures."""

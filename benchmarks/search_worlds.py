@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scaling_study.common.throughputs import Start
 from scaling_study.planning import ladder
 from scaling_study.searching.race import Entrant, Field, combination
-from scaling_study.searching.throughputs import Start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -22,6 +22,7 @@ from scaling_study.planning import ladder
 from scaling_study.planning.estimate import describe, estimate
 from scaling_study.planning.plan import make_plan
 from scaling_study.probing import limits, system
+from scaling_study.searching import forecast
 
 # What argparse exits with on a wrong command line; a wrong config is no different.
 WRONG_INPUT = 2
@@ -39,8 +40,10 @@ def check(config: Path) -> tuple[str, dict[str, Any]]:
         return outline(study), study.to_dict()
     plan = make_plan(load_config(mapping))
     topology = system.read_topology().restricted(limits.read_allowed_cpus())
-    counts = ladder.resolve(plan.processes, topology, limits.read_quota_cpus())
-    return describe(plan, counts, estimate(plan, counts)), plan.to_dict()
+    quota_cpus = limits.read_quota_cpus()
+    counts = ladder.resolve(plan.processes, topology, quota_cpus)
+    race = forecast.describe(plan.to_dict(), topology, quota_cpus)
+    return describe(plan, counts, estimate(plan, counts), race), plan.to_dict()
 
 
 def main() -> int:

@@ -161,7 +161,7 @@ MISTAKES = [
     ("search", "gird", "search", "is not a known word", "grid"),
     ("search", 60, "search", "is a whole number", "{budget_minutes: 60}"),
     ("search", None, "search", "is empty", None),
-    ("search.budget_minutes", 1, "search.budget_minutes", "is not allowed", "5"),
+    ("search.budget_minutes", 1, "search.budget_minutes", "is not allowed", "3"),
     ("search.budget_minutes", 1e6, "search.budget_minutes", "is not allowed", "10080"),
     ("search.budget_minutes", "hour", "search.budget_minutes", "is text", None),
     ("search.tolerance", 0.5, "search.tolerance", "is not allowed", None),

@@ -5,6 +5,7 @@ import pytest
 import synthetic
 from scaling_study.collecting.collect import collect
 from scaling_study.collecting.points import points as make_points
+from scaling_study.collecting.points import replicates as make_replicates
 
 
 def collected(folder, law, **options):
@@ -108,6 +109,30 @@ def test_new_starts_of_a_script_are_no_part_of_a_step_where_other_windows_tell(t
         assert points.loc[2, name] == pytest.approx(3 * told.loc[2, name])  # it has no others
     # Phases are of counted steps, in which no script starts.
     assert points.loc[1, "backward_s_per_step"] > 1.2 * told.loc[1, "backward_s_per_step"]
+
+
+def test_what_drifted_between_the_jobs_of_a_race_is_no_part_of_a_rate():
+    """Two launches, equally fast, each met by jobs that all the machine made faster or slower."""
+    jobs, rows, batches = {"a": 1.0, "b": 1.3, "c": 0.8}, [], {}
+    for launch, arm in (("base", "baseline"), ("again", "repeat"), ("one", "one_change")):
+        for replicate, job in enumerate("abc" if launch == "base" else "bc"):
+            batches["m", launch, replicate] = job
+            for n in (1, 4):
+                rate = 10.0 * n * jobs[job]
+                rows.append(("m", launch, "", arm, n, replicate, 3, rate, n / rate, 0.0))
+    names = ["machine", "launch", "label", "arm", "n", "replicate"]
+    names += ["windows", "steps_per_s", "step_s", "between_share"]
+    rates = pd.DataFrame(rows, columns=names)
+    found = make_replicates([rates], {}, 100, batches)
+    each = found["steps_per_s"] / found["n"]
+    assert each.max() / each.min() < 1.02
+    given = found["steps_per_s"] * found["drift"]
+    pd.testing.assert_series_equal(given.sort_values(), rates["steps_per_s"].sort_values(), **NEAR)
+    assert (found["steps_per_s"] * found["step_s"]).tolist() == pytest.approx(found["n"].tolist())
+    assert (make_replicates([rates], {}, 100)["drift"] == 1).all()
+
+
+NEAR = {"check_names": False, "check_index": False}
 
 
 def test_models_per_hour_hold_the_start_of_a_process(tmp_path, monkeypatch):

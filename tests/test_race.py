@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from scaling_study.common.throughputs import Start
 from scaling_study.searching.race import Entrant, Field, Race, Settings, Task, combination
-from scaling_study.searching.throughputs import Start
 
 LADDER = (1, 2, 4, 7, 8, 9, 15, 16, 17)
 BASELINE = Entrant("baseline", frozenset())

@@ -62,13 +62,13 @@ def cohort(launch, replicate, ladder, *, batch="a", started=NOW, status="complet
 
 
 def rates(*rows):
-    columns = ["launch", "replicate", "n", "steps_per_s", "models_per_hour"]
-    return pd.DataFrame(rows, columns=columns)
+    columns = ["launch", "replicate", "n", "steps_per_s", "drift"]
+    return pd.DataFrame(rows, columns=columns).assign(start_s=float("nan"))
 
 
 def test_all_launches_of_the_plan_compete_but_the_repeat(machine):
     plan = planned()
-    field = rounds.competing(plan, machine)
+    field = rounds.competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
     assert (field.default.launch, field.baseline.launch) == (plan["default"], plan["baseline"])
     left = {one["id"] for one in plan["launches"]}
     left -= {plan["default"], plan["baseline"], plan["repeat"]}
@@ -84,7 +84,7 @@ def test_all_launches_of_the_plan_compete_but_the_repeat(machine):
 
 def test_of_counts_that_the_config_names_only_those_are_boundaries(machine):
     plan = planned([1, 100, 192])
-    field = rounds.competing(plan, machine)
+    field = rounds.competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
     assert (field.ladder, field.boundaries) == ((1, 100, 192), (1, 192)[1:])
 
 
@@ -105,13 +105,13 @@ def test_starts_are_those_of_the_records_and_the_repeat_is_the_baseline():
             cohort(plan["default"], 0, [1, 8], batch="b", started=later),
             cohort(plan["repeat"], 0, [1, 8]),
         ],
-        rates((plan["repeat"], 0, 1, 10.0, None), (plan["repeat"], 0, 8, 70.0, None),
-              (plan["default"], 0, 1, 5.0, None)),
+        rates((plan["repeat"], 0, 1, 8.0, 1.25), (plan["repeat"], 0, 8, 56.0, 1.25),
+              (plan["default"], 0, 1, 5.0, 1.0)),
         plan,
     )  # fmt: skip
     assert [one.launch for one in found] == [plan["baseline"], plan["default"]]
     assert [one.batch for one in found] == [0, 1]
-    assert found[0].rates == {1: 10.0, 8: 70.0}
+    assert found[0].rates == {1: 10.0, 8: 70.0}  # as measured: the race finds the drift itself
     assert (found[0].start_s, found[0].windows_s, found[0].members) == (20.0, 30.0, 8)
     assert (found[1].rates, found[1].lost) == ({1: 5.0}, (8,))
 
@@ -120,7 +120,7 @@ def test_what_is_to_be_large_is_models_per_hour_where_a_model_has_a_number_of_st
     plan = planned()
     plan["workload"]["steps_per_model"] = 100
     (found,) = rounds.starts(
-        [cohort(plan["default"], 0, [1])], rates((plan["default"], 0, 1, 5.0, 180.0)), plan
+        [cohort(plan["default"], 0, [1])], rates((plan["default"], 0, 1, 4.0, 1.25)), plan
     )
     assert found.rates == {1: 180.0}
 
@@ -162,7 +162,7 @@ def measured_by(plan, found, rate):
                        started=found["decided"])
             )  # fmt: skip
             rows += [
-                (task["launch"], task["replicate"], n, rate(plan, task["launch"], n), None)
+                (task["launch"], task["replicate"], n, rate(plan, task["launch"], n), 1.0)
                 for n in task["counts"]
             ]
     return cohorts, rows

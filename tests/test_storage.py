@@ -23,6 +23,7 @@ def frame():
                 "windows": [3, 3],
                 "steps_per_s": [1 / 3, np.nan],
                 "step_s": [3.0, np.nan],
+                "drift": [1.0, np.nan],
                 "between_share": [0.0, np.nan],
                 "start_s": [6.5, np.nan],
                 "models_per_hour": [2.4, np.nan],
@@ -50,7 +51,7 @@ def test_parquet_tells_units_and_meanings(tmp_path, frame):
 
 def test_a_missing_number_is_an_empty_cell(tmp_path, frame):
     storage.write_table(tmp_path, REPLICATES, frame)
-    assert (tmp_path / "replicates.csv").read_text().rstrip().endswith(",3,,,,,")
+    assert (tmp_path / "replicates.csv").read_text().rstrip().endswith(",3,,,,,,")
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):

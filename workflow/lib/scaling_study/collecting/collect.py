@@ -85,7 +85,14 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
     windows = pd.concat(found.windows, ignore_index=True) if found.windows else None
     windows = WINDOWS.frame(windows)
     replicates = points.replicates(
-        found.rates, _starts(found.cohorts), plan["workload"]["steps_per_model"]
+        found.rates,
+        _starts(found.cohorts),
+        plan["workload"]["steps_per_model"],
+        {
+            (one["machine"], one["launch"], one["replicate"]): one["batch"]
+            for one in found.cohorts
+            if one["batch"]
+        },
     )
     between = pd.concat(found.between, ignore_index=True) if found.between else None
     return Collected(

@@ -1,6 +1,7 @@
 """From rows of windows to replicates and points."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pandas as pd
 from scaling_study.collecting.accounts import without_restarts
 from scaling_study.common import stats
 from scaling_study.common.columns import CLOCK, PER_STEP, POINTS, REPLICATES, RUNNABLE, WHERE
+from scaling_study.common.throughputs import Start, Throughputs
 
 POINT = [*(column.name for column in WHERE), "n"]
 REPLICATE = [*POINT, "replicate"]
@@ -23,6 +25,7 @@ def replicates(
     rates: Sequence[pd.DataFrame],
     starts: Mapping[tuple[str, str], float],
     steps_per_model: int | None,
+    batches: Mapping[tuple[str, str, int], str] = MappingProxyType({}),
 ) -> pd.DataFrame:
     """Rates of every process count in every replicate.
 
@@ -31,6 +34,9 @@ def replicates(
         starts: What the start of a process takes (s), by machine and launch; without one that is
             not known, models/hour are those of processes that have started.
         steps_per_model: Steps that train one model; None leaves models/hour empty.
+        batches: The job that a replicate shared with other launches, by machine, launch and
+            replicate. What the machine drifted between such jobs is taken out of the rates. Empty
+            where there was no race.
 
     Returns:
         Table of replicates; a process count without a valid window has no row.
@@ -40,14 +46,57 @@ def replicates(
     rows = pd.concat(rates, ignore_index=True)
     places = zip(rows["machine"], rows["launch"], strict=True)
     rows["start_s"] = [starts.get(place, np.nan) for place in places]
-    # A slot trains a model in its start and the time of its steps, at its share of the throughput.
-    model_s = (steps_per_model or np.nan) * rows["n"] / rows["steps_per_s"]
-    rows["models_per_hour"] = SECONDS_PER_HOUR * rows["n"] / (model_s + rows["start_s"].fillna(0.0))
+    rows["batch"] = [
+        batches.get((machine, launch, replicate)) or f"{launch} {replicate}"
+        for machine, launch, replicate in zip(
+            rows["machine"], rows["launch"], rows["replicate"], strict=True
+        )
+    ]
+    rows["drift"] = _drift(rows) if batches else 1.0
+    rows["steps_per_s"] /= rows["drift"]
+    rows["step_s"] *= rows["drift"]
+    rows["models_per_hour"] = models_per_hour(rows, rows["steps_per_s"], steps_per_model)
     rows = REPLICATES.frame(rows)
     # Machines and launches stay in their order of appearance, which is the plan's.
     order = rows.assign(**{name: pd.factorize(rows[name])[0] for name in ("machine", "launch")})
     order = order.sort_values(["machine", "launch", "n", "replicate"])
     return rows.loc[order.index].reset_index(drop=True)
+
+
+def models_per_hour(
+    rows: pd.DataFrame, steps_per_s: pd.Series, steps_per_model: int | None
+) -> pd.Series:
+    """Whole models per hour; NaN where no number of steps trains a model.
+
+    A slot trains a model in its start and the time of its steps, at its share of the throughput.
+
+    Args:
+        rows: With `n` and `start_s` (NaN: not known, and left out).
+        steps_per_s: Throughput of all n processes together, of each row.
+        steps_per_model: Steps that train one model.
+    """
+    model_s = (steps_per_model or np.nan) * rows["n"] / steps_per_s
+    return SECONDS_PER_HOUR * rows["n"] / (model_s + rows["start_s"].fillna(0.0))
+
+
+def _drift(rows: pd.DataFrame) -> pd.Series:
+    """By what factor each replicate's `batch` was faster than others, from what they share."""
+    factors = pd.Series(1.0, index=rows.index)
+    for _, own in rows.groupby("machine", sort=False):
+        arms = dict(zip(own["arm"], own["launch"], strict=True))
+        same = {arms["repeat"]: arms["baseline"]} if {"repeat", "baseline"} <= set(arms) else {}
+        batches = {name: number for number, name in enumerate(own["batch"].unique())}
+        starts = [
+            Start(
+                same.get(launch, launch),
+                batches[each["batch"].iloc[0]],
+                dict(zip(each["n"].tolist(), each["steps_per_s"].tolist(), strict=True)),
+            )
+            for (launch, _), each in own.groupby(["launch", "replicate"], sort=False)
+        ]
+        drifts = Throughputs(starts).drifts
+        factors[own.index] = np.exp([drifts[batches[name]] for name in own["batch"]])
+    return factors
 
 
 def points(windows: pd.DataFrame, rates: pd.DataFrame, extra: pd.DataFrame) -> pd.DataFrame:

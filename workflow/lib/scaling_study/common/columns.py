@@ -228,9 +228,21 @@ REPLICATES = Table(
             "steps_per_s",
             "number",
             "steps/s",
-            "Throughput: iterations over all active time, summed over members.",
+            "Throughput: iterations over all active time, summed over members, over `drift`.",
         ),
-        Column("step_s", "number", "s", "Mean ordinary step, without what lies between steps."),
+        Column(
+            "step_s",
+            "number",
+            "s",
+            "Mean ordinary step, without what lies between steps, times `drift`.",
+        ),
+        Column(
+            "drift",
+            "number",
+            "",
+            "By what factor all that a race measured in the same job was faster than at other "
+            "times; 1 without a race.",
+        ),
         BETWEEN_SHARE,
         Column("start_s", "number", "s", "Start of a process, as in the table of points."),
         Column("models_per_hour", "number", "models/h", "As in the table of points."),

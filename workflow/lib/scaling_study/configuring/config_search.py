@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, StrictFloat
 from scaling_study.common.problems import found, nearest_word, wrong
 from scaling_study.configuring.config_schema import Allowed, Section, Unit
 
-FEWEST_MINUTES, MOST_MINUTES = 5, 10_080  # less is over before anything is known; a week is a slip
+FEWEST_MINUTES, MOST_MINUTES = 3, 10_080  # less is over before anything is known; a week is a slip
 NUMBER = f"a number from {FEWEST_MINUTES} to {MOST_MINUTES}"
 MINUTES = f"{NUMBER}, or null"
 SEARCH = f"grid, or {{budget_minutes: {NUMBER}}}"

@@ -112,8 +112,17 @@ def _profile_s(profile: Profile, n: int) -> float:
     return sum(taken) + (len(taken) + 1) * profile.unprofiled_s
 
 
-def describe(plan: Plan, ladder: Sequence[int], forecast: Estimate) -> str:
-    """Say in a few lines what will be done."""
+def describe(
+    plan: Plan, ladder: Sequence[int], forecast: Estimate, race: Sequence[str] = ()
+) -> str:
+    """Say in a few lines what will be done.
+
+    Args:
+        plan: The plan.
+        ladder: The process counts on this machine.
+        forecast: What they will take.
+        race: Lines on a race, which is known later (searching/forecast).
+    """
     counts = Counter(launch.arm for launch in plan.launches)
     arms = ", ".join(f"{count} {arm}" for arm, count in counts.items())
     dropped = f"; {len(plan.dropped)} excluded" if plan.dropped else ""
@@ -128,7 +137,7 @@ def describe(plan: Plan, ladder: Sequence[int], forecast: Estimate) -> str:
             f"Study {plan.study}: {printable(plan.workload.script)}",
             f"  {launches}: {arms}{dropped}",
             f"  processes: {', '.join(map(str, ladder))}",
-            *_race(plan),
+            *race,
             *(
                 [f"  {cohorts} ({replicates} of each launch), {windows}{profiles}"]
                 if plan.search.budget_minutes is None
@@ -139,19 +148,6 @@ def describe(plan: Plan, ladder: Sequence[int], forecast: Estimate) -> str:
             f"  {_duration(forecast.minutes)}",
         ]
     )
-
-
-def _race(plan: Plan) -> list[str]:
-    """Lines on the race, where the plan has one."""
-    search = plan.search
-    if search.budget_minutes is None:
-        return []
-    budget = f"a race of {search.budget_minutes:g} minutes, the confirmation included"
-    again = f"those again that may be best by more than {search.tolerance:.0%}"
-    return [
-        f"  {budget}: each launch once, then {again};",
-        "  a first answer after its first round; what there is no time for is named in the report",
-    ]
 
 
 def _confirm(forecast: Estimate) -> list[str]:

@@ -15,6 +15,7 @@ from scaling_study.rendering.busy import tell_lost_windows, warn_busy
 from scaling_study.rendering.headline import write_headline
 from scaling_study.rendering.headline_causes import summarise
 from scaling_study.rendering.report_machines import write_notes
+from scaling_study.searching import forecast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,7 +68,8 @@ def outline(plan: Plan, jobs: int, measured: int, machines: Sequence[str] = ()) 
     """
     machine = probe.read_machine()
     counts = ladder.resolve(plan.processes, machine.usable, machine.quota_cpus)
-    text = estimate.describe(plan, counts, estimate.estimate(plan, counts))
+    race = forecast.describe(plan.to_dict(), machine.usable, machine.quota_cpus)
+    text = estimate.describe(plan, counts, estimate.estimate(plan, counts), race)
     if machines:
         text += (
             f"\n  all of it on each machine: {', '.join(machines)} (counts and time as on this one)"

@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scaling_study.searching.throughputs import Point, Start, Throughputs
+from scaling_study.common.throughputs import Point, Start, Throughputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from scaling_study.searching.throughputs import Floats
+    from scaling_study.common.throughputs import Floats
 
 Changes = frozenset[tuple[str, str]]
 

@@ -8,12 +8,13 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.collecting.points import models_per_hour
+from scaling_study.common.throughputs import Start
 from scaling_study.configuring.launches import named
 from scaling_study.measuring import measure
 from scaling_study.planning import ladder
 from scaling_study.probing import probe
 from scaling_study.searching.race import Entrant, Field, Race, Settings
-from scaling_study.searching.throughputs import Start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from scaling_study.common.topology import Topology
     from scaling_study.searching.race import Changes, Round
 
 Json = dict[str, Any]
@@ -157,15 +159,14 @@ def describe(found: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
     return f"{found['stage']}: {starts} starts, {minutes:.0f} minutes or so{best}{unseen}"
 
 
-def competing(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> Field:
+def competing(plan: Mapping[str, Any], topology: Topology, quota_cpus: float | None) -> Field:
     """Return what may be measured on a machine; the A/A repeat is the baseline by another name.
 
     Args:
         plan: plan.json, with the combinations that were measured among its launches.
-        machine: machine.json.
+        topology: of the CPUs that may be used.
+        quota_cpus: the cgroup's quota in CPUs, None without one.
     """
-    topology = probe.usable_topology(machine)
-    quota = machine["quota_cpus"]
     known = {launch["id"]: launch for launch in plan["launches"]}
     base = known[plan["baseline"]]["axes"]
     cpus = len(topology.cpus)
@@ -180,10 +181,10 @@ def competing(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> Field:
         entrant(plan["default"]),
         entrant(plan["baseline"]),
         tuple(entrant(launch) for launch in known if launch not in fixed),
-        tuple(ladder.resolve(plan["processes"], topology, quota)),
+        tuple(ladder.resolve(plan["processes"], topology, quota_cpus)),
         tuple(
             n
-            for n in ladder.boundaries(topology, quota)
+            for n in ladder.boundaries(topology, quota_cpus)
             if plan["processes"] == "auto" or n in plan["processes"]
         ),
     )
@@ -227,11 +228,14 @@ def starts(
         rates: its rows of the table of replicates.
         plan: plan.json.
     """
-    objective = "steps_per_s" if plan["workload"]["steps_per_model"] is None else "models_per_hour"
+    steps = plan["workload"]["steps_per_model"]
+    given = rates["steps_per_s"] * rates["drift"]  # the race finds the drift itself
+    given = given if steps is None else models_per_hour(rates, given, steps)
     by_start: dict[tuple[str, int], dict[int, float]] = {}
-    for row in rates.to_dict("records"):
-        place = str(row["launch"]), int(row["replicate"])
-        by_start.setdefault(place, {})[int(row["n"])] = float(row[objective])
+    for launch, replicate, n, rate in zip(
+        rates["launch"], rates["replicate"], rates["n"], given, strict=True
+    ):
+        by_start.setdefault((str(launch), int(replicate)), {})[int(n)] = float(rate)
     files: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for cohort in sorted(cohorts, key=lambda one: str(one["started"])):
         files.setdefault((cohort["launch"], cohort["replicate"]), []).append(cohort)
@@ -280,7 +284,7 @@ def next_round(
         decided: the time, which names the batches.
     """
     files = {launch["id"]: launch["replicates"] for launch in plan["launches"]}
-    field = competing(plan, machine)
+    field = competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
     asks = settings(plan, done)
     race = Race(field, asks, measured, done)
     found = race.next()

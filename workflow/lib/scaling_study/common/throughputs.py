@@ -61,9 +61,9 @@ class Start:
     launch: str
     batch: int
     rates: Mapping[int, float]
-    members: int
-    start_s: float
-    windows_s: float
+    members: int = 1
+    start_s: float = 0.0
+    windows_s: float = 0.0
     lost: tuple[int, ...] = ()
 
     @property
@@ -77,6 +77,13 @@ class Throughputs:
 
     Args:
         starts: of one machine; some with rates.
+
+    Attributes:
+        points: all that were measured.
+        column: the place of each among them.
+        drift, luck: the spreads of batches and of starts, as logarithms.
+        drifts: what each batch adds to the logarithm of every throughput in it.
+        freedom: degrees of freedom that the spreads are known with.
     """
 
     def __init__(self, starts: Sequence[Start]) -> None:
@@ -94,7 +101,7 @@ class Throughputs:
         cohorts = {one: at for at, one in enumerate(numbers)}
         names = sorted({start.launch for start, *_ in rows})
         self._launch_of = np.array([names.index(starts[number].launch) for number in numbers])
-        self._batch_count = len(batches)
+        self._batches = [*batches]
         effects = np.zeros((len(rows), len(batches) + len(cohorts)))
         for at, (start, number, *_) in enumerate(rows):
             effects[at, batches[start.batch]] = 1
@@ -122,12 +129,12 @@ class Throughputs:
         drift, rest, common = DRIFT**2, REST**2, LUCK**2
         luck = np.full(launches, common)
         for _ in range(ITERATIONS):
-            spreads = np.concatenate([np.full(self._batch_count, drift), luck[self._launch_of]])
+            spreads = np.concatenate([np.full(len(self._batches), drift), luck[self._launch_of]])
             covariance = np.linalg.inv(crossed / rest + np.diag(1 / spreads))
             found = covariance @ sided / rest
             squares = found**2 + covariance.diagonal()
-            drift = _spread(squares[: self._batch_count].sum(), self._batch_count, DRIFT)
-            of_launch = np.bincount(self._launch_of, squares[self._batch_count :], launches)
+            drift = _spread(squares[: len(self._batches)].sum(), len(self._batches), DRIFT)
+            of_launch = np.bincount(self._launch_of, squares[len(self._batches) :], launches)
             luck = (MODERATION * common + of_launch) / (MODERATION + starts_of)
             # The scale of the prior that makes the launches' own spreads most likely.
             common = (launches + PRIOR_FREEDOM) / ((1 / luck).sum() + PRIOR_FREEDOM / LUCK**2)
@@ -137,6 +144,7 @@ class Throughputs:
         self._shares, self._rest, self._covariance = shares, rest, covariance
         self._means = means - shares @ found
         self.drift, self.luck = float(np.sqrt(drift)), float(np.sqrt(common))
+        self.drifts = dict(zip(self._batches, found.tolist(), strict=False))
 
     def mean(self, point: Point) -> float:
         """Return the log throughput of a point that was measured."""

@@ -1,0 +1,60 @@
+"""What a race will find time for, on captured machines, by a simulated clock."""
+
+import pytest
+
+import machines
+from configs import ROOT
+from scaling_study.configuring.config import load_config
+from scaling_study.configuring.config_file import read_config
+from scaling_study.planning.plan import make_plan
+from scaling_study.searching import forecast
+
+LARGE = [name for name in machines.NAMES if len(machines.usable(name).cpus) >= 96]
+
+
+def shipped(name, **changes):
+    mapping = read_config(ROOT / f"config/{name}.yaml")
+    return make_plan(load_config({**mapping, **changes})).to_dict()
+
+
+def played(plan, machine, window_s):
+    return forecast.play(plan, machines.usable(machine), None, window_s)
+
+
+@pytest.mark.parametrize("name", ["tsmixerx", "ncf"])
+@pytest.mark.parametrize("machine", LARGE)
+def test_the_full_size_studies_answer_within_ten_minutes_and_end_within_the_hour(name, machine):
+    plan = shipped(name)
+    found = played(plan, machine, plan["measure"]["longest_s"])
+    assert found.first_s <= 600
+    assert found.all_s + plan["confirm"]["seconds"] <= 3600
+    assert found.screened == found.others
+    assert found.screened_s < found.all_s
+    assert found.starts > found.others + 4
+
+
+def test_a_short_time_is_not_enough_for_all_launches():
+    plan = shipped("tsmixerx", search={"budget_minutes": 20})
+    found = played(plan, "epyc-9654-2s-nps4", 3.0)
+    assert found.screened_s is None
+    assert 0 < found.screened < found.others
+    text = "\n".join(forecast.describe(plan, machines.usable("epyc-9654-2s-nps4"), None))
+    assert "a race of 20 minutes, the confirmation included" in text
+    assert "further launches; the report names the rest" in text
+
+
+def test_where_the_time_is_enough_it_says_when_each_launch_has_been_met():
+    plan = shipped("quick", search={"budget_minutes": 10})
+    first, second = forecast.describe(plan, machines.usable("vm-hybrid"), None)
+    assert first == (
+        "  a race of 10 minutes, the confirmation included: each launch once, then those again "
+        "that may be best by more than 2%;"
+    )
+    assert "a first answer after " in second
+    assert "each launch is met after " in second
+
+
+def test_a_grid_has_no_race_to_tell_of():
+    assert not forecast.describe(
+        shipped("quick", search="grid"), machines.usable("vm-hybrid"), None
+    )
