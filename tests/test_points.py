@@ -139,7 +139,7 @@ def test_models_per_hour_hold_the_start_of_a_process(tmp_path, monkeypatch):
     monkeypatch.setattr(synthetic, "START_S", 6.0)
     still = synthetic.Noise(replicate=0, point=0, window=0, step=0)
     points = collected(tmp_path, synthetic.linear(50.0), noise=still).points.set_index("n")
-    assert points["start_s"].tolist() == [6.0] * 6
+    assert points["start_s"].tolist() == pytest.approx([6.0] * 6)
     # 500 steps at 50 a second, after 6 s: in every slot.
     n = points.index.to_numpy()
     assert points["models_per_hour"].to_numpy() == pytest.approx(3600 * n / 16, rel=1e-4)

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from scaling_study.collecting import points, rates
+from scaling_study.collecting.process_starts import process_starts
 from scaling_study.collecting.record_rows import FileRows, read_rows
 from scaling_study.collecting.record_schema import RecordError
 from scaling_study.collecting.window_table import pooled_quantiles, window_rows
@@ -86,7 +86,7 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
     windows = WINDOWS.frame(windows)
     replicates = points.replicates(
         found.rates,
-        _starts(found.cohorts),
+        process_starts(found.cohorts),
         plan["workload"]["steps_per_model"],
         {
             (one["machine"], one["launch"], one["replicate"]): one["batch"]
@@ -265,16 +265,6 @@ def _extra(found: _Found) -> pd.DataFrame:
     extra["windows_invalid"] = [invalid[point] for point in extra.index]
     extra["oversubscribed"] = [point in crowded for point in extra.index]
     return extra
-
-
-def _starts(cohorts: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], float]:
-    """What the start of a process takes (s), by machine and launch, where it is known."""
-    starts: dict[tuple[str, str], list[float]] = {}
-    for cohort in cohorts:
-        if cohort["attestation"] is not None:
-            where = cohort["machine"], cohort["launch"]
-            starts.setdefault(where, []).extend(cohort["attestation"]["start_s"])
-    return {where: float(np.mean(each)) for where, each in starts.items() if each}
 
 
 def usable_cpus(machine: Mapping[str, Any]) -> float:

@@ -301,7 +301,8 @@ POINTS = Table(
             "start_s",
             "number",
             "s",
-            "A process's start to the end of its first step, while all of a cohort start.",
+            "A process's start to the end of its first step, while all of a cohort start; launches "
+            "that start alike and differ as starts of one launch do are taken together.",
         ),
         *_with_interval(
             "speedup",

@@ -8,6 +8,8 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from scaling_study.collecting.points import models_per_hour
 from scaling_study.common.throughputs import Start
 from scaling_study.configuring.launches import named
@@ -33,7 +35,7 @@ SCHEMA_VERSION = 1
 FEWEST_ROUNDS, MOST_ROUNDS, SHORTEST_ROUND_S = 4, 16, 60.0
 """Of a race: one for each of these times in its budget, within these bounds. A round for which
 nothing is left to do takes some seconds too."""
-ROUND_S = 15.0
+ROUND_S = 8.0
 """What a round takes beside measuring: to decide, and to make the report anew."""
 
 
@@ -331,7 +333,9 @@ def _batches(
     batches = []
     for batch in found.batches:
         tasks = []
-        for task in batch:
+        # The first start of a batch is not like those after it: none is always the first.
+        order = np.random.default_rng([plan["seed"], sum(made.values())]).permutation(len(batch))
+        for task in (batch[at] for at in order):
             launch = names.get(task.launch, task.launch)
             baseline = launch == plan["baseline"]
             if baseline and made.get(launch) and not made.get(plan["repeat"]):

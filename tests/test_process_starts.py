@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+
+from scaling_study.collecting.process_starts import process_starts
+
+AXES = {"launcher": "exec", "intra_op": 1, "build": "current"}
+
+
+def cohort(launch, *start_s, **axes):
+    attestation = {"start_s": list(start_s)} if start_s else None
+    return {"machine": "m", "launch": launch, "axes": AXES | axes, "attestation": attestation}
+
+
+def test_launches_that_differ_like_starts_of_one_launch_have_one_start():
+    cohorts = [cohort("a", 4.1, 4.3), cohort("a", 5.0), cohort("b", 4.9), cohort("c", 4.5)]
+    found = process_starts(cohorts)
+    assert set(found) == {("m", "a"), ("m", "b"), ("m", "c")}
+    assert max(found.values()) / min(found.values()) < 1.01
+
+
+def test_a_launch_that_starts_in_another_way_keeps_its_own():
+    quick = [cohort("fork", 0.5, launcher="fork"), cohort("threads", 9.0, intra_op=16)]
+    found = process_starts([cohort("a", 4.0), cohort("b", 4.0), *quick])
+    assert found["m", "fork"] == pytest.approx(0.5)
+    assert found["m", "threads"] == pytest.approx(9.0)
+    assert found["m", "a"] == pytest.approx(4.0)
+
+
+def test_what_is_certainly_slower_stays_slower():
+    cohorts = [cohort(name, s) for name in "ab" for s in (4.0, 4.1, 3.9, 4.0)]
+    found = process_starts([*cohorts, *(cohort("c", s) for s in (8.0, 8.1, 7.9, 8.0))])
+    assert found["m", "c"] == pytest.approx(8.0, rel=0.02)
+    assert found["m", "a"] == pytest.approx(4.0, rel=0.02)
+
+
+def test_together_they_are_nearer_to_the_truth_than_each_alone():
+    rng = np.random.default_rng(1)
+    alone, together = [], []
+    for _ in range(200):
+        own = np.exp(rng.normal(np.log(4), 0.1, 6))
+        cohorts = [cohort(str(at), s) for at, s in enumerate(own)]
+        found = process_starts(cohorts)
+        alone += [abs(np.log(own / 4)).mean()]
+        together += [np.mean([abs(np.log(s / 4)) for s in found.values()])]
+    assert np.mean(together) < 0.75 * np.mean(alone)
+
+
+def test_a_cohort_that_tells_no_start_is_left_out():
+    assert process_starts([cohort("a")]) == {}
