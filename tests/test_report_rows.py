@@ -6,7 +6,7 @@ from scaling_study.rendering import report_rows
 
 def ranked(launch, rate, **more):
     return {
-        "launch": launch, "label": f"label of {launch}", "arm": "grid", "n": 2,
+        "launch": launch, "label": f"label of {launch}", "arm": "grid", "n": 2, "replicates": 3,
         "oversubscribed": False, "steps_per_s": rate, "low": 0.9 * rate, "high": 1.1 * rate,
         "models_per_hour": 10 * rate, "models_per_hour_low": 9 * rate,
         "models_per_hour_high": 11 * rate,
@@ -40,6 +40,15 @@ def test_the_ranking_marks_roles_and_has_intervals_in_each_unit():
     assert rows[1]["tags"] == []
     assert rows[1]["models_per_hour"].value == ""
     assert rows[1]["ratio"].interval == ""
+
+
+def test_a_number_of_one_start_says_so_instead_of_an_interval():
+    (row,) = report_rows.ranking_rows(
+        {"recommended": None, "ranking": [ranked("a", 100.0, arm="one_change", replicates=1)]}
+    )
+    for name in ("models_per_hour", "steps_per_s", "ratio"):
+        assert row[name].interval == "one start"
+        assert row[name].value
 
 
 def test_replicates_that_failed_alike_share_a_row():

@@ -229,3 +229,14 @@ def node_resources():
 def order_of(wildcards):
     """Replicate by replicate, each in an order of its own that the seed decides."""
     return plan.priority(PLAN, LAUNCHES[wildcards.launch], int(wildcards.replicate))
+
+
+def race_of(_):
+    """What all measurements of a race depend on; which launches there are is the rounds'."""
+    return measure.job_text(PLAN_JSON, None, FILES)
+
+
+def round_before(wildcards):
+    """The round that was measured before one is decided."""
+    before = int(wildcards.round) - 1
+    return [] if before < 0 else [f"{RESULTS}/rounds/{before}.done"]

@@ -5,17 +5,6 @@
 ROUNDS = range(rounds.most(60 * PLAN.search.budget_minutes))
 
 
-def race_of(_):
-    """What all measurements of a race depend on; which launches there are is the rounds'."""
-    return measure.job_text(PLAN_JSON, None, FILES)
-
-
-def round_before(wildcards):
-    """The round that was measured before one is decided."""
-    before = int(wildcards.round) - 1
-    return [] if before < 0 else [f"{RESULTS}/rounds/{before}.done"]
-
-
 rule decide:
     """Say what a round measures: a pure function of the plan, the machine and all records."""
     input:

@@ -184,10 +184,11 @@ def _draw_lines(
 def _draw_intervals(
     axes: Axes, rows: pd.DataFrame, column: str, *, hue: str, scale: float, transform: Transform
 ) -> None:
-    """Draw the interval of each point as a bar, where the table has one."""
+    """Draw the interval of each point as a bar, where the table has one, of several starts."""
     low, high = f"{column}_low", f"{column}_high"
     if low in rows and high in rows:
-        known = rows.dropna(subset=[low, high])
+        known = rows[rows["replicates"] > 1] if "replicates" in rows else rows
+        known = known.dropna(subset=[low, high])
         axes.vlines(
             known["n"], known[low] * scale, known[high] * scale,
             color=hue, linewidth=5, alpha=0.35, zorder=2.5, transform=transform,

@@ -130,7 +130,7 @@ def _throughput(material: Material) -> Figure:
     )
     caption = (
         "All members together, against the number of processes; higher is better. Shaded bars: "
-        "95% intervals over replicates, cut where they leave the plot. "
+        "95% intervals over replicates, where there are several, cut where they leave the plot. "
         + _about_marks(material.marks)
     )
     if rate is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysing.recommend import of_objective
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Facts = list[tuple[str, str]]
 Row = dict[str, Any]
+
+ONE_START = "one start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,11 @@ def number_cell(
     )
 
 
+def _of_starts(cell: Cell, replicates: int) -> Cell:
+    """Say that a number is of one start, instead of an interval that covers all that may be."""
+    return replace(cell, interval=ONE_START) if replicates == 1 and cell.interval else cell
+
+
 def ranking_rows(recommendation: Mapping[str, Any]) -> list[Row]:
     """The launches by throughput."""
     recommended = recommendation["recommended"]["launch"] if recommendation["recommended"] else None
@@ -75,15 +82,20 @@ def ranking_rows(recommendation: Mapping[str, Any]) -> list[Row]:
                 "role": "recommended" if is_recommended else arm,
                 "tags": [tag for tag in tags if tag != entry["label"]],
                 "n": number_cell(entry["n"], text=str(entry["n"])),
-                "models_per_hour": number_cell(*of_objective(entry, "models_per_hour")),
-                "steps_per_s": number_cell(*of_objective(entry, "steps_per_s")),
-                "ratio": number_cell(
-                    entry["ratio_to_default"],
-                    *(
-                        None if arm == "default" else entry[f"ratio_{end}"]
-                        for end in ("low", "high")
+                **{
+                    name: _of_starts(number_cell(*of_objective(entry, name)), entry["replicates"])
+                    for name in ("models_per_hour", "steps_per_s")
+                },
+                "ratio": _of_starts(
+                    number_cell(
+                        entry["ratio_to_default"],
+                        *(
+                            None if arm == "default" else entry[f"ratio_{end}"]
+                            for end in ("low", "high")
+                        ),
+                        text=format_ratio(entry["ratio_to_default"]),
                     ),
-                    text=format_ratio(entry["ratio_to_default"]),
+                    entry["replicates"],
                 ),
                 "probability": number_cell(
                     entry["probability_best"],
@@ -94,8 +106,9 @@ def ranking_rows(recommendation: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
-def _estimate(entry: Mapping[str, Any], name: str) -> Cell:
-    return number_cell(entry[name], entry[f"{name}_low"], entry[f"{name}_high"])
+def _estimate(entry: Mapping[str, Any], name: str, scale: float = 1.0) -> Cell:
+    values = (scale * entry[f"{name}{end}"] for end in ("", "_low", "_high"))
+    return _of_starts(number_cell(*values), entry["replicates"])
 
 
 def point_rows(points: pd.DataFrame, series: Sequence[Series]) -> list[Row]:
@@ -108,7 +121,7 @@ def point_rows(points: pd.DataFrame, series: Sequence[Series]) -> list[Row]:
             cells = [
                 number_cell(point["n"], text=str(point["n"])),
                 _estimate(point, "steps_per_s"),
-                number_cell(*(1e3 * point[f"step_s{end}"] for end in ("", "_low", "_high"))),
+                _estimate(point, "step_s", 1e3),
                 number_cell(1e3 * point["step_p95_s"]),
                 _estimate(point, "efficiency"),
                 number_cell(point["cpu_use"]),
