@@ -50,6 +50,10 @@ TEXTS = {
         "longest_s = inf: is not finite",
     ),
     "a long number": (STUDY + b"seed: " + b"9" * 5000, "limit"),
+    "a large number in a list": (
+        STUDY + b"seed: [0x" + b"9" * 4000 + b"]",
+        "seed = [<a number of 16000 bits>]",
+    ),
     "a large number": (STUDY + b"seed: " + b"9" * 400, "seed = <a number of 1329 bits>"),
     "a base of sixty": (STUDY + b"seed: 1:2:3:4\n", ""),
     "an impossible day": (STUDY + b"seed: 2024-99-99\n", "month must be in 1..12"),

@@ -136,11 +136,18 @@ def format_path(loc: Iterable[object]) -> str:
     return path or "config"
 
 
+class _Shown(reprlib.Repr):
+    """Shows numbers too that Python refuses to write, wherever they stand."""
+
+    def repr_int(self, value: int, level: int) -> str:
+        if value.bit_length() > SHOWN_BITS:
+            return f"<a number of {value.bit_length()} bits>"
+        return super().repr_int(value, level)
+
+
 def shorten(value: object) -> str:
     """Show any value in one short line."""
-    if isinstance(value, int) and value.bit_length() > SHOWN_BITS:
-        return f"<a number of {value.bit_length()} bits>"
-    shown = reprlib.Repr()
+    shown = _Shown()
     shown.maxstring = shown.maxother = SHOWN_CHARACTERS
     shown.maxlevel = 2
     text = shown.repr(dict(value) if isinstance(value, Mapping) else value)
