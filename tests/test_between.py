@@ -53,6 +53,26 @@ def test_long_steps_at_no_regular_distance_stay_in_the_steps():
     assert not found.suspect  # their distances are known, and differ
 
 
+def test_long_steps_that_come_in_bursts_do_not_come_back():
+    """OpenMP threads that spin: now and then two steps in a row take thirty times as long."""
+    one, steps = life(1, 250, every=10_000), life(2, 250, every=10_000, member=1)
+    us = steps.us.copy()
+    us[[40, 41, 150, 151]] *= 30
+    steps = joined(one, between.Steps(steps.member, steps.n, steps.at, us, steps.fresh))
+    pairs = steps.us > 200_000
+    assert between._distances(steps, np.arange(len(pairs)), pairs).tolist() == [1, 109, 1]
+    assert between.find(steps).kinds == ()
+    # Windows that know nothing of the steps between: one pair in each.
+    apart = steps.at >= 100
+    steps = between.Steps(
+        steps.member, steps.n, steps.at + 1_000 * apart, steps.us, steps.fresh | (steps.at == 100)
+    )
+    assert between._distances(steps, np.arange(len(pairs)), pairs).tolist() == [1, 1]
+    found = between.find(steps)
+    assert found.kinds == ()
+    assert between.lacking(steps, found, [1, 2]) == []
+
+
 def test_two_kinds_are_told_apart():
     one = life(1, 3_000, every=500, us=4_000_000)
     two = life(1, 3_000, every=100, us=100_000)

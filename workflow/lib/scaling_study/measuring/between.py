@@ -46,6 +46,9 @@ FEWEST_DISTANCES = 2
 REGULAR_SHARE = 0.05
 """The distances of one kind differ by at most this part, or by one step."""
 
+FOUND_SHARE = 0.5
+"""Of the phases that a distance promises, at least this part is there."""
+
 SUSPECT_SHARE = 0.03
 """Phases with a larger share of the time are worth further windows …"""
 
@@ -213,7 +216,7 @@ def find(steps: Steps) -> Found:
 
 def _is_every(steps: Steps, order: Integers, kind: NDArray[np.bool_], every: float) -> bool:
     """Whether phases come back at this distance."""
-    found = _every(_distances(steps, order, kind))
+    found = _every(steps, order, kind)
     return found is not None and abs(found - every) <= max(1.0, REGULAR_SHARE * every)
 
 
@@ -253,10 +256,10 @@ def _regular(
         longer_per_step: how many of these there are in a step.
     """
     seen = int(kind.sum())
-    every = _every(_distances(steps, order, kind))
+    every = _every(steps, order, kind)
     if every is not None:
         return Kind(every, 1 / every, seen)
-    every = _every(_distances(steps, order, kind | longer))
+    every = _every(steps, order, kind | longer)
     if every is not None and 1 / every > longer_per_step:
         return Kind(every, 1 / every - longer_per_step, seen)
     return None
@@ -277,14 +280,21 @@ def _distances(steps: Steps, order: Integers, kind: NDArray[np.bool_]) -> Intege
     return np.asarray(distance[whole], dtype=np.int64)
 
 
-def _every(distances: Iterable[int]) -> float | None:
-    """Return the regular distance; None where distances differ, or are too few to tell."""
-    known = sorted(distances)
+def _every(steps: Steps, order: Integers, kind: NDArray[np.bool_]) -> float | None:
+    """Return the regular distance of phases; None where it differs, or too few are seen to tell.
+
+    Long steps that come in bursts are next to each other time and again, and then for long nowhere:
+    what comes back is there about as often as its distance promises, with each process count that
+    shows it at all.
+    """
+    known = sorted(_distances(steps, order, kind))
     if len(known) < FEWEST_DISTANCES:
         return None
     if known[-1] - known[0] > max(1.0, REGULAR_SHARE * known[0]):
         return None
-    return float(np.mean(known))
+    every = float(np.mean(known))
+    looked_at = np.isin(steps.n, steps.n[kind]) & ~steps.fresh
+    return every if kind.sum() * every >= FOUND_SHARE * looked_at.sum() else None
 
 
 def lacking(steps: Steps, found: Found, counts: Iterable[int]) -> list[int]:
