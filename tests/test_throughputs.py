@@ -48,6 +48,21 @@ def test_more_windows_of_one_start_are_no_replicates():
     assert deviations[1] > 0.6 * deviations[0]
 
 
+def test_a_launch_with_two_modes_at_one_count_leaves_the_others_alone():
+    """The default launch, whose threads spin in some starts with two processes, not in others."""
+    calm = [start(name, 0, {1: 100.0, 2: 200.0 * better}) for name, better in RATES]
+    calm += [start(name, 1, {1: 101.0, 2: 201.0 * better}) for name, better in RATES]
+    wild = [start("wild", batch, {1: 99.0, 2: rate}) for batch, rate in enumerate((60.0, 2.5))]
+    without = difference(Throughputs(calm), ("b", 2), ("a", 2))
+    beside = difference(Throughputs([*calm, *wild]), ("b", 2), ("a", 2))
+    assert beside[0] == pytest.approx(without[0], abs=0.005)
+    assert beside[1] < 1.5 * without[1]
+    assert difference(Throughputs([*calm, *wild]), ("wild", 2), ("a", 2))[1] > 0.5
+
+
+RATES = (("a", 1.0), ("b", 1.06), ("c", 0.98))
+
+
 def test_more_starts_tell_more():
     rng = np.random.default_rng(3)
 

@@ -10,9 +10,9 @@ the machine's drift adds is common to all its starts, and cancels between them. 
 replicates. Points have a flat prior; the others are random effects. Their spreads are those that
 make the data most likely (restricted maximum likelihood, by expectation and maximisation over
 Henderson's equations: Robinson, Statistical Science 6(1), 1991), with weak priors, since a race
-begins with three starts. Each launch has a spread of its own between starts, moderated by all
-launches' (Smyth, Statistical Applications in Genetics and Molecular Biology 3(1), 2004): one with
-two modes keeps its large one.
+begins with three starts. Each launch has spreads of its own, between starts and in the rest,
+moderated by all launches' (Smyth, Statistical Applications in Genetics and Molecular Biology 3(1),
+2004): one with two modes keeps its large ones to itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ PRIOR_FREEDOM = 2.0
 DRIFT, LUCK, REST = 0.02, 0.02, 0.01
 """Spreads on the log scale before anything is measured: what quiet machines showed."""
 MODERATION = 4.0
-"""Degrees of freedom that the launches' common spread is worth in a launch's own."""
+"""Degrees of freedom that the launches' common spread between starts is worth in a launch's own."""
+REST_MODERATION = 12.0
+"""The same of the rest: fewer launches differ in it, and each has more observations."""
 SMALLEST = 1e-3
 """Of a spread: throughput is not measured better than that."""
 ITERATIONS = 25
@@ -101,6 +103,7 @@ class Throughputs:
         cohorts = {one: at for at, one in enumerate(numbers)}
         names = sorted({start.launch for start, *_ in rows})
         self._launch_of = np.array([names.index(starts[number].launch) for number in numbers])
+        self._launch_of_cell = np.array([names.index(launch) for launch, _ in self.points])
         self._batches = [*batches]
         effects = np.zeros((len(rows), len(batches) + len(cohorts)))
         for at, (start, number, *_) in enumerate(rows):
@@ -119,29 +122,33 @@ class Throughputs:
 
     def _fit(self) -> None:
         """Find the spreads, and with them the points."""
-        effects, counts = self._effects, self._counts
+        effects = self._effects
         means, shares = self._per_cell(self._logs), self._per_cell(effects)
         # Logs and effects as deviations from the mean of their point.
         logs, apart = self._logs - means[self._cells], effects - shares[self._cells]
-        crossed, sided = apart.T @ apart, apart.T @ logs
         launches = int(self._launch_of.max()) + 1
         starts_of = np.bincount(self._launch_of, minlength=launches)
-        drift, rest, common = DRIFT**2, REST**2, LUCK**2
-        luck = np.full(launches, common)
+        cells_of = np.bincount(self._launch_of_cell, minlength=launches)
+        launch_of_row = self._launch_of_cell[self._cells]
+        rows_of = np.bincount(launch_of_row, minlength=launches)
+        drift, common, common_rest = DRIFT**2, LUCK**2, REST**2
+        luck, rest = np.full(launches, common), np.full(launches, common_rest)
         for _ in range(ITERATIONS):
             spreads = np.concatenate([np.full(len(self._batches), drift), luck[self._launch_of]])
-            covariance = np.linalg.inv(crossed / rest + np.diag(1 / spreads))
-            found = covariance @ sided / rest
+            weighted = apart / rest[launch_of_row, None]
+            covariance = np.linalg.inv(weighted.T @ apart + np.diag(1 / spreads))
+            found = covariance @ (weighted.T @ logs)
             squares = found**2 + covariance.diagonal()
             drift = _spread(squares[: len(self._batches)].sum(), len(self._batches), DRIFT)
             of_launch = np.bincount(self._launch_of, squares[len(self._batches) :], launches)
             luck = (MODERATION * common + of_launch) / (MODERATION + starts_of)
-            # The scale of the prior that makes the launches' own spreads most likely.
-            common = (launches + PRIOR_FREEDOM) / ((1 / luck).sum() + PRIOR_FREEDOM / LUCK**2)
-            left = logs - apart @ found
-            unsure = rest * len(counts) + np.einsum("ij,jk,ik->", apart, covariance, apart)
-            rest = _spread(float(left @ left) + unsure, len(logs), REST)
-        self._shares, self._rest, self._covariance = shares, rest, covariance
+            common = _common(luck, LUCK)
+            left = (logs - apart @ found) ** 2 + np.einsum("ij,jk,ik->i", apart, covariance, apart)
+            of_rest = np.bincount(launch_of_row, left, launches) + rest * cells_of
+            rest = (REST_MODERATION * common_rest + of_rest) / (REST_MODERATION + rows_of)
+            common_rest = _common(rest, REST)
+        self._shares, self._covariance = shares, covariance
+        self._rest = rest[self._launch_of_cell]
         self._means = means - shares @ found
         self.drift, self.luck = float(np.sqrt(drift)), float(np.sqrt(common))
         self.drifts = dict(zip(self._batches, found.tolist(), strict=False))
@@ -173,3 +180,9 @@ class Throughputs:
 def _spread(squares: float, count: int, prior: float) -> float:
     """Return a variance, from the sum of `count` expected squares and a weak prior."""
     return float(max(SMALLEST**2, (squares + PRIOR_FREEDOM * prior**2) / (count + PRIOR_FREEDOM)))
+
+
+def _common(variances: Floats, prior: float) -> float:
+    """Return the scale of the launches' prior that makes their own variances most likely."""
+    whole = (1 / variances).sum() + PRIOR_FREEDOM / prior**2
+    return float(max(SMALLEST**2, (len(variances) + PRIOR_FREEDOM) / whole))
