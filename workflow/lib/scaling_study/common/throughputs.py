@@ -34,6 +34,9 @@ Point = tuple[str, int]
 
 PRIOR_FREEDOM = 2.0
 """Of each spread: so many observations is the prior worth."""
+PRIOR_LAUNCHES = 0.5
+"""Of a spread that launches have in common: so many launches is the prior worth. Few: in a harmonic
+mean small spreads weigh most."""
 DRIFT, LUCK, REST = 0.02, 0.02, 0.01
 """Spreads on the log scale before anything is measured: what quiet machines showed."""
 MODERATION = 4.0
@@ -184,5 +187,5 @@ def _spread(squares: float, count: int, prior: float) -> float:
 
 def _common(variances: Floats, prior: float) -> float:
     """Return the scale of the launches' prior that makes their own variances most likely."""
-    whole = (1 / variances).sum() + PRIOR_FREEDOM / prior**2
-    return float(max(SMALLEST**2, (len(variances) + PRIOR_FREEDOM) / whole))
+    whole = (1 / variances).sum() + PRIOR_LAUNCHES / prior**2
+    return float(max(SMALLEST**2, (len(variances) + PRIOR_LAUNCHES) / whole))
