@@ -37,10 +37,11 @@ def points(launches=("a", "b"), counts=(1, 2, 4), low=0.95, high=1.05):
     return pd.DataFrame(rows)
 
 
-def curves(frame, series=SERIES, **options):
+def curves(frame, series=SERIES, counts=(1, 2, 4), **options):
     return figures.draw_curves(
-        frame, series, name="f", column="steps_per_s", title="Throughput", alt="", **options
-    )
+        frame, series, name="f", column="steps_per_s", title="Throughput", alt="", counts=counts,
+        **options,
+    )  # fmt: skip
 
 
 def texts(drawn):
@@ -63,6 +64,32 @@ def test_launches_beyond_the_chosen_ones_are_grey_and_counted():
     drawn = curves(points([*"abcdef"]))
     assert "4 other launches" in texts(drawn)
     assert "1 other launch" in texts(curves(points([*"abc"])))
+
+
+def lines_of(drawn, colour):
+    """How many points each line inside the plot joins."""
+    hue = re.escape(svg._VARIABLE[svg.colour(colour)])
+    paths = re.findall(rf'<path d="([^"]*)" clip-path[^>]*stroke: {hue}[^>]*>', drawn)
+    return sorted(1 + path.count("L") for path in paths)
+
+
+def test_no_line_leads_through_a_count_that_was_not_measured():
+    def drawn(counts, ladder, lost=()):
+        frame = points(["a"], counts, low=np.nan, high=np.nan)
+        frame.loc[frame["n"].isin(lost), "steps_per_s"] = np.nan
+        return lines_of(curves(frame, counts=ladder), "series-1")
+
+    assert drawn((1, 2, 4, 8), (1, 2, 4, 8)) == [4]
+    assert drawn((1, 2, 8, 16), (1, 2, 4, 8, 16)) == [2, 2]
+    assert drawn((1, 2, 16), (1, 2, 4, 8, 16)) == [1, 2]
+    assert drawn((1, 2, 4, 8, 16), (1, 2, 4, 8, 16), lost=[4]) == [2, 2]
+    assert drawn((1, 2, 3), (1, 2)) == [3]
+
+
+def test_grey_launches_have_gaps_too_and_each_counts_once():
+    drawn = curves(points([*"abc"], (1, 2, 8, 16)), counts=(1, 2, 4, 8, 16))
+    assert "1 other launch" in texts(drawn)
+    assert lines_of(drawn, "rest") == [2, 2]
 
 
 def test_intervals_are_drawn_where_there_are_any():
@@ -171,6 +198,7 @@ def test_all_figures_can_be_drawn_of_an_empty_table_and_of_one_point(rows):
         members=compare_members(WINDOWS.frame()[report_figures.MEMBER_COLUMNS]),
         series=SERIES[:rows],
         noise={"points": [], "spread": None},
+        counts=(1,),
         marks=find_boundaries(synthetic.machine()),
         suffix="-x",
     )

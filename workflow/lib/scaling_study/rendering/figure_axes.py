@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from scaling_study.common.topology import Topology, parse_cpu_list
 from scaling_study.planning.ladder import boundaries
+from scaling_study.probing.probe import usable_topology
 from scaling_study.rendering import svg
 
 if TYPE_CHECKING:
@@ -48,10 +48,7 @@ def find_boundaries(machine: Mapping[str, Any]) -> tuple[Boundary, ...]:
     Args:
         machine: machine.json.
     """
-    usable = Topology.from_dict(machine["topology"]).restricted(
-        parse_cpu_list(machine["allowed_cpus"])
-    )
-    found = boundaries(usable, machine["quota_cpus"])
+    found = boundaries(usable_topology(machine), machine["quota_cpus"])
     return tuple(Boundary(n, ", ".join(names)) for n, names in found.items())
 
 

@@ -37,6 +37,8 @@ BESIDE_IN = 0.05
 """Launches stand so far beside each other that their intervals do not cover one another."""
 FEW_COUNTS = 8
 """Up to so many process counts; more of them leave no room beside a point."""
+STRETCH = "stretch"
+"""Column of the points that one line joins."""
 LOWEST_SERIES = 3
 """Drawing order of the coloured lines: above intervals, references and grey lines."""
 
@@ -66,6 +68,7 @@ def draw_curves(
     column: str,
     title: str,
     alt: str,
+    counts: Sequence[int],
     marks: Sequence[Boundary] = (),
     scale: float = 1.0,
     reference: Callable[[float], float] | None = None,
@@ -80,6 +83,7 @@ def draw_curves(
         column: what to draw; intervals come from ``<column>_low`` and ``<column>_high``.
         title: above the plot: quantity and unit.
         alt: text for those who cannot see it.
+        counts: the ladder; a line joins points of neighbouring counts only.
         marks: faint vertical lines.
         scale: factor on the column's values, to the unit of the title.
         reference: a dashed line, in the title's unit, as a function of n.
@@ -94,7 +98,7 @@ def draw_curves(
         canvas, axes = open_canvas(PLOT_IN, rows)
         names = 0
         if points[column].notna().any():
-            legend = _draw_lines(axes, points, series, column, scale)
+            legend = _draw_lines(axes, _stretches(points, column, counts), series, column, scale)
             scale_processes(axes, points["n"].tolist())
             if scale_values(axes, points[column] * scale, from_zero=from_zero):
                 title += " (logarithmic)"
@@ -146,6 +150,17 @@ def draw_noise(noise: Sequence[Mapping[str, float]], *, name: str, title: str, a
         return svg.themed(canvas, name=name, alt=alt)
 
 
+def _stretches(points: pd.DataFrame, column: str, counts: Sequence[int]) -> pd.DataFrame:
+    """Return the points that have a value, with the stretch of the ladder that each belongs to.
+
+    Between two stretches of a launch lies a count that has no value: there is no line through it.
+    """
+    rungs = {n: rung for rung, n in enumerate(sorted({*counts, *points["n"]}))}
+    rows = points[points[column].notna()].sort_values(["launch", "n"])
+    rung = rows["n"].map(rungs)
+    return rows.assign(**{STRETCH: (rung.groupby(rows["launch"]).diff() != 1).cumsum()})
+
+
 def _draw_lines(
     axes: Axes, points: pd.DataFrame, series: Sequence[Series], column: str, scale: float
 ) -> list[tuple[Artist, str]]:
@@ -155,15 +170,19 @@ def _draw_lines(
         Lines and texts of the legend.
     """
     legend: list[tuple[Artist, str]] = []
-    rest = points[~points["launch"].isin([one.launch for one in series]) & points[column].notna()]
-    for _, rows in rest.groupby("launch", sort=True):
-        axes.plot(rows["n"], rows[column] * scale, color=svg.colour("rest"), linewidth=1)
+    rest = points[~points["launch"].isin([one.launch for one in series])]
+    for _, rows in rest.groupby(["launch", STRETCH], sort=True):
+        # Of a single point there is no line; grey ones have no markers of their own.
+        axes.plot(
+            rows["n"], rows[column] * scale, color=svg.colour("rest"), linewidth=1,
+            marker="." if len(rows) == 1 else "",
+        )  # fmt: skip
     if axes.lines:
-        text = format_count(len(axes.lines), "other launch", "other launches")
-        legend.append((axes.lines[0], text))
+        text = format_count(rest["launch"].nunique(), "other launch", "other launches")
+        legend.append((max(axes.lines, key=lambda line: len(line.get_xdata())), text))
     gap_in = BESIDE_IN if points["n"].nunique() <= FEW_COUNTS else 0.0
     for depth, one in enumerate(reversed(series)):
-        rows = points[(points["launch"] == one.launch) & points[column].notna()].sort_values("n")
+        rows = points[points["launch"] == one.launch]
         if rows.empty:
             continue
         hue = svg.colour(one.colour)
@@ -172,10 +191,10 @@ def _draw_lines(
         )
         _draw_intervals(axes, rows, column, hue=hue, scale=scale, transform=beside)
         sns.lineplot(
-            x=rows["n"], y=rows[column] * scale, color=hue,
+            x=rows["n"], y=rows[column] * scale, units=rows[STRETCH], estimator=None, color=hue,
             marker=one.marker, markersize=8 if one.marker in "os" else 9, markeredgewidth=0,
             linewidth=2.8 if one.roles else 1.8,
-            errorbar=None, zorder=LOWEST_SERIES + depth, transform=beside, ax=axes,
+            zorder=LOWEST_SERIES + depth, transform=beside, ax=axes,
         )  # fmt: skip
         legend.insert(0, (axes.lines[-1], one.legend))
     return legend

@@ -20,7 +20,9 @@ from markupsafe import Markup
 from scaling_study.common.columns import EXPERIMENTS, OPERATORS, TABLES
 from scaling_study.common.quantities import format_count, format_percent, format_seconds
 from scaling_study.configuring.axes_table import DEFAULTS
+from scaling_study.planning import ladder
 from scaling_study.planning.plan import asked_replicates
+from scaling_study.probing.probe import usable_topology
 from scaling_study.rendering import report_rows, svg
 from scaling_study.rendering.busy import tell_lost_windows
 from scaling_study.rendering.explanation import explain
@@ -51,6 +53,7 @@ CONTENTS = (
     ("headline", "Answer"),
     ("run", "What to run"),
     ("confirmed", "Confirmed"),
+    ("race", "The race"),
     ("why", "Why it stops"),
     ("time", "Where the time goes"),
     ("launches", "Launches"),
@@ -206,7 +209,9 @@ def _css() -> str:
 def _contents(views: Sequence[Mapping[str, Any]], *, several: bool) -> list[tuple[str, str]]:
     """Targets and texts of the links at the page's top."""
     if not several:
-        links = [(f"{views[0]['anchor']}-{end}", text) for end, text in CONTENTS]
+        view = views[0]
+        there = [(end, text) for end, text in CONTENTS if end != "race" or view["search"]]
+        links = [(f"{view['anchor']}-{end}", text) for end, text in there]
     else:
         links = [("compared", "Machines"), *((view["anchor"], view["name"]) for view in views)]
     return [*links, ("study", "The study")]
@@ -251,7 +256,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
         "time": study.time,
         "causes": study.causes,
         "figures_note": _figures_note(study, series),
-        "figures": draw_all(_material(study, series)),
+        "figures": draw_all(_material(plan, study, series)),
         "points": report_rows.point_rows(study.points, series),
         "failures": report_rows.failure_rows(failures["launches"], labels),
         "lost": report_rows.lost_rows(failures["points"]),
@@ -294,12 +299,14 @@ def _choose_series(plan: Mapping[str, Any], study: MachineStudy) -> tuple[Series
     )
 
 
-def _material(study: MachineStudy, series: tuple[Series, ...]) -> Material:
+def _material(plan: Mapping[str, Any], study: MachineStudy, series: tuple[Series, ...]) -> Material:
+    usable, quota_cpus = usable_topology(study.machine), study.machine["quota_cpus"]
     return Material(
         points=study.points[study.points["arm"] != "repeat"],
         members=study.members,
         series=series,
         noise=study.analyses["noise"],
+        counts=ladder.resolve(plan["processes"], usable, quota_cpus),
         marks=find_boundaries(study.machine),
         suffix=study.suffix,
     )

@@ -66,6 +66,7 @@ class Material:
         members: from ``compare_members``.
         series: launches in colour.
         noise: its entry of analysis/noise.json.
+        counts: the ladder.
         marks: process counts at which a part of the machine is full.
         suffix: of the figures' names, ``""`` for the first machine.
     """
@@ -74,6 +75,7 @@ class Material:
     members: pd.DataFrame
     series: tuple[Series, ...]
     noise: Mapping[str, Any]
+    counts: tuple[int, ...]
     marks: tuple[Boundary, ...]
     suffix: str
 
@@ -125,13 +127,14 @@ def _throughput(material: Material) -> Figure:
         column="steps_per_s",
         title=title,
         alt=f"Throughput against processes. {_extreme(material, 'steps_per_s')}",
+        counts=material.counts,
         marks=material.marks,
         reference=None if rate is None else lambda n: rate * n,
     )
     caption = (
-        "All members together, against the number of processes; higher is better. Shaded bars: "
-        "95% intervals over replicates, where there are several, cut where they leave the plot. "
-        + _about_marks(material.marks)
+        "All members together, against the number of processes; higher is better. No line leads "
+        "through a count that was not measured. Shaded bars: 95% intervals over replicates, where "
+        "there are several, cut where they leave the plot. " + _about_marks(material.marks)
     )
     if rate is not None:
         caption += f" Dashed: {first[0].label} if it scaled in proportion."
@@ -147,6 +150,7 @@ def _step_time(material: Material) -> Figure:
         column="step_s",
         title=title,
         alt=f"Step time against processes. {_slowest(material)}",
+        counts=material.counts,
         marks=material.marks,
         scale=1e3,
     )
@@ -168,6 +172,7 @@ def _efficiency(material: Material) -> Figure:
         alt=f"Efficiency against processes. {_extreme(material, 'efficiency', largest_n=True)}",
         reference=lambda _: 1.0,
         from_zero=True,
+        counts=material.counts,
         marks=material.marks,
     )
     caption = (
