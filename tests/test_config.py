@@ -14,6 +14,7 @@ from scaling_study.configuring.axes_table import AXES, DEFAULTS, read_value
 from scaling_study.configuring.config import load_config
 from scaling_study.configuring.config_schema import allowed_text, keys_of
 from scaling_study.documenting.config_table import updated
+from scaling_study.planning.plan import make_plan
 from scaling_study.probing import axes
 
 
@@ -464,6 +465,19 @@ def test_launches_that_contradict_each_other(launches, path, what):
     problem = only_problem(minimal(launches=launches))
     assert problem.path == f"launches.{path}".rstrip(".")
     assert what in problem.what
+
+
+def test_a_race_may_be_kept_from_putting_launches_together():
+    launches = {
+        "one_change": {"isa": ["avx2"], "blas": ["mkl"]},
+        "exclude": [{"isa": "avx2", "blas": "mkl"}],
+    }
+    problem = only_problem(minimal(launches=launches))
+    assert (problem.path, "matches no launch" in problem.what) == ("launches.exclude[0]", True)
+    raced = minimal(launches=launches, search={"budget_minutes": 5})
+    assert make_plan(load_config(raced)).exclude == ({"isa": "avx2", "blas": "mkl"},)
+    launches["exclude"] = [{"isa": "avx512", "blas": "mkl"}]
+    assert only_problem(raced).path == "launches.exclude[0]"
 
 
 def test_a_product_beyond_all_bounds_is_not_expanded():

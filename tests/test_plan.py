@@ -195,7 +195,16 @@ def test_plan_json_holds_what_measuring_needs():
     stored = make_plan(load_config(config())).to_dict()
     assert set(stored) == {
         *("schema_version", "study", "description", "seed", "default", "baseline", "repeat"),
-        *("launches", "dropped", "processes", "replicates", "search", "measure", "workload"),
+        *(
+            "launches",
+            "dropped",
+            "exclude",
+            "processes",
+            "replicates",
+            "search",
+            "measure",
+            "workload",
+        ),
         *("confirm", "profile", "profiled", "why", "explained"),
     }
     assert stored["processes"] == [1, 2, 4]

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from scaling_study.common.throughputs import Start
-from scaling_study.searching.race import Entrant, Field, Race, Settings, Task, combination
+from scaling_study.searching.race import (
+    Entrant,
+    Exclusion,
+    Field,
+    Race,
+    Settings,
+    Task,
+    combination,
+)
 
 LADDER = (1, 2, 4, 7, 8, 9, 15, 16, 17)
 BASELINE = Entrant("baseline", frozenset())
@@ -177,6 +185,22 @@ def test_a_combination_that_is_no_better_is_not_chosen():
     )
     race, *_ = run(machine, field(single("a"), single("b")))
     assert race.choice.launch == "a"
+
+
+@pytest.mark.parametrize(
+    ("rule", "made"),
+    [
+        (Exclusion(frozenset({("a", "on"), ("b", "on")})), False),
+        (Exclusion(frozenset({("a", "on"), ("b", "off")})), True),
+        (Exclusion(frozenset({("a", "on")}), frozenset({"c"})), False),
+        (Exclusion(frozenset({("a", "on")}), frozenset({"b"})), True),
+    ],
+)
+def test_what_is_excluded_is_never_put_together(rule, made):
+    machine = Machine(truth(a=plateau(8, 1.2), b=plateau(8, 1.15)))
+    raced = replace(field(single("a"), single("b")), exclusions=(rule,))
+    _, history, *_ = run(machine, raced)
+    assert any(found.combined for found in history) == made
 
 
 def test_values_of_one_axis_are_never_put_together():

@@ -12,6 +12,7 @@ from scaling_study.measuring import measure
 from scaling_study.planning.plan import make_plan
 from scaling_study.probing import probe
 from scaling_study.searching import rounds
+from scaling_study.searching.race import Exclusion
 
 NOW = "2026-01-01T00:00:00+00:00"
 MACHINE = "epyc-9654-2s-nps4"
@@ -80,6 +81,16 @@ def test_all_launches_of_the_plan_compete_but_the_repeat(machine):
     assert field.baseline.changes == frozenset()
     passive = field.entrants[single(plan, "wait_policy")]
     assert passive.changes == {("wait_policy", '"passive"')}
+
+
+def test_what_the_config_excludes_no_combination_has(machine):
+    exclude = [{"allocator": "jemalloc", "blas": "mkl"}, {"allocator": "tcmalloc", "intra_op": 1}]
+    plan = {**planned(), "exclude": exclude}
+    changed = frozenset({("allocator", '"jemalloc"'), ("blas", '"mkl"')})
+    field = rounds.competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
+    one, other = field.exclusions
+    assert one == Exclusion(changed)
+    assert other == Exclusion(frozenset({("allocator", '"tcmalloc"')}), frozenset({"intra_op"}))
 
 
 def test_of_counts_that_the_config_names_only_those_are_boundaries(machine):

@@ -391,7 +391,11 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_search(self) -> Self:
-        if self.machines and self.search.budget_minutes is not None:
+        raced = self.search.budget_minutes is not None
+        idle = list(self.launches.idle_exclusions(raced=raced))
+        if idle:
+            raise ConfigError(ConfigError(idle).under("launches"))
+        if self.machines and raced:
             raise ConfigError(
                 [
                     Problem(

@@ -94,7 +94,7 @@ class Launches(Section):
     exclude: Annotated[
         Sequence[Mapping[str, Value]], PlainValidator(_read_launches), Allowed(SECTIONS)
     ] = ()
-    """Drops each launch of `grid`, `one_change` and `include` that has all values of an item."""
+    """Drops each launch, also those that a race puts together, that has all values of an item."""
 
     def expanded(self) -> Expansion:
         """Return the launches that this section describes."""
@@ -128,20 +128,31 @@ class Launches(Section):
                 f"is the same launch as launches.{other.origin} ({label(other.axes)})",
                 "a launch that is not there yet",
             )
-        for index in expansion.idle:
-            yield Problem(
-                ("exclude", index),
-                shorten(self.exclude[index]),
-                "matches no launch that could be dropped",
-                "values that a launch of grid, one_change or include has "
-                "(default and baseline are always measured)",
-            )
         if expansion.dropped and all(c.arm in {"default", "baseline"} for c in expansion.kept):
             yield Problem(
                 ("exclude",),
                 shorten(self.exclude),
                 f"drops all {len(expansion.dropped)} launches of grid, one_change and include",
                 "what leaves one of them",
+            )
+
+    def idle_exclusions(self, *, raced: bool) -> Iterator[Problem]:
+        """Find items of `exclude` that drop nothing.
+
+        Args:
+            raced: launches may be put together, which an item may forbid.
+        """
+        expansion = self.expanded()
+        values = {pair for launch in expansion.kept for pair in launch.axes.items()}
+        for index in expansion.idle:
+            if raced and self.exclude[index].items() <= values:
+                continue
+            yield Problem(
+                ("exclude", index),
+                shorten(self.exclude[index]),
+                "matches no launch that could be dropped",
+                "values that a launch of grid, one_change or include has "
+                "(default and baseline are always measured)",
             )
 
     def exclusion_text(self, index: int) -> str:

@@ -14,7 +14,7 @@ from scaling_study.configuring.config_why import Why
 from scaling_study.configuring.launches import Axes, Launch, label, named, repeat_of
 
 # 1: the first format. 2: with what is explained. 3: with how long is confirmed. 4: with the search.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 # Where a launch stands within its replicate: 20 bits keep ties among 10,000 launches rare (and a
 # tie only leaves two neighbours in the scheduler's own order), and priorities small integers.
@@ -58,6 +58,7 @@ class Plan:
     launches: tuple[Launch, ...]
     dropped: tuple[Dropped, ...]
     processes: Literal["auto"] | tuple[int, ...]
+    exclude: tuple[Axes, ...]
     search: Search
     measure: Measure
     confirm: Confirm
@@ -92,6 +93,7 @@ class Plan:
             ],
             "processes": self.processes if self.processes == "auto" else list(self.processes),
             "replicates": self.replicates,
+            "exclude": [_to_json(item) for item in self.exclude],
             "search": self.search.model_dump(mode="json"),
             "measure": self.measure.model_dump(mode="json"),
             "confirm": self.confirm.model_dump(mode="json"),
@@ -133,6 +135,7 @@ class Plan:
                 for item in data["dropped"]
             ),
             processes="auto" if processes == "auto" else tuple(processes),
+            exclude=tuple(_from_json(item) for item in data["exclude"]),
             search=Search.model_validate(data["search"]),
             measure=Measure.model_validate(data["measure"]),
             confirm=Confirm.model_validate(data["confirm"]),
@@ -169,6 +172,7 @@ def make_plan(config: Config) -> Plan:
             for item, index in expansion.dropped
         ),
         processes=config.processes if config.processes == "auto" else tuple(config.processes),
+        exclude=tuple(config.launches.exclude),
         search=config.search,
         measure=config.measure,
         confirm=config.confirm,

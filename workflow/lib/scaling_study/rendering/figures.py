@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.ticker import FuncFormatter
@@ -179,7 +180,7 @@ def _draw_lines(
         )  # fmt: skip
     if axes.lines:
         text = format_count(rest["launch"].nunique(), "other launch", "other launches")
-        legend.append((max(axes.lines, key=lambda line: len(line.get_xdata())), text))
+        legend.append((max(axes.lines, key=lambda line: np.size(line.get_xdata())), text))
     gap_in = BESIDE_IN if points["n"].nunique() <= FEW_COUNTS else 0.0
     for depth, one in enumerate(reversed(series)):
         rows = points[points["launch"] == one.launch]

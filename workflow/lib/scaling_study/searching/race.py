@@ -84,6 +84,23 @@ class Entrant:
 
 
 @dataclass(frozen=True, slots=True)
+class Exclusion:
+    """What no combination may have.
+
+    Attributes:
+        changes: all of these,
+        unchanged: with these axes as the baseline has them.
+    """
+
+    changes: Changes
+    unchanged: frozenset[str] = frozenset()
+
+    def holds(self, changes: Changes) -> bool:
+        """Whether a launch with these changes is excluded."""
+        return self.changes <= changes and self.unchanged.isdisjoint(axis for axis, _ in changes)
+
+
+@dataclass(frozen=True, slots=True)
 class Field:
     """All that may be measured on a machine.
 
@@ -93,6 +110,7 @@ class Field:
         others: all further ones, as the config has them; combinations of before.
         ladder: process counts, ascending.
         boundaries: those at which something of the machine runs out.
+        exclusions: of combinations.
     """
 
     default: Entrant
@@ -100,6 +118,7 @@ class Field:
     others: tuple[Entrant, ...]
     ladder: tuple[int, ...]
     boundaries: tuple[int, ...]
+    exclusions: tuple[Exclusion, ...] = ()
 
     @property
     def entrants(self) -> dict[str, Entrant]:
@@ -372,7 +391,9 @@ class Race:
         found = []
         for one in self._singles():
             ((axis, _),) = one.changes
-            if axis in taken or best.changes | one.changes in there:
+            together = best.changes | one.changes
+            excluded = any(rule.holds(together) for rule in self._field.exclusions)
+            if axis in taken or together in there or excluded:
                 continue
             effect = self._effect(one.launch)
             gain = float(np.maximum(share * effect + chance, 0).mean())

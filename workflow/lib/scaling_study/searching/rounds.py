@@ -16,7 +16,7 @@ from scaling_study.configuring.launches import named
 from scaling_study.measuring import measure
 from scaling_study.planning import ladder
 from scaling_study.probing import probe
-from scaling_study.searching.race import Entrant, Field, Race, Settings
+from scaling_study.searching.race import Entrant, Exclusion, Field, Race, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -188,6 +188,10 @@ def competing(plan: Mapping[str, Any], topology: Topology, quota_cpus: float | N
             n
             for n in ladder.boundaries(topology, quota_cpus)
             if plan["processes"] == "auto" or n in plan["processes"]
+        ),
+        tuple(
+            Exclusion(changes(base, item), frozenset(a for a, v in item.items() if base[a] == v))
+            for item in plan["exclude"]
         ),
     )
 
