@@ -54,6 +54,15 @@ def test_where_the_time_is_enough_it_says_when_each_launch_has_been_met():
     assert "each launch is met after " in second
 
 
+def test_several_nodes_meet_all_launches_sooner():
+    def met(nodes):
+        plan = shipped("tsmixerx", search={"budget_minutes": 60, "nodes": nodes})
+        return played(plan, "epyc-9654-2s-nps4", 3.0)
+
+    assert met(4).screened_s < 0.6 * met(1).screened_s
+    assert met(4).starts > met(1).starts
+
+
 def test_a_grid_has_no_race_to_tell_of():
     assert not forecast.describe(
         shipped("quick", search="grid"), machines.usable("vm-hybrid"), None

@@ -14,6 +14,7 @@ from scaling_study.searching.race import (
     Settings,
     Task,
     combination,
+    dealt,
 )
 
 LADDER = (1, 2, 4, 7, 8, 9, 15, 16, 17)
@@ -35,21 +36,22 @@ def plateau(at, top=1.0):
 
 
 class Machine:
-    """Measures what is true, times a little luck of each start."""
+    """Measures what is true, times a little luck of each start, and the speed of its node."""
 
-    def __init__(self, truth, luck=0.001):
+    def __init__(self, truth, luck=0.001, nodes=(1.0,)):
+        self.nodes = nodes
         self.truth, self.luck, self.rng = truth, luck, np.random.default_rng(1)
         self.asked = []
 
-    def measure(self, batch, number):
+    def measure(self, batch, number, node=0):
         self.asked += batch
-        return [self.start(task, number) for task in batch]
+        return [self.start(task, number, self.nodes[node]) for task in batch]
 
-    def start(self, task, batch):
+    def start(self, task, batch, speed):
         found = self.truth.get(task.launch)
         if found is None:
             return Start(task.launch, batch, {}, max(task.counts), 5.0, 0.0)
-        factor = np.exp(self.luck * self.rng.standard_normal())
+        factor = speed * np.exp(self.luck * self.rng.standard_normal())
         rates = {n: found(n) * factor for n in task.counts}
         return Start(task.launch, batch, rates, max(task.counts), 10.0, 6.0 * len(rates))
 
@@ -65,9 +67,11 @@ def run(machine, competing, settings=None, starts=(), rounds=0):
         if found.stage == "done":
             return race, history, competing, starts
         competing = replace(competing, others=(*competing.others, *found.combined))
-        for batch in found.batches:
-            starts += machine.measure(batch, batches)
-            batches += 1
+        for node, own in enumerate(dealt(found.batches, settings.nodes)):
+            at = {"round": str(len(history)), "node": str(node)}
+            for batch in own:
+                starts += [replace(one, **at) for one in machine.measure(batch, batches, node)]
+                batches += 1
 
 
 def truth(**more):
@@ -153,9 +157,9 @@ def test_a_count_at_which_members_end_is_not_asked_for_again_and_again():
     class Small(Machine):
         """Members end where more than 15 of them run."""
 
-        def start(self, task, batch):
+        def start(self, task, batch, speed):
             counts = tuple(n for n in task.counts if n <= 15)
-            found = super().start(replace(task, counts=counts), batch)
+            found = super().start(replace(task, counts=counts), batch, speed)
             return replace(found, lost=tuple(n for n in task.counts if n > 15))
 
     machine = Small(truth(a=plateau(15, 1.3)))
@@ -165,9 +169,25 @@ def test_a_count_at_which_members_end_is_not_asked_for_again_and_again():
 
 
 def test_without_the_baseline_nothing_can_be_compared():
-    race, history, *_ = run(Machine({"default": plateau(1)}), field(single("a")))
+    machine = Machine({"default": plateau(1)})
+    race, history, *_ = run(machine, field(single("a")))
     assert history[-1].reason == "the baseline could not be measured"
+    assert sum(task.launch == "baseline" for task in machine.asked) == 4
     assert race.choice.launch == "default"
+
+
+def test_a_baseline_that_could_not_be_measured_is_tried_again():
+    class Busy(Machine):
+        """Another program runs during the first round."""
+
+        def start(self, task, batch, speed):
+            if batch == 0:
+                return Start(task.launch, 0, {}, 1, 5.0, 20.0, lost=task.counts)
+            return super().start(task, batch, speed)
+
+    race, history, *_ = run(Busy(truth(a=plateau(8, 1.3))), field(single("a")))
+    assert [found.stage for found in history[:3]] == ["first", "first", "screen"]
+    assert race.choice.launch == "a"
 
 
 def test_winners_of_different_axes_are_put_together_and_kept_where_that_is_better():
@@ -208,6 +228,47 @@ def test_values_of_one_axis_are_never_put_together():
     machine = Machine(truth(x=plateau(8, 1.2), y=plateau(8, 1.15)))
     _, history, *_ = run(machine, field(x, y))
     assert not any(found.combined for found in history)
+
+
+def many(nodes, **settings):
+    """A race of 24 launches, of which one is better, on nodes that differ by more than that."""
+    others = [single(f"axis{number}") for number in range(24)]
+    tops = {one.launch: plateau(8) for one in others} | {"axis20": plateau(8, 1.1)}
+    machine = Machine(truth(**tops), nodes=np.linspace(1.0, 0.8, nodes))
+    return run(machine, field(*others), Settings(1e5, nodes=nodes, **settings))
+
+
+def test_nodes_measure_side_by_side_and_each_meets_the_launch_that_all_are_compared_with():
+    race, history, _, starts = many(4)
+    assert race.choice.launch == "axis20"
+    alone, short, *_ = many(1)
+    assert alone.choice.launch == "axis20"
+    assert race.spent_s < 0.7 * alone.spent_s
+    assert len(history) < len(short)
+    for found in history[1:-1]:
+        common = set.intersection(*({task.launch for task in batch} for batch in found.batches))
+        assert common
+    assert {one.node for one in starts} == {"0", "1", "2", "3"}
+
+
+def test_a_round_is_over_when_its_last_node_is_through():
+    starts = [
+        Start("baseline", 0, {8: 1.0}, 8, 10.0, 20.0, round="0", node="0"),
+        Start("baseline", 1, {8: 1.0}, 8, 10.0, 30.0, round="0", node="1"),
+        Start("baseline", 2, {8: 1.0}, 8, 10.0, 5.0, round="1", node="1"),
+    ]
+    assert Race(field(), Settings(1e5, nodes=2), starts, 2).spent_s == 55.0
+
+
+def test_on_several_nodes_a_round_has_so_many_times_the_starts_and_keeps_to_its_budget():
+    def starts_of(nodes, budget_s):
+        begun = Settings(budget_s, nodes=nodes)
+        others = [single(f"axis{number}") for number in range(24)]
+        race, rounds, *_ = run(Machine(truth(), nodes=[1.0] * nodes), field(*others), begun)
+        assert race.spent_s <= budget_s
+        return sum(len(batch) for found in rounds for batch in found.batches)
+
+    assert starts_of(4, 400) > 1.5 * starts_of(1, 400)
 
 
 def test_no_round_begins_that_does_not_fit_into_the_budget():

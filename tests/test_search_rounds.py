@@ -127,6 +127,25 @@ def test_starts_are_those_of_the_records_and_the_repeat_is_the_baseline():
     assert (found[1].rates, found[1].lost) == ({1: 5.0}, (8,))
 
 
+def test_the_records_say_which_round_and_node_measured_a_batch():
+    plan = planned()
+    names = [rounds.batch_name(NOW, number, number % 2) for number in range(3)]
+    found = rounds.starts(
+        [
+            cohort(plan["baseline"], 0, [1], batch=names[0]),
+            cohort(plan["repeat"], 0, [1], batch=names[1]),
+            cohort(plan["default"], 0, [1], batch=names[2]),
+            cohort(plan["default"], 1, [1], batch=f"{NOW} 7"),
+            cohort(plan["default"], 2, [1], batch=None),
+        ],
+        rates(),
+        plan,
+    )
+    assert [one.batch for one in found] == [0, 1, 2, 3, 4]
+    assert [one.round for one in found] == [NOW, NOW, NOW, NOW, ""]
+    assert [one.node for one in found] == ["0", "1", "0", "", ""]
+
+
 def test_what_is_to_be_large_is_models_per_hour_where_a_model_has_a_number_of_steps():
     plan = planned()
     plan["workload"]["steps_per_model"] = 100

@@ -69,6 +69,31 @@ def test_a_whole_study(study, slurm):
     assert len(study.jobs()) == known
 
 
+def test_a_race_spreads_over_the_nodes(study):
+    """Each round is an allocation for each node; every node measures what all are compared with."""
+    launches = {"baseline": {"intra_op": 1}, "one_change": {
+        "wait_policy": ["passive"], "inter_op": [1], "huge_pages": ["always"],
+        "allocator": ["glibc-large-thresholds"], "placement": ["cores", "compact"],
+    }}  # fmt: skip
+    search = {"budget_minutes": 4, "nodes": 2, "tolerance": 0.2, "confidence": 0.5}
+    study.take_every_window()
+    study.configure(config(launches=launches, search=search, processes=[1]))
+    code, said = study.run()
+    assert code == 0, said
+    assert "Report: reports/small.html" in said
+    heads = [records(study.folder / path)[0] for path in study.records(NAME)]
+    measured = {}
+    for head in heads:
+        measured.setdefault(tuple(head["batch"].split(" ")), set()).add(head["launch"])
+    _, second, *_ = sorted({decided for decided, *_ in measured})
+    screened = {node: own for (decided, _, node), own in measured.items() if decided == second}
+    assert set(screened) == {"0", "1"}
+    assert len(set.intersection(*screened.values())) == 1
+    jobs = [job for job in study.jobs() if "race" in job["Comment"]]
+    assert all(job["JobState"] == "COMPLETED" for job in jobs)
+    assert {job["OverSubscribe"] for job in jobs} == {"NO"}
+
+
 def preempt(job):
     """Give a job's node to another that takes precedence; return the other's id."""
     submit = ("sbatch", "--parsable", "--partition=urgent", "--exclusive", "--output=/dev/null")

@@ -143,6 +143,8 @@ wildcard_constraints:
     machine=r"[A-Za-z][A-Za-z0-9_-]*",
     launch=r"[A-Za-z0-9_.-]+",
     replicate=r"\d+",
+    round=r"\d+",
+    node=r"\d+",
 
 
 def build_of(wildcards):
@@ -239,4 +241,9 @@ def race_of(_):
 def round_before(wildcards):
     """The round that was measured before one is decided."""
     before = int(wildcards.round) - 1
-    return [] if before < 0 else [f"{RESULTS}/rounds/{before}.done"]
+    return [] if before < 0 else measured_in(before)
+
+
+def measured_in(number):
+    """What the nodes leave that have measured a round."""
+    return [f"{RESULTS}/rounds/{number}-{node}.done" for node in NODES]

@@ -39,6 +39,7 @@ def announce():
         print(imported.outline(STUDY))
     else:
         refuse_one_machine_under_several_names()
+        refuse_one_machine_as_several_nodes()
         records = of_chosen(RECORDS)
         measured = sum(Path(path).exists() for path in records)
         print(outline(PLAN, len(records), measured, CHOSEN))
@@ -60,6 +61,17 @@ def refuse_one_machine_under_several_names():
                 f" --config {CHOICE}={CHOSEN[0]}, or run with a cluster's profile, as in"
                 " --profile profiles/slurm."
             )
+
+
+def refuse_one_machine_as_several_nodes():
+    """Without a cluster all batches of a race come one after another: a round takes several times
+    as long as its budget says."""
+    if PLAN.search.nodes > 1 and workflow.local_exec:
+        raise WorkflowError(
+            f"\nThe config's race takes {PLAN.search.nodes} nodes (search.nodes), and this run"
+            " measures on the one that it runs on. Set search.nodes to 1, or run with a cluster's"
+            " profile, as in --profile profiles/slurm."
+        )
 
 
 def conclude():

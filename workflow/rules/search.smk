@@ -1,8 +1,9 @@
 # reads:  plan.json, machine.json, all records; the workload's files; the code that measures
-# writes: rounds/<round>.json, measure/<launch>/<replicate>.jsonl, searched.json; after each round
-#         the report
+# writes: rounds/<round>.json, measure/<launch>/<replicate>.jsonl, rounds/<round>-<node>.done,
+#         searched.json; after each round the report
 
 ROUNDS = range(rounds.most(60 * PLAN.search.budget_minutes))
+NODES = range(PLAN.search.nodes)
 
 
 rule decide:
@@ -31,15 +32,15 @@ rule decide:
 
 
 rule race:
-    """Measure what a round asks for, alone on the machine (resource quiet)."""
+    """Measure a node's part of a round, alone on the machine (resource quiet)."""
     input:
         round=f"{RESULTS}/rounds/{{round}}.json",
         build=build_of if BUILT else [],
     output:
         # The records are not named here: which there are is known when the round is decided.
-        f"{RESULTS}/rounds/{{round}}.done",
+        f"{RESULTS}/rounds/{{round}}-{{node}}.done",
     log:
-        f"{RESULTS}/logs/race/{{round}}.log",
+        f"{RESULTS}/logs/race/{{round}}-{{node}}.log",
     conda:
         "../../envs/study.yaml"
     resources:
@@ -47,17 +48,20 @@ rule race:
     params:
         job=race_of,
     message:
-        "Measure round {wildcards.round}"
+        "Measure round {wildcards.round}, node {wildcards.node}"
+        if len(NODES) > 1
+        else "Measure round {wildcards.round}"
     shell:
         "exec python -m scaling_study.measuring.keep --watch $PPID --"
         " python scripts/race.py --job {params.job:q} --round {input.round:q}"
+        f" --node {{wildcards.node}} --nodes {len(NODES)}"
         f" --builds {BUILDS} --log {{log:q}} --output {{output:q}}"
 
 
 rule answer:
     """The report as far as a round has come."""
     input:
-        done=f"{RESULTS}/rounds/{{round}}.done",
+        lambda wildcards: measured_in(wildcards.round),
     output:
         touch(f"{RESULTS}/rounds/{{round}}.answered"),
     log:
@@ -80,7 +84,7 @@ rule searched:
     input:
         plan=f"{RESULTS}/plan.json",
         rounds=expand(f"{RESULTS}/rounds/{{round}}.json", round=ROUNDS),
-        done=f"{RESULTS}/rounds/{ROUNDS[-1]}.done",
+        done=measured_in(ROUNDS[-1]),
         answered=expand(f"{RESULTS}/rounds/{{round}}.answered", round=ROUNDS),
     output:
         PLANNED,

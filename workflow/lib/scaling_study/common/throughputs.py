@@ -61,6 +61,7 @@ class Start:
         start_s: from the start to the first window.
         windows_s: what all its windows took.
         lost: counts that were asked for and could not be measured, since members ended.
+        round, node: that it was measured in, and on; batches of a node come one after another.
     """
 
     launch: str
@@ -70,6 +71,8 @@ class Start:
     start_s: float = 0.0
     windows_s: float = 0.0
     lost: tuple[int, ...] = ()
+    round: str = ""
+    node: str = ""
 
     @property
     def wall_s(self) -> float:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, StrictFloat
+from pydantic import BeforeValidator, Field, StrictFloat, StrictInt
 
 from scaling_study.common.problems import found, nearest_word, wrong
 from scaling_study.configuring.config_schema import Allowed, Section, Unit
@@ -55,3 +55,6 @@ class Search(Section):
 
     confidence: Annotated[StrictFloat, Field(ge=0.5, lt=1, allow_inf_nan=False)] = 0.9
     """The race ends before its time where the choice is this surely within the tolerance."""
+
+    nodes: Annotated[StrictInt, Field(ge=1, le=64)] = 1
+    """Nodes of a cluster, of one kind, that measure launches side by side in each round."""

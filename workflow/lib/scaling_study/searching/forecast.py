@@ -9,7 +9,7 @@ import numpy as np
 
 from scaling_study.common.throughputs import Start
 from scaling_study.searching import rounds
-from scaling_study.searching.race import MEMBER_S, START_S, Race
+from scaling_study.searching.race import MEMBER_S, START_S, Race, dealt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,20 +74,23 @@ def play(
         rates = {n: min(n, room) * float(np.exp(gain)) for n in task.counts}
         members = max(task.counts)
         start_s, windows_s = START_S + MEMBER_S * members, point_s * len(rates)
-        return Start(task.launch, batches, rates, members, start_s, windows_s)
+        return Start(task.launch, batches, rates, members, start_s, windows_s, round=str(done))
 
     for done in range(rounds.most(MINUTE_S * plan["search"]["budget_minutes"])):
         found = Race(field, rounds.settings(plan, done), starts, done).next()
         if not found.batches:
             break
         field = replace(field, others=(*field.others, *found.combined))
-        for batch in found.batches:
-            made = [start(task) for task in batch]
+        nodes_s = []
+        for node, own in enumerate(dealt(found.batches, plan["search"]["nodes"])):
+            made = []
+            for batch in own:
+                made += [replace(start(task), node=str(node)) for task in batch]
+                batches += 1
             starts += made
             seen |= {one.launch for one in made}
-            clock_s += sum(one.wall_s for one in made)
-            batches += 1
-        clock_s += rounds.ROUND_S
+            nodes_s.append(sum(one.wall_s for one in made))
+        clock_s += max(nodes_s) + rounds.ROUND_S
         first_s = first_s or clock_s
         if screened_s is None and others <= seen:
             screened_s = clock_s

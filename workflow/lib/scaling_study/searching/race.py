@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from scaling_study.common.throughputs import Floats
 
 Changes = frozenset[tuple[str, str]]
+Dealt = TypeVar("Dealt")
 
 FIRST_COUNTS = 8
 """Of the ladder, in the first round; the boundaries of the machine come besides."""
@@ -45,6 +46,8 @@ BATCH = 5
 """Launches that are measured side by side, with the one that all batches have."""
 FEWEST = 2
 """Launches side by side: alone one tells nothing of others. As many counts show growth."""
+MOST_TRIES = 4
+"""Starts of the baseline, without which there is no race, while none could be measured."""
 MOST_BATCHES = 3
 """Fresh starts of the same launches in a round, before it is asked again which are worth it."""
 ROUND_S = 420.0
@@ -137,6 +140,7 @@ class Settings:
         window_s: a window's length.
         windows: of each count in a start.
         round_s: a round of fresh starts takes about this long, where so many are worth it.
+        nodes: of one kind, that measure batches side by side.
         seed: of the draws behind probabilities.
     """
 
@@ -146,6 +150,7 @@ class Settings:
     window_s: float = 2.0
     windows: int = 2
     round_s: float = 0.0
+    nodes: int = 1
     seed: int = 1
 
 
@@ -232,6 +237,8 @@ class Race:
     def _first(self) -> Round | None:
         baseline, default = self._field.baseline.launch, self._field.default.launch
         wanted = Counter([baseline, default] * 2 if default != baseline else [baseline] * 2)
+        if 0 < self._made[baseline] < MOST_TRIES and baseline not in self._counts:
+            wanted[baseline] = self._made[baseline] + 1
         coarse = self._coarse()
         tasks = [
             Task(launch, coarse if launch == baseline else _thinned(coarse, DEFAULT_COUNTS))
@@ -283,7 +290,8 @@ class Race:
         batch = [Task(choice.launch, own), *rivals[: BATCH - 1]]
         # Few seconds of measuring are not worth a report. New launches are started once first.
         often = 1 if combined else self._settings.round_s / self.expected_s(batch)
-        batches = [batch] * max(1, min(MOST_BATCHES, int(often)))
+        often = max(1, min(MOST_BATCHES, int(often)))
+        batches = [batch] * (often if combined else often * self._settings.nodes)
         return self._round("combine" if combined else "race", batches, combined)
 
     # Counts
@@ -437,8 +445,16 @@ class Race:
 
     @property
     def spent_s(self) -> float:
-        """What all starts took."""
-        return sum(one.wall_s for one in self._starts)
+        """What all rounds took: each is over when its last node is through."""
+        rounds_s: dict[str, dict[str, float]] = {}
+        for one in self._starts:
+            nodes_s = rounds_s.setdefault(one.round, {})
+            nodes_s[one.node] = nodes_s.get(one.node, 0.0) + one.wall_s
+        return sum(max(nodes_s.values()) for nodes_s in rounds_s.values())
+
+    def round_s(self, batches: Sequence[Sequence[Task]]) -> float:
+        """Return what a round is expected to take."""
+        return max(sum(map(self.expected_s, own)) for own in dealt(batches, self._settings.nodes))
 
     def expected_s(self, batch: Iterable[Task]) -> float:
         """Return what a batch is expected to take."""
@@ -472,20 +488,21 @@ class Race:
     ) -> Round:
         """Return as many batches as fit into a round, and into what is left of the budget."""
         left_s = self._settings.budget_s - self.spent_s
-        round_s = 0.0
+        nodes_s = [0.0] * self._settings.nodes
         fitting: list[tuple[Task, ...]] = []
         for batch in batches:
+            node = len(fitting) % len(nodes_s)
             tasks = list(batch)
             # A smaller batch is better than none; alone the launch that all have tells nothing.
-            while len(tasks) > FEWEST and round_s + self.expected_s(tasks) > left_s:
+            while len(tasks) > FEWEST and nodes_s[node] + self.expected_s(tasks) > left_s:
                 tasks.pop()
             needed_s = self.expected_s(tasks)
-            if not always and round_s + needed_s > left_s:
+            if not always and nodes_s[node] + needed_s > left_s:
                 break
-            if fitting and round_s + needed_s > ROUND_S:
+            if nodes_s[node] and nodes_s[node] + needed_s > ROUND_S:
                 break
             fitting.append(tuple(tasks))
-            round_s += needed_s
+            nodes_s[node] += needed_s
         if not fitting:
             return Round("done", reason="the budget is spent")
         names = {task.launch for batch in fitting for task in batch}
@@ -501,6 +518,11 @@ def combination(first: Entrant, second: Entrant) -> Entrant:
         changes,
         max(first.threads, second.threads),
     )
+
+
+def dealt(batches: Sequence[Dealt], nodes: int) -> list[Sequence[Dealt]]:
+    """Return the batches of each node, in their order."""
+    return [batches[node::nodes] for node in range(nodes)]
 
 
 def _nearest(ladder: Sequence[int], place: float) -> int:

@@ -220,6 +220,7 @@ def settings(plan: Mapping[str, Any], done: int) -> Settings:
         window_s=(timing["shortest_s"] + timing["longest_s"]) / 2 + timing["settle_s"],
         windows=timing["windows"],
         round_s=60 * search["budget_minutes"] / MOST_ROUNDS,
+        nodes=search["nodes"],
         seed=plan["seed"],
     )
 
@@ -252,6 +253,7 @@ def starts(
         seen = by_start.get((launch, replicate), {})
         tried = any(one["windows_valid"] or one["windows_invalid"] for one in own)
         batch = own[0].get("batch") or f"{launch} {replicate}"
+        decided, node = _parts(own[0].get("batch"))
         ends = [one["end"] for one in own if one["end"]]
         start_s = sum(end["start_s"] or 0.0 for end in ends)
         found.append(
@@ -263,14 +265,27 @@ def starts(
                 start_s,
                 sum(end["wall_s"] for end in ends) - start_s,
                 tuple(n for n in asked if tried and n not in seen),
+                decided,
+                node,
             )
         )
     return found
 
 
 def done(cohorts: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many rounds cohorts were measured in: those whose batches have the same time."""
-    return len({(one["batch"] or "").rpartition(" ")[0] for one in cohorts})
+    """Return how many rounds cohorts were measured in."""
+    return len({_parts(one["batch"])[0] for one in cohorts})
+
+
+def batch_name(decided: str, number: int, node: int) -> str:
+    """Name a batch in the records, so that all batches of a round and a node are known."""
+    return f"{decided} {number} {node}"
+
+
+def _parts(batch: str | None) -> tuple[str, str]:
+    """Return when a batch was decided, and its node; what a grid has measured has no batch."""
+    decided, _, node, *_ = [*(batch or "").split(" "), "", ""]
+    return decided, node
 
 
 def next_round(
@@ -310,7 +325,7 @@ def next_round(
         "reason": found.reason,
         "batches": batches,
         "launches": [known[launch] for launch in asked],
-        "expected_s": sum(race.expected_s(batch) for batch in found.batches),
+        "expected_s": race.round_s(found.batches),
         "spent_s": race.spent_s,
         "budget_s": asks.budget_s,
         "choice": None if choice is None else dataclasses.asdict(choice),
