@@ -1,6 +1,8 @@
+import os
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -8,9 +10,10 @@ import pytest
 
 import rendering
 import synthetic
+from scaling_study.common import locks
 from scaling_study.common.storage import read_json, write_json
 from scaling_study.common.workload_env import MASK, WorkloadEnv
-from scaling_study.rendering.study import conclusion
+from scaling_study.rendering.study import StudyInUseError, StudyLock, conclusion
 
 ROOT = Path(__file__).parent.parent
 FIGURES = {
@@ -23,6 +26,19 @@ def study(tmp_path_factory):
     folder = rendering.make_study(tmp_path_factory.mktemp("render") / "a study")
     rendering.render(folder)
     return folder
+
+
+def test_who_holds_a_lock_is_named_by_the_number_that_it_writes_after_it_took_it(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (tmp_path / ".lock").write_text(str(ended.pid))
+    with (tmp_path / ".lock").open("r+") as holder:
+        assert locks.take(holder)
+        late = threading.Timer(0.2, lambda: (tmp_path / ".lock").write_text(str(os.getpid())))
+        late.start()
+        with pytest.raises(StudyInUseError, match=f"by process {os.getpid()}:"):
+            StudyLock(tmp_path)
+        late.join()
 
 
 def test_figures_are_files_of_their_own(study):

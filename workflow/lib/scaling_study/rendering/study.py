@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scaling_study.common import file_errors, locks, storage
@@ -19,7 +21,6 @@ from scaling_study.searching import forecast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
     from typing import Any
 
     from scaling_study.planning.plan import Plan
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 # Of a process id (pid_max is 2**22 at most).
 MOST_DIGITS = 7
+
+# After this time who has a lock has written its number. That of another node is no process here.
+NUMBER_S = 1.0
 
 
 class StudyInUseError(Exception):
@@ -47,14 +51,23 @@ class StudyLock:
         # Kept open: the lock is the open file's, and the kernel lets go of it with the process.
         self._file = (folder / ".lock").open("a+")
         if not locks.take(self._file):
-            self._file.seek(0)
             raise StudyInUseError(
-                f"{folder} is being written by process {self._file.read(MOST_DIGITS) or 'unknown'}:"
+                f"{folder} is being written by process {self._writer()}:"
                 " wait for it, or stop it, then run again"
             )
         self._file.truncate(0)
         self._file.write(str(os.getpid()))
         self._file.flush()
+
+    def _writer(self) -> str:
+        """The process that holds the lock; until it has written its number, an ended one is there."""
+        deadline_s = time.monotonic() + NUMBER_S
+        while True:
+            self._file.seek(0)
+            number = self._file.read(MOST_DIGITS)
+            if (number and Path("/proc", number).exists()) or time.monotonic() > deadline_s:
+                return number or "unknown"
+            time.sleep(locks.LOOK_AGAIN_S)
 
 
 def outline(plan: Plan, jobs: int, measured: int, machines: Sequence[str] = ()) -> str:
