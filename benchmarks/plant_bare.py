@@ -43,7 +43,9 @@ def step_s(case: Case, n: int) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         plan, launch = make_plan_of(case, folder)
-        resolved = resolve.resolve(plan, launch["axes"], probe.read_machine().to_dict(), folder, n)
+        resolved = resolve.resolve(
+            plan, launch["axes"], probe.read_machine().to_dict(), folder, [n]
+        )
         env = dict(resolved.launch.env)
         timed = [sys.executable, str(PLANTS_FOLDER / "timed.py"), "--seconds", str(SECONDS), "--"]
         commands = [

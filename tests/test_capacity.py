@@ -76,7 +76,7 @@ def test_no_room_for_the_least_that_torch_needs(left):
     left(memory=8 * GIB)
     with pytest.raises(UnavailableError) as caught:
         capacity.check([Need(192, 192, "exec")])
-    assert "192 members need 12.0 GiB at the very least" in caught.value.reason
+    assert "192 members need 12.0 GiB or more" in caught.value.reason
     assert "8.0 GiB are left (memory.max of a job)" in caught.value.reason
     assert "processes to at most 128" in caught.value.remedy
     capacity.check([Need(128, 128, "exec")])
@@ -97,6 +97,27 @@ def test_cohorts_that_live_at_once_add_up(left):
     capacity.check([Need(8, 8, "exec"), Need(100, 100, "fork")])
     with pytest.raises(UnavailableError, match=r"116 members need 1\.4 GiB"):
         capacity.check([Need(16, 16, "exec"), Need(100, 100, "fork")])
+
+
+def test_counts_that_fit_are_left_with_the_reason_of_the_largest_that_does_not(left):
+    left(tasks=10_000)
+    default = Need(385, 385 * 96, "exec")
+    counts, missing = capacity.fitting(default, [1, 64, 128, 384, 385])
+    assert counts == [1, 64]
+    assert "385 members of 96 threads or more each need " in missing.reason
+    assert capacity.fitting(Need(385, 385, "exec"), [1, 385]) == ([1, 385], None)
+    left(tasks=100)
+    with pytest.raises(UnavailableError, match="64 members"):
+        capacity.fitting(default, [64, 385])
+
+
+def test_what_a_member_was_seen_to_take_counts(left):
+    left(memory=64 * GIB)
+    counts, missing = capacity.fitting(Need(385, 385, "exec", 300 * 2**20), [1, 192, 256, 385])
+    assert counts == [1, 192]
+    assert "385 members need 112.8 GiB or more, and 64.0 GiB are left" in missing.reason
+    assert missing.remedy.endswith("processes to at most 218")
+    assert capacity.fitting(Need(385, 385, "exec"), [385]) == ([385], None)
 
 
 @pytest.mark.parametrize(
@@ -126,18 +147,19 @@ def test_fewer_members_need_less():
 
 
 @pytest.mark.slow
-def test_a_study_that_meets_a_limit_is_skipped_with_the_limits_name(tmp_path):
+@pytest.mark.parametrize(("counts", "status"), [((1, 192), "partial"), ((192,), "skipped")])
+def test_a_study_that_meets_a_limit_measures_what_fits_and_names_it(tmp_path, counts, status):
     """The whole measuring job under a real limit, as a user would meet it."""
-    job = jobs.baseline_job(jobs.config(jobs.WORKLOADS / "plain_loop.py", processes=(1, 192)))
+    job = jobs.baseline_job(jobs.config(jobs.WORKLOADS / "plain_loop.py", processes=counts))
     # A job raises its soft limit to the hard one by itself.
     limited = ["prlimit", "--nofile=256:256", *jobs.command(job, tmp_path)]
     subprocess.run(limited, env=jobs.environment(tmp_path), check=True)
     found = jobs.read(tmp_path / "0.jsonl")
     (end,) = found["end"]
-    assert end["status"] == "skipped"
+    assert end["status"] == status
     assert "the limit is 256 (ulimit -n)" in end["reason"]
     assert "the hard limit is 256: as root" in end["remedy"]
-    assert not found["window"]
+    assert {window["n"] for window in found["window"]} == set(counts) - {192}
 
 
 @pytest.mark.parametrize(

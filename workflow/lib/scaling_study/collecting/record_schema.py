@@ -211,6 +211,7 @@ class End(TypedDict):
     wall_s: Seconds
     start_s: Seconds | None
     in_windows_s: Seconds
+    member_bytes: NotRequired[Count | None]
 
 
 class Settled(TypedDict):

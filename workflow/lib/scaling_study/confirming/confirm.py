@@ -152,6 +152,6 @@ class Confirmation:
             ladder = resolve.counts(self._job.plan, self._machine)
             axes = self._launches[launch]["axes"]
             self._resolved[launch] = resolve.resolve(
-                self._job.plan, axes, self._machine, self._builds, max(n, *ladder)
+                self._job.plan, axes, self._machine, self._builds, [n, *ladder]
             )
         return self._resolved[launch]

@@ -167,7 +167,7 @@ class Experiments:
     def _resolve(self, changed: Mapping[str, Any], change: str | None = None) -> resolve.Resolved:
         """Return the launch with some axes changed, on this machine."""
         plan, axes = self._job.plan, {**self._job.launch["axes"], **changed}
-        resolved = resolve.resolve(plan, axes, self._machine, self._builds, self._n)
+        resolved = resolve.resolve(plan, axes, self._machine, self._builds, [self._n])
         running = replace(resolved.launch, change=() if change is None else (change,))
         return replace(resolved, launch=running)
 
@@ -465,7 +465,7 @@ class Experiments:
         if count <= len(resolved.slots):
             return resolved.slots[:count]
         plan, axes = self._job.plan, self._job.launch["axes"]
-        return resolve.resolve(plan, axes, self._machine, self._builds, count).slots
+        return resolve.resolve(plan, axes, self._machine, self._builds, [count]).slots
 
     def _look(self, one: cohort.Cohort) -> None:
         """Look at what the reference's training threads do, with one member and with all."""

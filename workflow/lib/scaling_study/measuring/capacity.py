@@ -38,11 +38,18 @@ class Need:
         members: how many it has.
         threads: of all members together, at least.
         launcher: how they are started.
+        member_bytes: that each was seen to take; 0 where none was.
     """
 
     members: int
     threads: int
     launcher: str
+    member_bytes: int = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """What all members take of the memory, at least."""
+        return self.members * max(self.member_bytes, LEAST_BYTES[self.launcher])
 
     def of(self, members: int) -> Self:
         """Return the need of a cohort with fewer of these members."""
@@ -58,7 +65,29 @@ def check(needs: Sequence[Need]) -> None:
     members = sum(need.members for need in needs)
     _check_descriptors(members)
     _check_tasks(members, sum(need.threads for need in needs), SPARE_TASKS * len(needs))
-    _check_memory(members, sum(need.members * LEAST_BYTES[need.launcher] for need in needs))
+    _check_memory(members, sum(need.memory_bytes for need in needs))
+
+
+def fitting(need: Need, counts: Sequence[int]) -> tuple[list[int], UnavailableError | None]:
+    """Return the process counts that a launch can have, and what keeps it from the others.
+
+    Args:
+        need: of so many members as the largest count.
+        counts: those that are asked for.
+
+    Raises:
+        UnavailableError: not even the smallest fits.
+    """
+    missing = None
+    for most in sorted(counts, reverse=True):
+        try:
+            check([need.of(most)])
+        except UnavailableError as error:
+            missing = missing or error
+            unfit = error
+        else:
+            return [n for n in counts if n <= most], missing
+    raise unfit
 
 
 def together(needs: Sequence[Need], most: int) -> list[int]:
@@ -116,11 +145,11 @@ def _check_tasks(members: int, threads: int, spare: int) -> None:
         )
 
 
-def _check_memory(members: int, least_bytes: int) -> None:
+def _check_memory(members: int, needed_bytes: int) -> None:
     left = room.read_free_memory()
-    if least_bytes > left.free:
+    if needed_bytes > left.free:
         raise UnavailableError(
-            f"{members} members need {least_bytes / 1024**3:.1f} GiB at the very least,"
+            f"{members} members need {needed_bytes / 1024**3:.1f} GiB or more,"
             f" and {left.free / 1024**3:.1f} GiB are left ({left.limit})",
-            f"raise that limit, or set processes to at most {left.free * members // least_bytes}",
+            f"raise that limit, or set processes to at most {left.free * members // needed_bytes}",
         )

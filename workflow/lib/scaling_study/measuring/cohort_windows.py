@@ -14,7 +14,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.measuring import between, cohort, foreign, resolve, settling, windows
+from scaling_study.measuring import between, cohort, footprint, foreign, resolve, settling, windows
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -56,6 +56,7 @@ class CohortWindows:
     Attributes:
         started_s: from the beginning to the first window; None before that.
         in_windows_s: time in windows.
+        member_bytes: memory that each member takes, once all have started.
         paused_s: time between windows in which others had the machine.
     """
 
@@ -78,6 +79,7 @@ class CohortWindows:
         self.started_s: float | None = None
         self.in_windows_s = 0.0
         self.paused_s = 0.0
+        self.member_bytes: int | None = None
         self._steps: list[tuple[int, between.Steps]] = []
         self._lost: set[int] = set()
         self._last_end: str | None = None
@@ -106,6 +108,7 @@ class CohortWindows:
                 anew. None where they had settled, or some are left to take.
         """
         timeout_s = self._settings["start_timeout_s"]
+        memory = footprint.Meter()
         self._cohort.start([spec["slot"] for spec in slots[: self._cohort.size]], timeout_s)
         reports = self._cohort.attest(timeout_s)
         self._write_events()
@@ -115,6 +118,7 @@ class CohortWindows:
         if wrong:
             return "failed", wrong
         self._cohort.warm_up(self._settings["warmup_steps"], WARM_UP_LONGEST_S)
+        self.member_bytes = memory.each(len(self._cohort.alive))
         self.started_s = time.perf_counter() - began
         yield from self._take_all(todo)
         yield from self._take_more(unsettled)

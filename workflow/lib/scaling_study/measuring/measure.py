@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import private, workload_env
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.measuring import between, cohort, foreign, resolve, settling, windows
+from scaling_study.measuring import (
+    between,
+    cohort,
+    footprint,
+    foreign,
+    resolve,
+    settling,
+    windows,
+)
 from scaling_study.measuring.cohort_windows import CohortWindows
 from scaling_study.measuring.journal import Journal
 from scaling_study.probing import probe, room
@@ -189,6 +197,7 @@ class Measurement:
         batch: str | None = None,
     ) -> None:
         self._job = job
+        self._folder = path.parent.parent
         self._journal = Journal(path)
         self._builds = builds
         self._settings = job.plan["measure"]
@@ -213,7 +222,7 @@ class Measurement:
         try:
             resolved = resolve.resolve(
                 self._job.plan, self._job.launch["axes"], self._machine, self._builds,
-                max(self._ladder),
+                self._ladder, member_bytes=footprint.known(self._folder, self._job.launch["id"]),
             )  # fmt: skip
             head = self._head(resolved)
         except UnavailableError as error:
@@ -235,7 +244,9 @@ class Measurement:
         if records:
             log.info("goes on after %d records of an interrupted run", len(records))
         self._cohort = sum(record["kind"] == "cohort" for record in records)
-        for counts in self._cohorts():
+        if resolved.missing is not None:
+            log.info("not tried above %d processes: %s", max(resolved.counts), resolved.missing)
+        for counts in self._cohorts(resolved.counts):
             yield from self._measure(resolved, head, counts, records, folder)
 
     def _head(self, resolved: resolve.Resolved | None) -> dict[str, Any]:
@@ -267,13 +278,13 @@ class Measurement:
             "requested_env": resolved.requested_env if resolved else {},
         }
 
-    def _cohorts(self) -> list[list[int]]:
+    def _cohorts(self, counts: Sequence[int]) -> list[list[int]]:
         """Return the ladders to measure, each in a fresh cohort."""
         # Dask's workers do not rest: each of them samples its own stack a hundred times a second.
         if self._settings["isolated"] or self._job.launch["axes"]["launcher"] == "dask":
             shuffle = random.Random(self._job.seed)  # noqa: S311 (an order, no secret)
-            return [[count] for count in shuffle.sample(self._ladder, len(self._ladder))]
-        return [self._ladder]
+            return [[count] for count in shuffle.sample(counts, len(counts))]
+        return [list(counts)]
 
     def _measure(
         self,
@@ -309,15 +320,19 @@ class Measurement:
                     before=before,
                 )
                 status, reason = yield from taken.take(resolved.slots, todo, began, unsettled)
+        remedy = None
+        if status == "complete" and resolved.missing is not None:
+            status, reason, remedy = "partial", resolved.missing.reason, resolved.missing.remedy
         wall_s = time.perf_counter() - began - taken.paused_s
         self._journal.write(
             self._end(
                 status,
                 reason,
-                None,
+                remedy,
                 wall_s=wall_s,
                 started_s=taken.started_s,
                 in_windows_s=taken.in_windows_s,
+                member_bytes=taken.member_bytes,
             )
         )
         log.info("%s%s", status, f": {reason}" if reason else "")
@@ -344,6 +359,7 @@ class Measurement:
         wall_s: float = 0.0,
         started_s: float | None = None,
         in_windows_s: float = 0.0,
+        member_bytes: int | None = None,
     ) -> dict[str, Any]:
         return {
             "kind": "end",
@@ -354,6 +370,7 @@ class Measurement:
             "wall_s": wall_s,
             "start_s": started_s if status in {"complete", "partial"} else None,
             "in_windows_s": in_windows_s,
+            "member_bytes": member_bytes,
         }
 
 

@@ -41,6 +41,8 @@ class Resolved:
         requested_env: the variables that the launch itself sets, with masks for values of
             ``workload.env``.
         need: what all members take of the machine's limits.
+        counts: process counts that this machine has room for.
+        missing: why it has none for others that were asked for; None where there are none.
     """
 
     launch: Launch
@@ -48,6 +50,8 @@ class Resolved:
     slots: tuple[dict[str, Any], ...]
     requested_env: dict[str, str]
     need: capacity.Need
+    counts: tuple[int, ...]
+    missing: UnavailableError | None
 
 
 def counts(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> list[int]:
@@ -61,19 +65,24 @@ def resolve(
     asked: Mapping[str, Any],
     machine: dict[str, Any],
     builds: Path,
-    most: int,
+    counts: Sequence[int],
+    *,
+    member_bytes: int = 0,
 ) -> Resolved:
     """Resolve a launch.
+
+    Slots are those of a cohort of the largest count, also where there is no room for so many.
 
     Args:
         plan: what of plan.json the job depends on.
         asked: the launch's axes.
         machine: machine.json; gets the path of a library that had to be compiled.
         builds: folder of the environments that were made from requirements.
-        most: members of the largest cohort.
+        counts: how many processes there will be: one count or several.
+        member_bytes: memory that a member was seen to take; 0 where none was.
 
     Raises:
-        UnavailableError: this machine cannot do it.
+        UnavailableError: this machine cannot do it, at none of these counts.
     """
     if asked["launcher"] == "dask" and asked["membind"] != "none":
         raise UnavailableError(
@@ -87,10 +96,10 @@ def resolve(
     workload = plan["workload"]
     effects = axes.prepare(asked, machine)
     topology = probe.usable_topology(machine)
-    members, slots = _members(workload, asked, topology, most)
+    members, slots = _members(workload, asked, topology, max(counts))
     threads = _threads(asked["intra_op"], members, topology)
-    need = capacity.Need(most, threads, asked["launcher"])
-    capacity.check([need])
+    need = capacity.Need(max(counts), threads, asked["launcher"], member_bytes)
+    fitting, missing = capacity.fitting(need, counts)
     inter_op = asked["inter_op"]
     return Resolved(
         launch=Launch(
@@ -105,6 +114,8 @@ def resolve(
         slots=tuple(slots),
         requested_env=effects.environment() | workload_env.masked(workload["env"]),
         need=need,
+        counts=tuple(fitting),
+        missing=missing,
     )
 
 

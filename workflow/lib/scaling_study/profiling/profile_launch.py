@@ -91,14 +91,14 @@ def profile_launch(job: Job, target: str, folder: Path, builds: Path) -> None:
     }
     try:
         ladder = resolve.counts(job.plan, machine)
-        resolved = resolve.resolve(job.plan, job.launch["axes"], machine, builds, max(ladder))
+        resolved = resolve.resolve(job.plan, job.launch["axes"], machine, builds, ladder)
     except UnavailableError as error:
         content |= {"status": "skipped", "reason": error.reason, "remedy": error.remedy}
     else:
         with private.folder() as own, private.part(own, "profile") as part:
             launch = replace(resolved.launch, folder=part)
             name = job.launch["axes"]["launcher"]
-            counts = chosen_counts(job.plan["profile"]["processes"], ladder)
+            counts = chosen_counts(job.plan["profile"]["processes"], resolved.counts)
             specs = resolved.members[: max(counts)]
             with cohort.Cohort(launch, name, specs, resolve.host(machine)) as one:
                 content |= _Profiling(job, one, part, folder).run(counts, resolved.slots)
