@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,12 +27,12 @@ def make(tmp_path):
     with private.folder() as folder:
         started = []
 
-        def make(script, args=(), members=1):
+        def make(script, args=(), members=1, host=HOST):
             env = environment.member_environment(os.environ, {"OMP_NUM_THREADS": "1"}, {})
             launch = launchers.Launch(folder, sys.executable, env, step="optimizer", inter_op=None)
             command = (str(WORKLOADS / script), *map(str, args))
             specs = [launchers.Member(slot, None, "default", command) for slot in range(members)]
-            started.append(cohort.Cohort(launch, "exec", specs, HOST))
+            started.append(cohort.Cohort(launch, "exec", specs, host))
             return started[-1]
 
         yield make
@@ -98,6 +99,23 @@ def test_a_member_that_ends_while_another_attests(make):
     assert len(one.attest(60, with_kernel=False)) == 2
     assert one.alive == (0, 2)
     assert [event["what"] for event in one.events] == ["died"]
+
+
+def test_on_a_large_machine_several_members_report_at_once_but_no_neighbours(make, monkeypatch):
+    one = make("plain_loop.py", members=6, host=replace(HOST, cpus=frozenset(range(24))))
+    one.start(range(6), 120)
+    asked, order = [], one.members.order
+    monkeypatch.setattr(
+        one.members, "order", lambda slots, what: asked.append(slots) or order(slots, what)
+    )
+    reports = one.attest(60)
+    assert asked == [[0], [1, 3, 5], [2, 4]]
+    assert [report["slot"] for report in reports] == list(range(6))
+    assert [bool(report["sgemm_kernel"]) for report in reports] == [True] + 5 * [False]
+    asked.clear()
+    monkeypatch.setattr(one, "_host", HOST)
+    one.attest(60, with_kernel=False)
+    assert asked == [[slot] for slot in range(6)]
 
 
 @pytest.mark.timing

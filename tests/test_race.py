@@ -251,6 +251,14 @@ def test_nodes_measure_side_by_side_and_each_meets_the_launch_that_all_are_compa
     assert {one.node for one in starts} == {"0", "1", "2", "3"}
 
 
+def test_a_launch_whose_counts_have_cohorts_of_their_own_starts_so_many_times():
+    alone = replace(single("a"), alone=True)
+    first = Start("baseline", 0, {8: 1.0}, 8, 10.0, 4.0)
+    race = Race(field(alone, single("b")), Settings(1e5, windows=1, window_s=2.0), [first], 1)
+    assert race.expected_s([Task("b", (2, 8))]) == pytest.approx(10 + 2 * 2)
+    assert race.expected_s([Task("a", (8, 8))]) == pytest.approx(2 * (10 + 2))
+
+
 def test_a_round_is_over_when_its_last_node_is_through():
     starts = [
         Start("baseline", 0, {8: 1.0}, 8, 10.0, 20.0, round="0", node="0"),

@@ -127,6 +127,18 @@ def _without(section: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in section.items() if name != key}
 
 
+def each_alone(settings: Mapping[str, Any], axes: Mapping[str, Any]) -> bool:
+    """Whether each process count of a launch has a cohort of its own.
+
+    Dask's workers do not rest: each of them samples its own stack a hundred times a second.
+
+    Args:
+        settings: the plan's ``measure`` section.
+        axes: of the launch.
+    """
+    return bool(settings["isolated"]) or axes["launcher"] == "dask"
+
+
 def digest(*parts: object) -> str:
     """Return 12 hexadecimal digits for anything that JSON can hold."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
@@ -280,8 +292,7 @@ class Measurement:
 
     def _cohorts(self, counts: Sequence[int]) -> list[list[int]]:
         """Return the ladders to measure, each in a fresh cohort."""
-        # Dask's workers do not rest: each of them samples its own stack a hundred times a second.
-        if self._settings["isolated"] or self._job.launch["axes"]["launcher"] == "dask":
+        if each_alone(self._settings, self._job.launch["axes"]):
             shuffle = random.Random(self._job.seed)  # noqa: S311 (an order, no secret)
             return [[count] for count in shuffle.sample(counts, len(counts))]
         return [list(counts)]

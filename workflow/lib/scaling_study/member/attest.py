@@ -2,8 +2,8 @@
 
 A launch is a set of intents: environment variables, preloads, masks, policies. Whether they took
 effect is read here from the kernel, the dynamic linker, torch and the libraries themselves, never
-from the variables that asked for them. Called at the gate, in one member at a time, so that the
-SGEMM probe has the machine to itself. Standard library and torch only.
+from the variables that asked for them. Called at the gate, in one member at a time or in few on a
+large machine, so that the SGEMM probe is not disturbed. Standard library and torch only.
 """
 
 from __future__ import annotations

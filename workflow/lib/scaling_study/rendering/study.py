@@ -60,7 +60,7 @@ class StudyLock:
         self._file.flush()
 
     def _writer(self) -> str:
-        """The process that holds the lock; until it has written its number, an ended one is there."""
+        """The process that holds the lock; an ended one is there until it writes its number."""
         deadline_s = time.monotonic() + NUMBER_S
         while True:
             self._file.seek(0)

@@ -73,7 +73,9 @@ def play(
         room = top / field.entrants[task.launch].threads
         rates = {n: min(n, room) * float(np.exp(gain)) for n in task.counts}
         members = max(task.counts)
-        start_s, windows_s = START_S + MEMBER_S * members, point_s * len(rates)
+        cohorts = field.entrants[task.launch].cohorts(task.counts)
+        start_s = sum(START_S + MEMBER_S * members for members in cohorts)
+        windows_s = point_s * len(rates)
         return Start(task.launch, batches, rates, members, start_s, windows_s, round=str(done))
 
     for done in range(rounds.most(MINUTE_S * plan["search"]["budget_minutes"])):

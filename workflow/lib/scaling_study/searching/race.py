@@ -79,11 +79,17 @@ class Entrant:
         launch: its id.
         changes: what differs from the baseline, as axis and value.
         threads: CPUs that a member uses: its best count is smaller by that factor.
+        alone: each process count has a cohort of its own.
     """
 
     launch: str
     changes: Changes
     threads: int = 1
+    alone: bool = False
+
+    def cohorts(self, counts: Sequence[int]) -> list[int]:
+        """Return how many members each cohort has that is started for some counts."""
+        return list(counts) if self.alone else [max(counts)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,8 +467,13 @@ class Race:
         return sum(self._start_s(task) + self._windows_s(task) for task in batch)
 
     def _start_s(self, task: Task) -> float:
-        members = max(task.counts)
-        known = [one for one in self._starts if one.start_s]
+        # One that a round has just put together is no entrant yet.
+        entrant = self._entrants.get(task.launch, self._field.baseline)
+        return sum(map(self._cohort_s, entrant.cohorts(task.counts)))
+
+    def _cohort_s(self, members: int) -> float:
+        alone = {launch for launch, entrant in self._entrants.items() if entrant.alone}
+        known = [one for one in self._starts if one.start_s and one.launch not in alone]
         if not known:
             return START_S + MEMBER_S * members
         # Part of a start is there once, part of it grows with the members.
@@ -517,6 +528,7 @@ def combination(first: Entrant, second: Entrant) -> Entrant:
         "+".join(f"{axis}={value}" for axis, value in sorted(changes)),
         changes,
         max(first.threads, second.threads),
+        first.alone or second.alone,
     )
 
 

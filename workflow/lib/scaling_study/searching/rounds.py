@@ -176,7 +176,12 @@ def competing(plan: Mapping[str, Any], topology: Topology, quota_cpus: float | N
     def entrant(launch: str) -> Entrant:
         axes = known[launch]["axes"]
         threads = axes["intra_op"]
-        return Entrant(launch, changes(base, axes), threads if isinstance(threads, int) else cpus)
+        return Entrant(
+            launch,
+            changes(base, axes),
+            threads if isinstance(threads, int) else cpus,
+            measure.each_alone(plan["measure"], axes),
+        )
 
     fixed = {plan["default"], plan["baseline"], plan["repeat"]}
     return Field(
