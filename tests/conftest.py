@@ -23,8 +23,8 @@ ALONE = (
     "test_secret_study", "test_why",
     "test_worker", "test_worker_scripts",
     "test_workflow", "faults/test_clock", "faults/test_disks", "faults/test_files",
-    "faults/test_kills", "faults/test_misbehaving", "hostile/test_traced_study",
-    "hostile/test_whole_study",
+    "faults/test_kills", "faults/test_misbehaving", "faults/test_races",
+    "hostile/test_traced_study", "hostile/test_whole_study",
 )
 # fmt: on
 

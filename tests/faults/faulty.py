@@ -1,10 +1,15 @@
 """What a fault may leave: how it is looked at, and how it is counted for docs/faults.md."""
 
+import contextlib
+import os
+import subprocess
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from jobs import config, processes
-from processes import wait_until
+from processes import killed_at_the_end, wait_until
 from projects import Project
 from scaling_study.common import private
 from scaling_study.configuring.config import load_config
@@ -14,7 +19,45 @@ from scaling_study.planning.plan import make_plan
 STUDY = "faults"
 # A keeper needs less than ten seconds on a machine that does nothing else.
 LONGEST_END_S = 120.0
+LONGEST_RUN_S = 300.0
+GO_ON = "then run the same command again: it goes on where it stopped"
+VICTIMS = {
+    "Snakemake": None,
+    "the job step": "scaling_study.measuring.keep",
+    "the coordinator": "scripts/measure.py",
+    "a member": "scaling_study.member.worker",
+}
 WHICH = ("experiment", "name", "dose", "n", "block", "window", "take")
+
+
+@contextlib.contextmanager
+def running(study, *targets):
+    """The study's command, in a session of its own."""
+    with (study.folder / "said").open("w") as said:
+        process = subprocess.Popen(
+            study.command(*targets), cwd=study.folder, env=study.environment(),
+            stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    with killed_at_the_end(process):
+        yield process
+
+
+@contextlib.contextmanager
+def small_disk(folder, size="4m"):
+    """A file system of its own for a folder; root only."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a file system")
+    folder.mkdir(parents=True)
+    made = subprocess.run(
+        ["/bin/mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip(f"this root may not mount: {made.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["/bin/umount", "--lazy", str(folder)], check=True)
 
 
 def records(folder):

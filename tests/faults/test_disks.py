@@ -3,42 +3,22 @@
 Who is not root gets the same by a limit of the size of files, and by a folder's mode.
 """
 
-import contextlib
 import os
 import subprocess
 import sys
 
 import pytest
 
-from faulty import FaultyStudy
+from faulty import GO_ON, FaultyStudy, small_disk
 
 ROOM_BYTES = 64 * 1024
 WINDOWS = 30
-GO_ON = "then run the same command again: it goes on where it stopped"
 
 LIMITED = f"""
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, ({ROOM_BYTES},) * 2)
 os.execv(sys.argv[1], sys.argv[1:])
 """
-
-
-@contextlib.contextmanager
-def small_disk(folder):
-    """A file system of its own for a folder; root only."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a file system")
-    folder.mkdir(parents=True)
-    made = subprocess.run(
-        ["/bin/mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if made.returncode:
-        pytest.skip(f"this root may not mount: {made.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["/bin/umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture

@@ -12,7 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from faulty import Fault, FaultyStudy, completed, counted
+from faulty import (
+    LONGEST_RUN_S,
+    VICTIMS,
+    WHICH,
+    Fault,
+    FaultyStudy,
+    completed,
+    counted,
+    running,
+)
 from jobs import (
     WORKLOADS,
     config,
@@ -28,28 +37,8 @@ BATCHES, RUNS = 3, 5
 """Of each of four victims: 60 in all."""
 LONGEST_S = 3.0
 """A kill comes so long after its victim's start, or after the first window, at most."""
-LONGEST_RUN_S = 300.0
 WINDOWS = 20
 """Of each of two counts."""
-
-VICTIMS = {
-    "Snakemake": None,
-    "the job step": "scaling_study.measuring.keep",
-    "the coordinator": "scripts/measure.py",
-    "a member": "scaling_study.member.worker",
-}
-
-
-@contextlib.contextmanager
-def running(study, *targets):
-    """The study's command, in a session of its own."""
-    with (study.folder / "said").open("w") as said:
-        process = subprocess.Popen(
-            study.command(*targets), cwd=study.folder, env=study.environment(),
-            stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
-    with killed_at_the_end(process):
-        yield process
 
 
 def found(study, process, victim):
@@ -80,10 +69,15 @@ def kill(study, process, victim, moment, note):
 
 
 def all_there(study):
-    """Whether every planned window is there, once, and the file has ended as it should."""
+    """Whether every planned window is there, once, and the file has ended as it should.
+
+    On a busy machine a script may seem not to settle, and further windows are taken.
+    """
     found = counted(study.results)
     ends = {end["status"] for end in study.ends().values()}
-    return len(found) == 2 * WINDOWS and set(found.values()) == {1} and ends == {"complete"}
+    at = 1 + WHICH.index("n")
+    enough = all(sum(key[at] == n for key in found) >= WINDOWS for n in (1, 2))
+    return enough and set(found.values()) == {1} and ends == {"complete"}
 
 
 def campaign(victim, batch, folder, note, runs=RUNS):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scaling_study.collecting.points import models_per_hour
+from scaling_study.common import storage
 from scaling_study.common.throughputs import Start
 from scaling_study.configuring.launches import named
 from scaling_study.measuring import measure
@@ -85,13 +86,13 @@ def set_aside(study_folder: Path, job: str, now: str) -> Path | None:
     """
     note, records = study_folder / "rounds/job.json", study_folder / "measure"
     before = note.read_text(encoding="utf-8") if note.exists() else None
-    note.parent.mkdir(parents=True, exist_ok=True)
     moved = None
     if records.exists() and before != job and (before is not None or _differ(records, job)):
         moved = study_folder / "superseded" / now.replace(":", "")
         moved.parent.mkdir(exist_ok=True)
         records.rename(moved)
-    note.write_text(job, encoding="utf-8")
+    if before != job:
+        storage.write_whole(note, lambda beside: beside.write_text(job, encoding="utf-8"))
     return moved
 
 
