@@ -1,4 +1,4 @@
-"""The processes and files of a run of the truth benchmark: none of them outlives the run."""
+"""The processes and files of a run of a benchmark: none of them outlives the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from scaling_study.measuring import family
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 STOP_S = 15.0
 ORPHANS_S = 2.0
@@ -27,9 +27,9 @@ class OverdueError(Exception):
 
 
 @contextmanager
-def folder() -> Iterator[Path]:
+def folder(prefix: str = "truth-") -> Iterator[Path]:
     """Give a folder for all that a run writes; remove it and end what the run has started."""
-    folder = Path(tempfile.mkdtemp(prefix="truth-"))
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
     try:
         (folder / "tmp").mkdir()
         yield folder
@@ -38,21 +38,30 @@ def folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
     """Return a run's environment: temporary files and torch.compile's caches are its own."""
-    given = {name: value for name, value in os.environ.items() if name != "TRUTH_LOG"}
+    given = {name: value for name, value in env.items() if name != "TRUTH_LOG"}
     caches = str(folder / "inductor")
     return {**given, "TMPDIR": str(folder / "tmp"), "TORCHINDUCTOR_CACHE_DIR": caches}
 
 
 @contextmanager
-def started(command: Sequence[str], folder: Path, cwd: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a command in a session of its own; stop all of it afterwards."""
+def started(
+    command: Sequence[str], folder: Path, cwd: Path, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a command in a session of its own; stop all of it afterwards.
+
+    Args:
+        command: The program and its arguments.
+        folder: Gets its output; has its temporary files in `tmp`.
+        cwd: Its working directory.
+        env: Its environment; None for this process's.
+    """
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(
             command,
             cwd=cwd,
-            env=_environment(folder),
+            env=_environment(folder, os.environ if env is None else env),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -1,0 +1,324 @@
+"""How many models per hour does each way of launching a script give? By whole processes, in turn.
+
+    python benchmarks/launches.py --make-study --rounds 0 --minutes 0   # the studies; nothing else
+    python benchmarks/launches.py --output launches.jsonl               # 10 minutes a workload
+    python benchmarks/launches.py --study-folder results/quick          # that study's launch script
+    python benchmarks/launches.py --table launches.jsonl                # the table once more
+
+Each way starts n processes of the same script at once, from their start to their end:
+
+- default: `python script`, nothing set;
+- one thread: the same with OMP_NUM_THREADS=1;
+- run_cpu: `python -m torch.backends.xeon.run_cpu --ninstances n --ncores-per-instance k script`,
+  with whatever it finds to preload in an activated environment;
+- recommended: launch/recommended.sh of the workload's study, with the number that it recommends;
+- recommended, --queue: the same with a list of two models for each slot.
+
+A round runs every way once, in a shuffled order. models/hour are 3600 x models / seconds until the
+last command has ended. `models alone` is the same ratio without the launchers' own time: from the
+first model's start until the last one has ended. A launcher that loads torch itself costs the more,
+the shorter models are. Ratios are paired by round; intervals are of 95%, over rounds. A figure is
+reached if its ratio is, whatever the interval. Nothing else should run meanwhile. The status is 0
+if all figures are reached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import os
+import shutil
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import yaml
+from launches_ways import (
+    ONE_THREAD,
+    QUEUE,
+    RECOMMENDED,
+    RUN_CPU,
+    WAYS,
+    Study,
+    environment,
+    read_study,
+    run,
+)
+from plant_runs import machine
+from truth import count, stop_cleanly
+from truth_list import ROOT
+from truth_processes import folder, last_lines, started
+from truth_rates import HOUR_S, Ratio, Side, ratio, side_of_values
+from truth_studies import PROJECT
+from truth_table import add_to_ledger, read_ledger
+
+from scaling_study.measuring import family
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+QUICK, TEMPLATE = ROOT / "config/quick.yaml", ROOT / "config/own-script.yaml"
+LEAST_ROUNDS = 3
+EXACT = Side(1.0, 0.0, 1)
+"""One, without an error: a ratio to it has Student's interval."""
+NONE = Ratio(math.nan, math.nan, math.nan)
+
+Entry = dict[str, Any]
+
+
+class Workload(NamedTuple):
+    """A script of the project, and what `recommended` should reach beside other ways.
+
+    Attributes:
+        script: Its path.
+        steps: Of a model.
+        field: A config, whose launches are raced.
+        targets: Ratios by way.
+    """
+
+    script: Path
+    steps: int
+    field: Path
+    targets: Mapping[str, float]
+
+    def config(self, name: str, budget_minutes: float | None) -> dict[str, Any]:
+        """Return a study that only races: config/quick.yaml with this script and these launches.
+
+        Args:
+            name: The study's.
+            budget_minutes: Of the race; None for that of config/quick.yaml.
+        """
+        quick: dict[str, Any] = yaml.safe_load(QUICK.read_text(encoding="utf-8"))
+        field = yaml.safe_load(self.field.read_text(encoding="utf-8"))
+        args = ["--steps", str(self.steps), "--seed", "{member}"]
+        search = {"budget_minutes": budget_minutes} if budget_minutes else quick["search"]
+        return {
+            **quick,
+            "study": name,
+            "description": f"For benchmarks/launches.py: {self.script}",
+            "workload": {"script": str(self.script), "args": args, "steps_per_model": self.steps},
+            "processes": sorted({1, len(os.sched_getaffinity(0))}),
+            "launches": field["launches"],
+            "search": search,
+            "confirm": "off",
+            "why": "off",
+        }
+
+
+WORKLOADS = {
+    "TSMixerx": Workload(
+        Path("scripts/workloads/tsmixerx.py"), 500, QUICK, {ONE_THREAD: 1.15, RUN_CPU: 1.3}
+    ),
+    "plain loop": Workload(Path("benchmarks/launches_loop.py"), 3000, TEMPLATE, {ONE_THREAD: 1.5}),
+}
+
+
+def study_folder(name: str, project: Path) -> Path:
+    """Return where a workload's own study is."""
+    return project / "results" / f"launches-{name.lower().replace(' ', '-')}"
+
+
+def make_study(name: str, project: Path, budget_minutes: float | None) -> None:
+    """Make a workload's study, in a copy of the project unless that is the project itself.
+
+    Raises:
+        RuntimeError: the study failed.
+    """
+    workload = WORKLOADS[name]
+    for part in () if project == ROOT else (*PROJECT, str(workload.script)):
+        source, target = ROOT / part, project / part
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            shutil.copy(source, target)
+    keep = [sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"]
+    with folder("launches-") as own:
+        file = own / "study.yaml"
+        config = workload.config(study_folder(name, project).name, budget_minutes)
+        file.write_text(yaml.safe_dump(config), encoding="utf-8")
+        snakemake = [sys.executable, "-m", "snakemake", "--cores", "all", "--configfile", str(file)]
+        with started([*keep, *snakemake], own, project, environment()) as process:
+            status = process.wait()
+        if status:
+            raise RuntimeError(f"{name}: status {status}: {last_lines(own / 'output')}")
+
+
+def rounds(name: str, study: Study, options: argparse.Namespace) -> Iterator[Entry]:
+    """Run rounds of a workload until its time is up; give an entry for each run."""
+    began_s = time.monotonic()
+    rng = np.random.default_rng(options.seed)
+    for number in itertools.count():
+        minutes = (time.monotonic() - began_s) / 60
+        if number >= options.rounds and minutes >= options.minutes:
+            return
+        if number == 0:
+            run(ONE_THREAD, study, options.n)  # reads torch into the page cache; does not count
+        for way in map(str, rng.permutation(WAYS)):
+            at = datetime.now(UTC).isoformat(timespec="seconds")
+            about = {"workload": name, "steps": study.steps, "n": options.n, "label": study.label}
+            about |= {"round": number, "way": way, "started": at, "machine": machine()}
+            entry = {**about, **run(way, study, options.n)}
+            said = f"{rate(entry):.1f} models/hour" if _ok(entry) else f"failed: {entry['reason']}"
+            print(f"{name}, round {number + 1}, {way}: {said}", file=sys.stderr, flush=True)
+            yield entry
+
+
+def _ok(entry: Entry) -> bool:
+    return bool(entry["status"] == "ok")
+
+
+def rate(entry: Entry, seconds: str = "wall_s") -> float:
+    """Return a run's models/hour."""
+    return float(entry["models"] * HOUR_S / entry[seconds])
+
+
+def interval(values: Sequence[float]) -> Ratio:
+    """Return a geometric mean with Student's interval of logarithms."""
+    return ratio(side_of_values(values), EXACT) if values else NONE
+
+
+def paired(entries: Sequence[Entry], way: str, seconds: str) -> Ratio:
+    """Return the ratio of `recommended` to a way, from rounds that have both.
+
+    Args:
+        entries: Of a workload.
+        way: The other way.
+        seconds: Which time of a run counts.
+    """
+    rates: dict[str, dict[int, float]] = {RECOMMENDED: {}, way: {}}
+    for entry in entries:
+        if entry["way"] in rates and _ok(entry) and entry[seconds] is not None:
+            rates[entry["way"]][entry["round"]] = rate(entry, seconds)
+    over, under = rates[RECOMMENDED], rates[way]
+    return interval([over[number] / under[number] for number in sorted(over.keys() & under.keys())])
+
+
+def section(name: str, entries: Sequence[Entry]) -> tuple[str, bool]:
+    """Return a workload's table with its figures, and whether all of these are reached."""
+    first = entries[0]
+    head = ["way", "rounds", "models/hour", "recommended / this", "models alone"]
+    lines = [f"## {name}, {first['steps']} steps, n = {first['n']}", "", _line(head)]
+    lines.append(_line(["---"] * len(head)))
+    for way in WAYS:
+        values = [rate(entry) for entry in entries if entry["way"] == way and _ok(entry)]
+        shown = [interval(values)]
+        if way != RECOMMENDED:
+            shown.append(paired(entries, way, "wall_s"))
+            shown += [paired(entries, way, "models_s")] if way != QUEUE else []
+        texts = [_text(one, 1 if column == 0 else 3) for column, one in enumerate(shown)]
+        lines.append(_line([way, str(len(values)), *texts, *[""] * (3 - len(texts))]))
+    lines.append("")
+    targets = WORKLOADS[name].targets
+    found = {way: paired(entries, way, "wall_s") for way in targets}
+    met = {way: found[way].value >= least for way, least in targets.items()}
+    for way, least in targets.items():
+        mark = "reached" if met[way] else "missed"
+        text = _text(found[way], 3) or "no round has both"
+        alone = _text(paired(entries, way, "models_s"), 3) or "unknown"
+        what = f"{name}, recommended / {way}: {text}, at least {least:g}"
+        lines.append(f"- {mark}: {what}; models alone {alone}")
+    return "\n".join([*lines, *_notes(entries)]) + "\n", all(met.values())
+
+
+def _notes(entries: Sequence[Entry]) -> Iterator[str]:
+    """Say what was run, and what failed."""
+    done = [entry for entry in entries if _ok(entry)]
+    for n in sorted({entry["models"] for entry in done if entry["way"] == RECOMMENDED}):
+        yield f"- recommended: {entries[0]['label']}, {n} at once."
+    for names in {tuple(entry["preloaded"]) for entry in done if entry["way"] == RUN_CPU}:
+        yield f"- run_cpu preloaded {', '.join(names) or 'nothing'}."
+    for entry in entries:
+        if not _ok(entry):
+            yield f"- failed: {entry['way']}, round {entry['round'] + 1}: {entry['reason']}"
+    yield from (f"- On {one}." for one in sorted({entry["machine"] for entry in entries}))
+
+
+def _text(found: Ratio, decimals: int) -> str:
+    if math.isnan(found.value):
+        return ""
+    if math.isnan(found.low):
+        return f"{found.value:.{decimals}f}"
+    low, high = f"{found.low:.{decimals}f}", f"{found.high:.{decimals}f}"
+    return f"{found.value:.{decimals}f} ({low} to {high})"
+
+
+def _line(words: Sequence[str]) -> str:
+    return f"| {' | '.join(words)} |"
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    cpus = len(os.sched_getaffinity(0))
+    parser.add_argument("--workload", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--n", type=count, default=cpus, help="processes; default: one per CPU")
+    parser.add_argument("--minutes", type=float, default=10, help="of each workload")
+    parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help="of each, at least")
+    parser.add_argument("--seed", type=int, default=1, help="of the order of ways")
+    parser.add_argument("--study-folder", nargs="+", type=Path, help="instead of own studies")
+    parser.add_argument("--make-study", action="store_true", help="make the studies before")
+    parser.add_argument("--budget-minutes", type=float, help="of a study; default: quick.yaml's")
+    parser.add_argument("--project", type=Path, default=ROOT, help="own studies are made here")
+    parser.add_argument("--output", type=Path, help="new file for all runs, as JSON lines")
+    parser.add_argument("--table", type=Path, help="run nothing; print the table of such a file")
+    options = parser.parse_args()
+    if options.output and options.output.exists():
+        parser.error(f"{options.output} is there already: rounds of two calls are no pairs")
+    if options.table and not options.table.exists():
+        parser.error(f"{options.table} is not there")
+    return options
+
+
+def studies(options: argparse.Namespace) -> dict[str, Study]:
+    """Return the studies of the workloads asked for; make them first where that is asked for.
+
+    Raises:
+        OSError: a file of a study is missing.
+        RuntimeError: a study failed.
+        ValueError: a study recommends nothing, or is of another script.
+    """
+    if options.study_folder:
+        given = {study.script.name: study for study in map(read_study, options.study_folder)}
+        names = {workload.script.name: name for name, workload in WORKLOADS.items()}
+        if others := given.keys() - names.keys():
+            raise ValueError(f"{', '.join(others)}: no script of this benchmark")
+        return {names[script]: study for script, study in given.items()}
+    project = options.project.resolve()
+    for name in options.workload if options.make_study else ():
+        make_study(name, project, options.budget_minutes)
+    return {name: read_study(study_folder(name, project)) for name in options.workload}
+
+
+def main() -> int:
+    """Run the rounds, print the tables, and say whether all figures are reached."""
+    options = arguments()
+    stop_cleanly()
+    family.adopt()
+    entries = read_ledger(options.table) if options.table else []
+    try:
+        found = {} if options.table else studies(options)
+    except (OSError, RuntimeError, ValueError) as error:
+        sys.exit(f"launches: {error}")
+    for name, study in found.items():
+        for entry in rounds(name, study, options):
+            entries.append(entry)
+            if options.output:
+                add_to_ledger(options.output, entry)
+    sections = [
+        section(name, own)
+        for name in WORKLOADS
+        if (own := [entry for entry in entries if entry["workload"] == name])
+    ]
+    print("\n".join(text for text, _ in sections))
+    return int(not all(met for _, met in sections))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,267 @@
+"""The ways of launching that benchmarks/launches.py compares: their commands, and a run of one.
+
+A study's `plan.json` says which script is trained with which arguments, in every way alike. Only
+run_cpu differs: it gives all its instances the same arguments, so the same seed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import shlex
+import sys
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from truth_processes import folder, last_lines, started
+
+from scaling_study.common.placeholders import fill
+from scaling_study.measuring.counters import descendants
+from scaling_study.measuring.environment import INHERITED
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Sequence
+
+DEFAULT, ONE_THREAD, RUN_CPU = "default", "one thread", "run_cpu"
+RECOMMENDED, QUEUE = "recommended", "recommended, --queue"
+WAYS = (DEFAULT, ONE_THREAD, RUN_CPU, RECOMMENDED, QUEUE)
+LAUNCHER = "torch.backends.xeon.run_cpu"
+
+MODELS_PER_SLOT = 2
+"""Of the queue: with one model a slot, no model would follow another."""
+LONGEST_S = 1800.0
+"""A run of the default launch can take minutes; one that takes this long has hung."""
+LOOK_S = 0.1
+"""Between looks for models that have not begun yet; each look costs about a millisecond."""
+START_FIELD = 19
+"""Of /proc/PID/stat after the command's name: when the process began, in ticks (proc(5))."""
+
+Entry = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What a study trains, and what it recommends.
+
+    Attributes:
+        launch: The launch script.
+        script: The training script, an absolute path.
+        args: Its arguments, with `{member}`.
+        steps: Of a model.
+        n: Processes that the launch script starts.
+        label: The recommended launch's.
+    """
+
+    launch: Path
+    script: Path
+    args: tuple[str, ...]
+    steps: int
+    n: int
+    label: str
+
+    def arguments(self, member: int) -> list[str]:
+        """Return the script's arguments for a member."""
+        return [fill(text, member) for text in self.args]
+
+
+def read_study(path: Path) -> Study:
+    """Read results/<study> of a study of this machine.
+
+    Raises:
+        ValueError: it recommends nothing, or does not say how many steps a model has.
+        OSError: a file of it is missing.
+    """
+    path = path.resolve()
+    workload = json.loads((path / "plan.json").read_text(encoding="utf-8"))["workload"]
+    recommendation = (path / "analysis/recommendation.json").read_text(encoding="utf-8")
+    (found,) = json.loads(recommendation)["machines"]
+    if found["status"] != "ok":
+        raise ValueError(f"{path} has nothing to recommend: {found['reason']}")
+    if workload["steps_per_model"] is None:
+        raise ValueError(f"{path} does not say workload.steps_per_model")
+    best = found["recommended"]
+    return Study(
+        launch=path / "launch/recommended.sh",
+        script=path.parents[1] / workload["script"],
+        args=tuple(map(str, workload["args"])),
+        steps=workload["steps_per_model"],
+        n=best["n"],
+        label=best["label"],
+    )
+
+
+def environment() -> dict[str, str]:
+    """Return what a shell has after `. .venv/bin/activate`, and nothing that changes a launch.
+
+    run_cpu looks for libraries to preload in VIRTUAL_ENV. Threads, allocators, preloads and BLAS
+    settings of the caller are left out.
+    """
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    path = os.pathsep.join([f"{sys.prefix}/bin", kept.get("PATH", os.defpath)])
+    return {**kept, "PATH": path, "VIRTUAL_ENV": sys.prefix}
+
+
+def physical_cores() -> int:
+    """Return how many cores this machine has, SMT siblings counted once."""
+    siblings = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
+    return len({file.read_text(encoding="utf-8") for file in siblings})
+
+
+def commands(way: str, study: Study, n: int, own: Path) -> list[list[str]]:
+    """Return the commands of a way, which are started at once.
+
+    Args:
+        way: One of WAYS.
+        study: Of the script.
+        n: Processes, where the launch script does not decide that.
+        own: A folder for files of this run.
+    """
+    plain = [sys.executable, str(study.script)]
+    if way in {DEFAULT, ONE_THREAD}:
+        return [[*plain, *study.arguments(member)] for member in range(n)]
+    if way == RUN_CPU:
+        # It takes physical cores only, unless it is asked for all CPUs.
+        cores = physical_cores()
+        logical = ["--use-logical-core"] if n > cores else []
+        per_instance = ["--ncores-per-instance", str(max(1, cores // n))]
+        options = ["--ninstances", str(n), *per_instance, *logical]
+        launcher = [sys.executable, "-m", LAUNCHER, *options]
+        return [[*launcher, str(study.script), *study.arguments(0)]]
+    if way == RECOMMENDED:
+        return [["bash", str(study.launch), str(own / "logs")]]
+    models = own / "models.txt"
+    lines = [shlex.join(study.arguments(member)) for member in range(MODELS_PER_SLOT * study.n)]
+    models.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return [["bash", str(study.launch), "--queue", str(models), str(own / "logs")]]
+
+
+def models_of(way: str, study: Study, n: int) -> int:
+    """Return how many models a run of a way trains."""
+    return {RECOMMENDED: study.n, QUEUE: MODELS_PER_SLOT * study.n}.get(way, n)
+
+
+def run(way: str, study: Study, n: int) -> Entry:
+    """Train models in one way; return how long that took, in s.
+
+    `wall_s` is from the first command's start until the last one has ended. `models_s` is from the
+    first model's start, which the kernel rounds down to 10 ms, until the last one has ended. It is
+    None where models come one after the other, or were over before they were seen.
+    """
+    count = models_of(way, study, n)
+    env = environment() | ({"OMP_NUM_THREADS": "1"} if way == ONE_THREAD else {})
+    try:
+        with folder("launches-") as own:
+            asked = commands(way, study, n, own)
+            slots = [own / f"command-{number}" for number in range(len(asked))]
+            for slot in slots:
+                (slot / "tmp").mkdir(parents=True)
+            with ExitStack() as stack:
+                began_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+                processes = [
+                    stack.enter_context(started(command, slot, slot, env))
+                    for command, slot in zip(asked, slots, strict=True)
+                ]
+                times = _wait(processes, study.script.name, 0 if way == QUEUE else count)
+            _check([process.returncode for process in processes], own, count, study.steps)
+            preloaded = _preloaded(slots[0] / "output") if way == RUN_CPU else []
+    except (RuntimeError, OSError) as error:
+        return {"status": "failed", "reason": str(error)}
+    wall_s, models_s = times["command"] - began_s, times.get("models_s")
+    return {"status": "ok", "models": count, "wall_s": wall_s, "models_s": models_s,
+            "preloaded": preloaded}  # fmt: skip
+
+
+def _wait(
+    processes: Sequence[subprocess.Popen[bytes]], script: str, models: int
+) -> dict[str, float]:
+    """Wait for all commands, and note when models begin and end.
+
+    Args:
+        processes: The commands.
+        script: Name of the script's file.
+        models: How many models begin at once; 0 if none are looked for.
+
+    Returns:
+        `command`: when the last one ended, in s since boot; `models_s` (see `run`).
+
+    Raises:
+        RuntimeError: it takes too long.
+    """
+    poll, kinds = select.poll(), {}
+    starts: dict[int, float] = {}
+    ends = {"command": 0.0, "model": 0.0}
+
+    def watch(pid: int, kind: str) -> None:
+        descriptor = os.pidfd_open(pid)
+        kinds[descriptor] = kind
+        poll.register(descriptor, select.POLLIN)
+
+    deadline_s = time.monotonic() + LONGEST_S
+    try:
+        for process in processes:
+            watch(process.pid, "command")
+        while kinds:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise RuntimeError(f"not done after {LONGEST_S:g} s")
+            looking = len(starts) < models and "command" in kinds.values()
+            ready = poll.poll(1000 * (min(LOOK_S, left_s) if looking else left_s))
+            now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+            for descriptor, _ in ready:
+                poll.unregister(descriptor)
+                os.close(descriptor)
+                ends[kinds.pop(descriptor)] = now_s
+            for pid in descendants(os.getpid())[1:] if looking else ():
+                # One that is gone, or is not a model yet.
+                with suppress(OSError):
+                    if pid not in starts and _is_model(pid, script):
+                        begin_s = _began_s(pid)
+                        watch(pid, "model")
+                        starts[pid] = begin_s
+    finally:
+        for descriptor in kinds:
+            os.close(descriptor)
+    for process in processes:
+        process.wait()
+    seen = 0 < models == len(starts)
+    span = {"models_s": ends["model"] - min(starts.values())} if seen else {}
+    return {"command": ends["command"], **span}
+
+
+def _is_model(pid: int, script: str) -> bool:
+    """Whether a process runs the script, or is about to; launchers name the script too."""
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    return any(Path(word).name == script for word in words) and LAUNCHER not in words
+
+
+def _began_s(pid: int) -> float:
+    """Return when a process began, in s since boot."""
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    ticks = int(stat.rpartition(")")[2].split()[START_FIELD])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _check(statuses: Sequence[int], own: Path, models: int, steps: int) -> None:
+    """Check that all models were trained: run_cpu's status is 0 where its instances failed, too.
+
+    Raises:
+        RuntimeError: they were not.
+    """
+    files = [*own.glob("command-*/output"), *own.glob("logs/*.log")]
+    texts = [file.read_text(encoding="utf-8", errors="replace") for file in files]
+    trained = sum(text.count(f" after {steps} steps") for text in texts)
+    if any(statuses) or trained != models:
+        said = " / ".join(last_lines(file) for file in files)
+        raise RuntimeError(f"{trained} of {models} models trained, statuses {statuses}: {said}")
+
+
+def _preloaded(output: Path) -> list[str]:
+    """Return the names of the libraries that run_cpu says it preloads."""
+    found = re.findall(r"LD_PRELOAD=(\S+)", output.read_text(encoding="utf-8", errors="replace"))
+    return [Path(name).name for name in found[-1].split(os.pathsep)] if found else []
