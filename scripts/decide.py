@@ -10,6 +10,7 @@ from scaling_study.collecting.record_schema import RecordError
 from scaling_study.common import file_errors
 from scaling_study.common.printable import printable_lines
 from scaling_study.common.storage import read_json, write_json
+from scaling_study.rendering.study import read_causes
 from scaling_study.searching import rounds
 
 
@@ -26,6 +27,8 @@ def main() -> int:
         print(f"what is measured has changed: records of before are in {before}")
     plan = rounds.grown(read_json(folder / "plan.json"), folder)
     machine = read_json(folder / "machine.json")
+    further = rounds.helpful(plan, read_causes(folder).get(machine["hash"], []))
+    plan["launches"] += [{**launch, "replicates": 0} for launch in further]
     starts, done = [], 0
     if any(launch["replicates"] for launch in plan["launches"]):
         try:

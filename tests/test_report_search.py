@@ -2,6 +2,7 @@
 
 import pytest
 
+from scaling_study.configuring.axes_table import DEFAULTS
 from scaling_study.rendering.report_search import view_search
 
 
@@ -9,8 +10,9 @@ def plan(**changes):
     launches = [("b", "one thread", "baseline", 3), ("c", "both", "combined", 2),
                 ("u", "unseen", "one_change", 0)]  # fmt: skip
     return {
+        "exclude": [],
         "launches": [
-            {"id": one, "label": label, "arm": arm, "replicates": replicates}
+            {"id": one, "label": label, "arm": arm, "replicates": replicates, "axes": DEFAULTS}
             for one, label, arm, replicates in launches
         ],
         "searched": {
@@ -48,6 +50,13 @@ def test_it_says_how_long_what_why_it_ended_and_what_it_chose():
 )
 def test_what_is_not_known_is_said(changes, said):
     assert said in " ".join(view_search(plan(**changes)))
+
+
+def test_what_the_experiments_showed_to_help_is_said():
+    named = {"named": [{"remedy": {"axes": {"wait_policy": "passive"}}}]}
+    targets = [{"launch": "c", "growth": named, "level": {"named": []}}]
+    text = " ".join(view_search(plan(), targets))
+    assert "no launch had it yet: wait_policy passive. With a larger search.budget_minutes" in text
 
 
 def test_before_anything_was_measured_nothing_was_chosen():

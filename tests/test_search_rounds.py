@@ -261,6 +261,40 @@ def write(folder, launch, replicate, **head):
     path.write_text(json.dumps({"kind": "cohort", "launch": launch, **head}) + "\n{}\n")
 
 
+def target(launch, *changes, scope="growth"):
+    """A target of causes.json whose causes are named in one scope, with these remedies."""
+    named = [{"remedy": {"axes": axes}} for axes in changes]
+    return {"launch": launch, "growth": {"named": []}, "level": {"named": []}} | {
+        scope: {"named": named}
+    }
+
+
+def test_what_experiments_showed_to_help_becomes_a_launch_unless_it_is_one_or_is_excluded():
+    plan = planned()
+    passive = single(plan, "wait_policy")
+    targets = [
+        target(passive, {"allocator": "glibc-large-thresholds"}, None, {"wait_policy": "passive"}),
+        target(passive, {"placement": "cores"}, scope="level"),
+        target("of another plan", {"isa": "avx2"}),
+    ]
+    first, second = rounds.helpful(plan, targets)
+    assert first["label"] == "intra_op 1, wait_policy passive, allocator glibc-large-thresholds"
+    assert second["label"] == "intra_op 1, wait_policy passive, placement cores"
+    assert first["arm"] == "combined"
+    assert rounds.helpful({**plan, "launches": [*plan["launches"], first]}, targets) == [second]
+    excluded = {**plan, "exclude": [{"placement": "cores", "wait_policy": "passive"}]}
+    assert rounds.helpful(excluded, targets) == [first]
+    assert rounds.helpful(plan, [target(plan["baseline"], {"wait_policy": "passive"})]) == []
+
+
+def test_what_helps_is_raced(machine):
+    plan = planned(launches={"baseline": {"intra_op": 1}, "one_change": {"isa": ["avx2"]}})
+    (further,) = rounds.helpful(plan, [target(plan["baseline"], {"wait_policy": "passive"})])
+    plan["launches"].append({**further, "replicates": 0})
+    history, _ = race(plan, machine, better_together)
+    assert history[-1]["choice"]["launch"] == further["id"]
+
+
 def test_a_plan_grows_by_what_is_measured(tmp_path):
     plan = planned()
     write(tmp_path, plan["baseline"], 0, arm="baseline")

@@ -161,6 +161,7 @@ def _read_machines(
                 name=f"{name}, other nodes" if name and studies else name,
                 time=time,
                 confirmation=confirmations.get(machine),
+                targets=causes.get(machine, []),
                 causes=view_causes(
                     causes.get(machine, []),
                     fingerprint if fingerprint and fingerprint["machine"] == machine else None,

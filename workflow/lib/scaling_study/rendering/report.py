@@ -92,6 +92,7 @@ class MachineStudy:
         name: what the config calls it; ``""`` in a study of this machine alone.
         time: what its profiles show; None where none was taken.
         causes: what its experiments on causes show; None where none was made.
+        targets: the same as its entry of analysis/causes.json has it.
         confirmation: its entry of analysis/confirmation.json; None where there is none.
     """
 
@@ -105,6 +106,7 @@ class MachineStudy:
     name: str = ""
     time: TimeView | None = None
     causes: CausesView | None = None
+    targets: Sequence[Mapping[str, Any]] = ()
     confirmation: Mapping[str, Any] | None = None
 
 
@@ -233,7 +235,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
         "headline": _headline(plan, study),
         "run": _run(study) if ok else None,
         "confirm": view_confirmation(study.confirmation),
-        "search": view_search(plan),
+        "search": view_search(plan, study.targets),
         "findings": explain(
             {
                 one.launch: one.title

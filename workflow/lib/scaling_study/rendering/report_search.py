@@ -6,9 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common.quantities import format_count, format_percent
+from scaling_study.searching import rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 STAGES = {
     "first": "the default launch, the baseline and its repeat",
@@ -19,11 +20,14 @@ STAGES = {
 """What each stage of a race measures."""
 
 
-def view_search(plan: Mapping[str, Any]) -> list[str] | None:
+def view_search(
+    plan: Mapping[str, Any], targets: Sequence[Mapping[str, Any]] = ()
+) -> list[str] | None:
     """Return what is said of a plan's race, as sentences; None where all was measured.
 
     Args:
         plan: plan.json, or what a race has made of it.
+        targets: of causes.json, of this machine.
     """
     if "searched" not in plan:
         return None
@@ -53,6 +57,12 @@ def view_search(plan: Mapping[str, Any]) -> list[str] | None:
     unseen = [labels[launch] for launch in found["not_screened"]]
     if unseen:
         sentences.append(f"Not measured, so nothing is known of them: {'; '.join(unseen)}.")
+    helpful = [launch["label"] for launch in rounds.helpful(plan, targets)]
+    if helpful:
+        sentences.append(
+            f"The experiments below showed what helps, and no launch had it yet: "
+            f"{'; '.join(helpful)}. With a larger search.budget_minutes the same command races it."
+        )
     choice = found["choice"]
     if choice is not None:
         sentences.append(

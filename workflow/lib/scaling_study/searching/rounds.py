@@ -317,7 +317,12 @@ def next_round(
     found = race.next()
     known = {launch["id"]: launch for launch in plan["launches"]}
     base = known[plan["baseline"]]["axes"]
-    combined = {one.launch: _combined(base, one.changes) for one in found.combined}
+    combined = {
+        one.launch: combination(
+            {**base, **{axis: json.loads(value) for axis, value in one.changes}}
+        )
+        for one in found.combined
+    }
     known |= {launch["id"]: launch for launch in combined.values()}
     names = {name: launch["id"] for name, launch in combined.items()}
     batches = _batches(found, names, plan, files)
@@ -339,12 +344,31 @@ def next_round(
     }
 
 
-def _combined(base: Mapping[str, Any], made: Changes) -> Json:
-    """Return the plan's entry of a launch that a race has put together."""
-    axes = {**base, **{axis: json.loads(value) for axis, value in made}}
+def combination(axes: Mapping[str, Any]) -> Json:
+    """Return the plan's entry of a launch that no config describes."""
     words = {name: tuple(v) if isinstance(v, list) else v for name, v in axes.items()}
     launch = named(words, "combined")
-    return {"id": launch.id, "label": launch.label, "arm": launch.arm, "axes": axes}
+    return {"id": launch.id, "label": launch.label, "arm": launch.arm, "axes": dict(axes)}
+
+
+def helpful(plan: Mapping[str, Any], targets: Sequence[Mapping[str, Any]]) -> list[Json]:
+    """Return what experiments on causes showed to help, as launches that the plan does not have.
+
+    Args:
+        plan: plan.json, or what a race has made of it.
+        targets: of causes.json, of one machine.
+    """
+    known = {launch["id"]: launch for launch in plan["launches"]}
+    found = {}
+    for target in targets:
+        causes = [*target["growth"]["named"], *target["level"]["named"]]
+        remedies = [(cause["remedy"] or {}).get("axes") for cause in causes]
+        for changed in filter(None, remedies if target["launch"] in known else []):
+            axes = {**known[target["launch"]]["axes"], **changed}
+            if not any(item.items() <= axes.items() for item in plan["exclude"]):
+                launch = combination(axes)
+                found[launch["id"]] = launch
+    return [launch for one, launch in found.items() if one not in known]
 
 
 def _batches(
