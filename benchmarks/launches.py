@@ -122,14 +122,13 @@ def study_folder(name: str, project: Path) -> Path:
     return project / "results" / f"launches-{name.lower().replace(' ', '-')}"
 
 
-def make_study(name: str, project: Path, budget_minutes: float | None) -> None:
-    """Make a workload's study, in a copy of the project unless that is the project itself.
+def make_config_study(config: Mapping[str, Any], project: Path) -> None:
+    """Make a study, in a copy of the project unless that is the project itself.
 
     Raises:
         RuntimeError: the study failed.
     """
-    workload = WORKLOADS[name]
-    for part in () if project == ROOT else (*PROJECT, str(workload.script)):
+    for part in () if project == ROOT else (*PROJECT, config["workload"]["script"]):
         source, target = ROOT / part, project / part
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
@@ -139,13 +138,13 @@ def make_study(name: str, project: Path, budget_minutes: float | None) -> None:
     keep = [sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"]
     with folder("launches-") as own:
         file = own / "study.yaml"
-        config = workload.config(study_folder(name, project).name, budget_minutes)
-        file.write_text(yaml.safe_dump(config), encoding="utf-8")
+        file.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
         snakemake = [sys.executable, "-m", "snakemake", "--cores", "all", "--configfile", str(file)]
         with started([*keep, *snakemake], own, project, environment()) as process:
             status = process.wait()
         if status:
-            raise RuntimeError(f"{name}: status {status}: {last_lines(own / 'output')}")
+            said = last_lines(own / "output")
+            raise RuntimeError(f"{config['study']}: status {status}: {said}")
 
 
 def rounds(name: str, study: Study, options: argparse.Namespace) -> Iterator[Entry]:
@@ -292,7 +291,8 @@ def studies(options: argparse.Namespace) -> dict[str, Study]:
         return {names[script]: study for script, study in given.items()}
     project = options.project.resolve()
     for name in options.workload if options.make_study else ():
-        make_study(name, project, options.budget_minutes)
+        study = study_folder(name, project).name
+        make_config_study(WORKLOADS[name].config(study, options.budget_minutes), project)
     return {name: read_study(study_folder(name, project)) for name in options.workload}
 
 

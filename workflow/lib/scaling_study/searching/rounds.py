@@ -209,6 +209,11 @@ def changes(base: Mapping[str, Any], axes: Mapping[str, Any]) -> Changes:
     )
 
 
+def changed(base: Mapping[str, Any], made: Changes) -> Json:
+    """Return all axes of a launch that differs from another by what `changes` has found."""
+    return {**base, **{axis: json.loads(value) for axis, value in made}}
+
+
 def settings(plan: Mapping[str, Any], done: int) -> Settings:
     """Return what a plan asks of its race, without the time of the confirmation and the reports.
 
@@ -317,12 +322,7 @@ def next_round(
     found = race.next()
     known = {launch["id"]: launch for launch in plan["launches"]}
     base = known[plan["baseline"]]["axes"]
-    combined = {
-        one.launch: combination(
-            {**base, **{axis: json.loads(value) for axis, value in one.changes}}
-        )
-        for one in found.combined
-    }
+    combined = {one.launch: combination(changed(base, one.changes)) for one in found.combined}
     known |= {launch["id"]: launch for launch in combined.values()}
     names = {name: launch["id"] for name, launch in combined.items()}
     batches = _batches(found, names, plan, files)
