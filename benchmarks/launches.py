@@ -12,7 +12,8 @@ Each way starts n processes of the same script at once, from their start to thei
 - run_cpu: `python -m torch.backends.xeon.run_cpu --ninstances n --ncores-per-instance k script`,
   with whatever it finds to preload in an activated environment;
 - recommended: launch/recommended.sh of the workload's study, with the number that it recommends;
-- recommended, --queue: the same with a list of two models for each slot.
+- recommended, --queue: the same with a list of four models for each slot; with --reuse each process
+  trains one after the other.
 
 A round runs every way once, in a shuffled order. models/hour are 3600 x models / seconds until the
 last command has ended. `models alone` is the same ratio without the launchers' own time: from the
@@ -39,7 +40,7 @@ import numpy as np
 import yaml
 from launches_ways import (
     ONE_THREAD,
-    QUEUE,
+    QUEUES,
     RECOMMENDED,
     RUN_CPU,
     WAYS,
@@ -208,7 +209,7 @@ def section(name: str, entries: Sequence[Entry]) -> tuple[str, bool]:
         shown = [interval(values)]
         if way != RECOMMENDED:
             shown.append(paired(entries, way, "wall_s"))
-            shown += [paired(entries, way, "models_s")] if way != QUEUE else []
+            shown += [paired(entries, way, "models_s")] if way not in QUEUES else []
         texts = [_text(one, 1 if column == 0 else 3) for column, one in enumerate(shown)]
         lines.append(_line([way, str(len(values)), *texts, *[""] * (3 - len(texts))]))
     lines.append("")

@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DEFAULT, ONE_THREAD, RUN_CPU = "default", "one thread", "run_cpu"
-RECOMMENDED, QUEUE = "recommended", "recommended, --queue"
-WAYS = (DEFAULT, ONE_THREAD, RUN_CPU, RECOMMENDED, QUEUE)
+RECOMMENDED = "recommended"
+QUEUES = {"recommended, --queue": [], "recommended, --queue --reuse": ["--reuse"]}
+"""Ways that work through a list of models, with their further options."""
+WAYS = (DEFAULT, ONE_THREAD, RUN_CPU, RECOMMENDED, *QUEUES)
 LAUNCHER = "torch.backends.xeon.run_cpu"
 
-MODELS_PER_SLOT = 2
-"""Of the queue: with one model a slot, no model would follow another."""
+MODELS_PER_SLOT = 4
+"""Of a queue: with one model a slot, no model would follow another."""
 LONGEST_S = 1800.0
 """A run of the default launch can take minutes; one that takes this long has hung."""
 LOOK_S = 0.1
@@ -138,12 +140,15 @@ def commands(way: str, study: Study, n: int, own: Path) -> list[list[str]]:
     models = own / "models.txt"
     lines = [shlex.join(study.arguments(member)) for member in range(MODELS_PER_SLOT * study.n)]
     models.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return [["bash", str(study.launch), "--queue", str(models), str(own / "logs")]]
+    options = ["--queue", *QUEUES[way]]
+    return [["bash", str(study.launch), *options, str(models), str(own / "logs")]]
 
 
 def models_of(way: str, study: Study, n: int) -> int:
     """Return how many models a run of a way trains."""
-    return {RECOMMENDED: study.n, QUEUE: MODELS_PER_SLOT * study.n}.get(way, n)
+    if way in QUEUES:
+        return MODELS_PER_SLOT * study.n
+    return study.n if way == RECOMMENDED else n
 
 
 def run(way: str, study: Study, n: int) -> Entry:
@@ -167,7 +172,7 @@ def run(way: str, study: Study, n: int) -> Entry:
                     stack.enter_context(started(command, slot, slot, env))
                     for command, slot in zip(asked, slots, strict=True)
                 ]
-                times = _wait(processes, study.script.name, 0 if way == QUEUE else count)
+                times = _wait(processes, study.script.name, 0 if way in QUEUES else count)
             _check([process.returncode for process in processes], own, count, study.steps)
             preloaded = _preloaded(slots[0] / "output") if way == RUN_CPU else []
     except (RuntimeError, OSError) as error:

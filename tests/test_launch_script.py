@@ -11,7 +11,7 @@ import pytest
 
 from processes import PATIENCE_S
 from scaling_study.common.workload_env import MASK, write_private
-from scaling_study.member import bind, model_queue
+from scaling_study.member import again, bind, model_queue
 from scaling_study.rendering.launch_script import render_launch_script
 
 BASH = "/bin/bash"
@@ -70,6 +70,7 @@ def write(tmp_path, found, planned, binder=BINDER, python=sys.executable):
         python=python,
         binder=binder,
         queue=QUEUE,
+        again=again.__file__,
         folder=str(tmp_path),
         kept=KEPT,
         values_file=str(tmp_path / "it's the values"),
@@ -262,6 +263,17 @@ def test_inter_op_is_set_before_the_script_starts(tmp_path):
     assert run(path, "logs").returncode == 0
     said = (tmp_path / "logs/member-0.log").read_text().strip()
     assert said == f"3 {[str(script), '--x']} {tmp_path}"
+
+
+def test_inter_op_is_set_where_processes_train_one_model_after_the_other(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import sys, torch\nprint(torch.get_num_interop_threads(), sys.argv[1:])\n")
+    path = write(tmp_path, recommendation([slot(0)], inter_op=3), plan(script))
+    (tmp_path / "models").write_text("a\nb\n")
+    done = run(path, "--queue", "--reuse", "models", "logs")
+    assert done.returncode == 0, done.stderr
+    for number, name in ((1, "a"), (2, "b")):
+        assert (tmp_path / f"logs/model-0000{number}.log").read_text() == f"3 ['{name}']\n"
 
 
 def test_a_script_that_marks_its_steps_finds_this_package(tmp_path):

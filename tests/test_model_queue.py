@@ -35,10 +35,10 @@ def launch(tmp_path):
     return write(tmp_path, recommendation([slot(0, cpu)], env), plan(script, ["--unused"]))
 
 
-def queue(path, models, *logs):
+def queue(path, models, *options):
     (path.parent / "models.txt").write_text(models, encoding="utf-8")
     return subprocess.run(
-        [BASH, path, "--queue", "models.txt", *logs],
+        [BASH, path, "--queue", *options, "models.txt"],
         cwd=path.parent,
         capture_output=True,
         text=True,
@@ -55,8 +55,9 @@ def order(folder):
     return (folder / "order").read_text().split()
 
 
-def test_each_line_is_one_model_with_the_launchs_cpus_and_environment(tmp_path, launch):
-    done = queue(launch, "# the first ones\n1 --name 'a b' '#x'\n\n  2 \"\"\n")
+@pytest.mark.parametrize("options", [[], ["--reuse"]])
+def test_each_line_is_one_model_with_the_launchs_cpus_and_environment(tmp_path, launch, options):
+    done = queue(launch, "# the first ones\n1 --name 'a b' '#x'\n\n  2 \"\"\n", *options)
     assert done.returncode == 0, done.stderr
     cpu = min(os.sched_getaffinity(0))
     assert log(tmp_path, 1).startswith(f"['1', '--name', 'a b', '#x'] [{cpu}] a b'c\"$HOME`id`")
@@ -143,10 +144,18 @@ time.sleep(600)
 """
 
 
-def start(path, models, logs):
+def start(path, models, logs, *options):
     """Start a queue, and wait until the logs of all models of these numbers have two numbers."""
     (path.parent / "models.txt").write_text(models)
-    command = ["/usr/bin/env", "--default-signal=INT", BASH, path, "--queue", "models.txt"]
+    command = [
+        "/usr/bin/env",
+        "--default-signal=INT",
+        BASH,
+        path,
+        "--queue",
+        *options,
+        "models.txt",
+    ]
     process = subprocess.Popen(command, cwd=path.parent, stdout=subprocess.PIPE, text=True)
     files = [path.parent / f"models.txt.logs/model-{number:05}.log" for number in logs]
     end = time.monotonic() + 60
@@ -165,11 +174,18 @@ def endless(tmp_path):
     return write(tmp_path, recommendation([slot(0), slot(1)]), plan(script))
 
 
-@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("sent", "status", "options"),
+    [
+        (signal.SIGINT, 130, []),
+        (signal.SIGTERM, 143, []),
+        (signal.SIGINT, 130, ["--reuse"]),
+    ],
+)
 def test_an_interrupt_leaves_no_process_and_interrupted_models_start_anew(
-    tmp_path, endless, sent, status
+    tmp_path, endless, sent, status, options
 ):
-    process, pids = start(endless, "short\nlong 1\nlong 2\nlong 3\n", (2, 3))
+    process, pids = start(endless, "short\nlong 1\nlong 2\nlong 3\n", (2, 3), *options)
     process.send_signal(sent)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == status
@@ -177,14 +193,15 @@ def test_an_interrupt_leaves_no_process_and_interrupted_models_start_anew(
     assert "1 trained in" in said.splitlines()[-1]
     journal = (tmp_path / "models.txt.logs/queue.jsonl").read_text().splitlines()
     assert [json.loads(line)["model"] for line in journal] == [1]
-    again, pids = start(endless, "short\nlong 1\nlong 2\nlong 3\n", (2, 3))
+    again, pids = start(endless, "short\nlong 1\nlong 2\nlong 3\n", (2, 3), *options)
     again.terminate()
     again.communicate(timeout=60)
     assert gone(pids)
 
 
-def test_models_do_not_outlive_a_killed_queue(endless):
-    process, pids = start(endless, "long 1\nlong 2\n", (1, 2))
+@pytest.mark.parametrize("options", [[], ["--reuse"]])
+def test_models_do_not_outlive_a_killed_queue(endless, options):
+    process, pids = start(endless, "long 1\nlong 2\n", (1, 2), *options)
     process.kill()
     process.communicate(timeout=60)
     assert gone(pids[::2])
@@ -235,3 +252,66 @@ def test_what_a_failed_model_leaves_is_ended():
     assert gone([int(os.read(read, 100))])
     assert slots.free == [0]
     os.close(read)
+
+
+HOW = """
+import os, signal, sys
+print(os.getpid(), os.getcwd(), sys.path[0], __name__, repr(sys.stdin.read()), flush=True)
+os.chdir("/")
+how = sys.argv[1]
+if how == "leaves" and not hasattr(os, "left"):
+    os.left = True
+elif how == "leaves":
+    raise ValueError("a second time")
+elif how == "forks":
+    if os.fork() == 0:
+        sys.exit(3)
+elif how == "says":
+    sys.exit("said")
+elif how == "dies":
+    os.kill(os.getpid(), signal.SIGKILL)
+elif how != "well":
+    sys.exit(int(how))
+"""
+
+
+def reuse(tmp_path, *how):
+    """Train models in one slot; return what the queue said, and which process trained each."""
+    (tmp_path / "train.py").write_text(HOW)
+    path = write(tmp_path, recommendation([slot(0)]), plan(tmp_path / "train.py"))
+    done = queue(path, "\n".join(how), "--reuse")
+    told = [log(tmp_path, number).split()[:5] for number in range(1, len(how) + 1)]
+    for _, folder, first, name, read in told:
+        assert (folder, first) == (str(tmp_path), str(tmp_path))
+        assert (name, read) == ("__main__", "''")
+    journal = (tmp_path / "models.txt.logs/queue.jsonl").read_text().splitlines()
+    status = [json.loads(line)["status"] for line in journal]
+    return done, [pid for pid, *_ in told], status
+
+
+def test_each_process_trains_one_model_after_the_other(tmp_path):
+    done, pids, status = reuse(tmp_path, "well", "0", "forks", "well")
+    assert done.returncode == 0, done.stderr
+    assert len(set(pids)) == 1
+    assert status == [0, 0, 0, 0]
+    assert done.stderr == ""
+
+
+def test_a_model_that_fails_after_another_one_is_trained_in_a_process_of_its_own(tmp_path):
+    done, pids, status = reuse(tmp_path, "leaves", "leaves", "leaves")
+    assert done.returncode == 0, done.stderr
+    assert len(set(pids)) == 3
+    assert status == [0, 0, 0]
+    assert "2 models failed where another one was trained before" in done.stderr
+    assert "3 trained in" in done.stdout
+
+
+def test_a_model_that_fails_in_a_process_of_its_own_has_failed(tmp_path):
+    done, pids, status = reuse(tmp_path, "well", "7", "says", "dies", "well", "well")
+    assert done.returncode == 1
+    assert status == [0, 7, 1, -signal.SIGKILL, 0, 0]
+    assert "model 2 failed with status 7" in done.stderr
+    assert "model 4 was killed by SIGKILL" in done.stderr
+    assert log(tmp_path, 3).endswith("said\n")
+    assert pids[4] == pids[5]
+    assert len(set(pids)) == 5

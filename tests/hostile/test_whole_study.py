@@ -18,7 +18,7 @@ import hostile_study
 import sandbox
 import texts
 from scaling_study.common.workload_env import write_private
-from scaling_study.member import bind, model_queue
+from scaling_study.member import again, bind, model_queue
 from scaling_study.rendering import launch_script
 
 REASON = sandbox.reason_against()
@@ -129,6 +129,7 @@ def test_the_launch_script_carries_everything(tmp_path):
         python=str(folder / texts.NAME / "python"),
         binder=[sys.executable, "-P", str(bind.__file__)],
         queue=[sys.executable, "-P", str(model_queue.__file__)],
+        again=str(again.__file__),
         folder=str(folder),
         kept=["PATH"],
         values_file=str(folder / "values.json"),

@@ -5,7 +5,8 @@
 FILE holds the arguments of one model on each line, quoted as for a shell; empty lines and
 lines that begin with ``#`` are skipped. Each ``--slot`` is one process at a time, with its CPUs
 ('' is not bound) and its memory policy. BINDER is a command line of ``bind.py``, COMMAND what a
-model's arguments are added to.
+model's arguments are added to; with ``--reuse`` it is one of ``again.py``, which trains one model
+after the other in each process.
 
 FOLDER gets a file for each model, and ``queue.jsonl``: a line for each model that ended. The same
 command goes on where it stopped: a model that was interrupted or has failed starts anew. Exit
@@ -34,6 +35,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import FrameType
+    from typing import IO
 
 JOURNAL = "queue.jsonl"
 WRONG_INPUT = 2  # as argparse
@@ -41,6 +43,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # Time for models to end by themselves after SIGTERM; then they are killed.
 GRACE_S = 2.0
+LOOK_S = 0.05
 
 SECONDS_PER_HOUR = 3600
 
@@ -145,12 +148,7 @@ class Slots:
 
     def _unended(self) -> list[_Running]:
         """Processes that have not ended; those that have are not waited for yet."""
-        return [
-            running
-            for running in self._running.values()
-            if os.waitid(os.P_PID, running.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            is None
-        ]
+        return [running for running in self._running.values() if not _has_ended(running.process)]
 
     def _poll_once(self, deadline_s: float) -> None:
         poll = select.poll()
@@ -173,6 +171,161 @@ class Slots:
                 os.killpg(running.process.pid, signal.SIGKILL)
         os.close(running.pidfd)
         return Ended(slot, running.began_s, ended_s, running.process.wait())
+
+
+class FreshSlots(Slots):
+    """Runs a process for each model.
+
+    Args:
+        commands: of each slot, what a model's arguments are added to.
+    """
+
+    def __init__(self, commands: Sequence[Sequence[str]]) -> None:
+        super().__init__(len(commands))
+        self._commands = commands
+
+    def train(self, slot: int, arguments: Sequence[str], log: Path) -> None:
+        """Start a free slot's process for a model; as ``ReusedSlots.train``."""
+        self.start(slot, [*self._commands[slot], *arguments], log)
+
+    def wait_trained(self, stop: int) -> list[Ended]:
+        """Wait until a model has ended, or ``stop`` becomes readable."""
+        return self.wait(stop=stop)
+
+
+@dataclass(slots=True)
+class _Trainer:
+    """A process of ``again.py``, and the model in it.
+
+    Attributes:
+        orders: it reads models from there.
+        answers: a status comes from there for each.
+        trained: models that it has trained.
+        model: the order and the time at which it began; None while there is none.
+    """
+
+    process: subprocess.Popen[bytes]
+    orders: IO[bytes]
+    answers: int
+    trained: int = 0
+    model: tuple[bytes, float] | None = None
+
+
+class ReusedSlots:
+    """Runs one process in each of n slots, each of which trains one model after the other.
+
+    A model that fails where another one was trained before it starts anew in a fresh process: what
+    a script cannot do twice in a process is no fault of the model. A process whose model has failed
+    trains no other one.
+
+    Args:
+        commands: of each slot: of ``again.py``, with the script as the last word.
+    """
+
+    def __init__(self, commands: Sequence[Sequence[str]]) -> None:
+        self._commands = commands
+        self._trainers: dict[int, _Trainer] = {}
+        self.anew = 0
+
+    @property
+    def free(self) -> list[int]:
+        """Slots without a model."""
+        busy = {slot for slot, trainer in self._trainers.items() if trainer.model}
+        return [slot for slot in range(len(self._commands)) if slot not in busy]
+
+    def train(self, slot: int, arguments: Sequence[str], log: Path) -> None:
+        """Have a free slot train a model.
+
+        Args:
+            slot: the slot.
+            arguments: of the script.
+            log: gets the model's output; what it held is lost.
+        """
+        order = json.dumps({"arguments": list(arguments), "log": str(log)}).encode() + b"\n"
+        self._give(slot, order, time.monotonic())
+
+    def wait_trained(self, stop: int) -> list[Ended]:
+        """Wait until a model has ended, or ``stop`` becomes readable."""
+        poll = select.poll()
+        by_answers = {one.answers: slot for slot, one in self._trainers.items() if one.model}
+        for descriptor in (*by_answers, stop):
+            poll.register(descriptor, select.POLLIN)
+        ready = poll.poll()
+        ended = [self._answered(by_answers[one]) for one, _ in ready if one in by_answers]
+        return [one for one in ended if one is not None]
+
+    def stop(self) -> None:
+        """End all processes with their own child processes."""
+        deadline_s = time.monotonic() + GRACE_S
+        for slot, trainer in list(self._trainers.items()):
+            if trainer.model is None:
+                self._end(slot)
+            else:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(trainer.process.pid, signal.SIGTERM)
+        while time.monotonic() < deadline_s:
+            if all(map(_has_ended, [one.process for one in self._trainers.values()])):
+                break
+            time.sleep(LOOK_S)
+        for slot in list(self._trainers):
+            self._end(slot)
+
+    def _give(self, slot: int, order: bytes, began_s: float) -> None:
+        trainer = self._trainers.get(slot) or self._begin(slot)
+        trainer.model = (order, began_s)
+        with contextlib.suppress(BrokenPipeError):  # its end is seen where its answer is awaited
+            trainer.orders.write(order)
+            trainer.orders.flush()
+
+    def _begin(self, slot: int) -> _Trainer:
+        *command, script = self._commands[slot]
+        answers, theirs = os.pipe()
+        process = subprocess.Popen(
+            [*command, "--answers", str(theirs), "--", script],
+            stdin=subprocess.PIPE,
+            pass_fds=[theirs],
+            start_new_session=True,
+        )
+        os.close(theirs)
+        if process.stdin is None:
+            raise RuntimeError("the process has no standard input")
+        self._trainers[slot] = _Trainer(process, process.stdin, answers)
+        return self._trainers[slot]
+
+    def _answered(self, slot: int) -> Ended | None:
+        """Return how a slot's model has ended; None where it starts anew."""
+        trainer, ended_s = self._trainers[slot], time.monotonic()
+        if trainer.model is None:
+            return None
+        order, began_s = trainer.model
+        text = os.read(trainer.answers, 64)
+        trainer.model = None
+        if text and int(text) == 0:
+            trainer.trained += 1
+            return Ended(slot, began_s, ended_s, 0)
+        code = self._end(slot)
+        if not trainer.trained:
+            return Ended(slot, began_s, ended_s, int(text) if text else code or 1)
+        self.anew += 1
+        self._give(slot, order, began_s)
+        return None
+
+    def _end(self, slot: int) -> int:
+        """End a process and its children; return its return code."""
+        trainer = self._trainers.pop(slot)
+        # Not waited for yet: the group's number is still this process's.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(trainer.process.pid, signal.SIGKILL)
+        with contextlib.suppress(BrokenPipeError):
+            trainer.orders.close()
+        os.close(trainer.answers)
+        return trainer.process.wait()
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process has ended, which is not waited for yet."""
+    how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    return os.waitid(os.P_PID, process.pid, how) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,13 +400,16 @@ class Queue:
     Args:
         commands: of each slot, what a model's arguments are added to.
         logs: folder of logs and journal.
+        journal: a descriptor of it.
+        reuse: each process trains one model after the other.
     """
 
-    def __init__(self, commands: Sequence[Sequence[str]], logs: Path, journal: int) -> None:
-        self._commands = commands
+    def __init__(
+        self, commands: Sequence[Sequence[str]], logs: Path, journal: int, *, reuse: bool
+    ) -> None:
         self._logs = logs
         self._journal = journal
-        self._slots = Slots(len(commands))
+        self._slots = ReusedSlots(commands) if reuse else FreshSlots(commands)
         self._models: dict[int, Model] = {}
         self.trained = 0
         self.failed: list[tuple[Model, str]] = []
@@ -266,7 +422,7 @@ class Queue:
                 for slot in self._slots.free if waiting else ():
                     if waiting:
                         self._start(slot, waiting.pop())
-                for ended in self._slots.wait(stop=stop):
+                for ended in self._slots.wait_trained(stop):
                     self._end(ended)
                 if select.select([stop], [], [], 0)[0]:
                     return False
@@ -274,13 +430,18 @@ class Queue:
             self._slots.stop()
         return True
 
+    @property
+    def anew(self) -> int:
+        """Models that were started again in a fresh process."""
+        return self._slots.anew if isinstance(self._slots, ReusedSlots) else 0
+
     def log(self, model: Model) -> Path:
         """Return the file of a model's output."""
         return self._logs / f"model-{model.number:05}.log"
 
     def _start(self, slot: int, model: Model) -> None:
         self._models[slot] = model
-        self._slots.start(slot, [*self._commands[slot], *model.arguments], self.log(model))
+        self._slots.train(slot, model.arguments, self.log(model))
 
     def _end(self, ended: Ended) -> None:
         model = self._models.pop(ended.slot)
@@ -352,6 +513,9 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str], list[str]]:
     parser.add_argument("--models", type=Path, required=True, help="a line of arguments per model")
     parser.add_argument("--logs", type=Path, required=True, help="folder of logs and journal")
     parser.add_argument(
+        "--reuse", action="store_true", help="each process trains one model after the other"
+    )
+    parser.add_argument(
         "--slot", action="append", nargs=2, metavar=("CPUS", "POLICY"), required=True
     )
     # By hand: argparse treats -- differently from version to version.
@@ -384,7 +548,8 @@ def main(argv: list[str]) -> int:
         _fail(f"{path}: {error}")
     os.ftruncate(journal, whole)  # a line that a crash cut off
     commands = [slot_command(binder, cpus, policy, command) for cpus, policy in options.slot]
-    return _train(models, waiting, Queue(commands, options.logs, journal), len(commands))
+    queue = Queue(commands, options.logs, journal, reuse=options.reuse)
+    return _train(models, waiting, queue, len(commands))
 
 
 def _train(models: Sequence[Model], waiting: Sequence[Model], queue: Queue, slots: int) -> int:
@@ -401,6 +566,12 @@ def _train(models: Sequence[Model], waiting: Sequence[Model], queue: Queue, slot
     if queue.failed:
         names = ", ".join(str(model.number) for model, _ in queue.failed)
         print(f"failed: models {names}; the same command trains them again", file=sys.stderr)
+    if queue.anew:
+        print(
+            f"{queue.anew} models failed where another one was trained before, and were trained in"
+            " a process of their own: this script may not run twice in a process",
+            file=sys.stderr,
+        )
     if not done:
         status = 128 + os.read(stop, 1)[0]
         print("stopped; the same command goes on, interrupted models anew", file=sys.stderr)

@@ -32,6 +32,10 @@ QUEUES = {
     "process_per_model": "a process per model",
     "one_process": "processes that train one model after the other",
 }
+COMMANDS = {
+    "process_per_model": "",
+    "one_process": "; recommended.sh --queue --reuse trains a list of models so",
+}
 PARTS = {
     "start": "the start and the end of a process",
     "between": "work between steps",
@@ -162,7 +166,9 @@ def _how(confirmation: Json, recommended: Json) -> list[Note]:
         value = amount(one["value"], confirmation["objective"])
         times_as_many = one["value"] / recommended["value"]
         many = f", {format_ratio(times_as_many)} as many" if times_as_many > WORTH_A_WORD else ""
-        text += f" With {QUEUES[one['queue']]} ({one['ran']}): {value}{many}."
+        text += (
+            f" With {QUEUES[one['queue']]} ({one['ran']}): {value}{many}{COMMANDS[one['queue']]}."
+        )
     notes = [Note(text)]
     if recommended["whole_models"] == 0 and confirmation["objective"] == "models_per_hour":
         text = "No model was trained to its end: its time is the start plus all its iterations."

@@ -80,8 +80,11 @@ SCRIPT = """\
 #   Starts the members once. Fails if a member fails. Ctrl-C stops them all.
 #   LOGS  folder for the members' output, one file each; default: a new folder in this one
 #
-#        bash recommended.sh --queue MODELS [LOGS]
+#        bash recommended.sh --queue [--reuse] MODELS [LOGS]
 #   Trains a list of models, {at_once}: when one has ended, the next one starts.
+#   --reuse  each process trains one model after the other: Python and torch start once. A model
+#           finds what the ones before it left in the process (random state, settings); one that
+#           fails so is trained again in a process of its own
 #   MODELS  a file with the script's arguments for one model on each line, quoted as for a shell;
 #           lines that begin with # are comments
 #   LOGS    folder for output and progress; default: MODELS with .logs at its end
@@ -94,6 +97,7 @@ SCRIPT = """\
 bind=({bind})
 queue=({queue})
 command=({command})
+reused=({reused})
 
 # Of the caller's environment only these pass; whatever else a member gets is set here.
 kept=({kept})
@@ -105,9 +109,15 @@ cpus=({cpus})
 policies=({policies})
 
 if [[ ${{1-}} == --queue ]]; then
-  list=${{2:?--queue needs the file of the models}}
+  shift
+  if [[ ${{1-}} == --reuse ]]; then
+    shift
+    queue+=(--reuse)
+    command=("${{reused[@]}}")
+  fi
+  list=${{1:?--queue needs the file of the models}}
   models=$(realpath -- "$list")
-  logs=$(realpath -m -- "${{3:-$list.logs}}")
+  logs=$(realpath -m -- "${{2:-$list.logs}}")
   slots=()
   for slot in "${{!cpus[@]}}"; do slots+=(--slot "${{cpus[slot]}}" "${{policies[slot]}}"); done
   cd -- {folder}
@@ -162,6 +172,7 @@ def render_launch_script(
     python: str,
     binder: Sequence[str],
     queue: Sequence[str],
+    again: str,
     folder: str,
     kept: Sequence[str],
     values_file: str,
@@ -174,6 +185,7 @@ def render_launch_script(
         python: the interpreter of the launch's build.
         binder: the command line of ``bind.py``, to which its options are added.
         queue: the command line of ``model_queue.py``, likewise.
+        again: ``again.py``.
         folder: the folder that a relative ``workload.script`` starts from.
         kept: names of the variables that members inherit.
         values_file: the file with the values of ``workload.env``.
@@ -188,7 +200,7 @@ def render_launch_script(
     launch = recommendation["recommended"]
     workload = plan["workload"]
     slots = launch["slots"][: launch["n"]]
-    values = launch["requested_env"]
+    values, inter_op = launch["requested_env"], launch["axes"]["inter_op"]
     private = sorted(workload["env"])
     return SCRIPT.format(
         script_text=_one_line(workload["script"]),
@@ -201,7 +213,8 @@ def render_launch_script(
         at_once=f"{launch['n']} at once" if launch["n"] > 1 else "one after the other",
         bind=_words(binder),
         queue=_words(queue),
-        command=_words(_command(python, str(workload["script"]), launch["axes"]["inter_op"])),
+        command=_words(_command(python, str(workload["script"]), inter_op)),
+        reused=_words(_reused([python, "-P", again], str(workload["script"]), inter_op)),
         started=" ".join(
             ['"${command[@]}"', *(_argument(str(argument)) for argument in workload["args"])]
         ),
@@ -223,6 +236,12 @@ def _command(python: str, script: str, inter_op: int | str) -> list[str]:
     if inter_op == "default":
         return [python, script]
     return [python, "-c", INTER_OP_START.format(count=int(inter_op)), script]
+
+
+def _reused(again: Sequence[str], script: str, inter_op: int | str) -> list[str]:
+    """What runs where each process trains one model after the other."""
+    threads = [] if inter_op == "default" else ["--inter-op", str(inter_op)]
+    return [*again, *threads, script]
 
 
 def _argument(text: str) -> str:

@@ -12,7 +12,7 @@ from scaling_study.common import storage, workload_env
 from scaling_study.common.columns import BETWEEN, POINTS, WINDOWS
 from scaling_study.measuring.environment import INHERITED, member_environment
 from scaling_study.measuring.resolve import build_python
-from scaling_study.member import bind, model_queue
+from scaling_study.member import again, bind, model_queue
 from scaling_study.profiling import profiles
 from scaling_study.rendering import svg
 from scaling_study.rendering.launch_script import render_launch_script
@@ -209,6 +209,7 @@ def _launch_script(
         python=str(Path(build_python(build, builds)).absolute()),
         binder=BINDER,
         queue=QUEUE,
+        again=str(again.__file__),
         folder=str(Path.cwd()),
         kept=INHERITED,
         values_file=str(_values_of(path).absolute()),
