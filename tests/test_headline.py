@@ -269,7 +269,7 @@ def test_a_confirmation_stands_beside_what_was_predicted():
     assert (
         "Confirmed with a process per model, started by exec. "
         "With processes that train one model after the other (fork): 1,100 models/hour, "
-        f"1.21{X} as many."
+        f"1.21{X} as many; recommended.sh --queue --reuse trains a list of models so."
     ) in said
     assert "Predicted from windows" not in said
 
