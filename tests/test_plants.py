@@ -15,6 +15,7 @@ import pytest
 from jobs import WORKLOADS, config, environment, processes, why_command
 from processes import PATIENCE_S, killed_at_the_end, state
 from scaling_study.configuring.config import load_config
+from scaling_study.experimenting import unthrottled
 from scaling_study.planning.efforts import EFFORTS
 from scaling_study.planning.plan import make_plan
 from scaling_study.probing.limits import read_hierarchy
@@ -176,7 +177,10 @@ def test_bursts_of_a_launch_are_not_held_back_by_its_quota(tmp_path):
         assert len(flags) >= 5
         assert sum("throttled_burst" in each for each in flags) <= 1, flags
         assert all(one["machine"]["throttled_s"] == 0 for one in bursts(n) if one["valid"])
-        assert all(m["steps"] == m["steps_active"] for one in bursts(n) for m in one["members"])
+        # A member that goes on late begins its last step after the end of a burst.
+        members = [member for one in bursts(n) for member in one["members"]]
+        missing = [member["steps_active"] - member["steps"] for member in members]
+        assert all(0 <= steps <= unthrottled.BURSTS for steps in missing)
 
     # An interrupted job goes on with the same bursts, without choosing again.
     last = max(at for at, one in enumerate(found) if one.get("name") == "unthrottled")
