@@ -9,9 +9,8 @@ planner asks for starts, and gets those that the grid has measured, in an order 
 number. Two of the eight launches are combinations, which a race has to find by itself; one that the
 grid does not have fails to start in a replay.
 
-Regret is what the chosen point lacks of the best one, both as all starts of the grid together say
-it. So it holds their noise, in the best one's favour. What a real race has put together by itself
-is compared with the baseline by its own records. Nothing else should run meanwhile.
+Regret is what the chosen point lacks of the best one, as all starts of both studies together say it.
+So it holds their noise, in the best one's favour. Nothing else should run meanwhile.
 """
 
 from __future__ import annotations
@@ -160,22 +159,20 @@ class Replay:
 
     Args:
         grid: All that it measured.
-        raced: The plan of the race, whose combinations the grid may have.
+        raced: All that a race of the same launches measured.
+        plan: plan.json of that race, without what it has put together.
     """
 
-    def __init__(self, grid: Measured, raced: Mapping[str, Any]) -> None:
-        self._grid, self._plan = grid, raced
-        self._known = Throughputs(grid.starts)
+    def __init__(self, grid: Measured, raced: Measured, plan: Mapping[str, Any]) -> None:
+        self._grid, self._plan = grid, plan
+        # A batch of one study is none of the other's.
+        others = [replace(one, batch=-1 - one.batch) for one in raced.starts]
+        self.known = Throughputs([one for one in (*grid.starts, *others) if one.rates])
 
     def regret(self, launch: str, n: int) -> float:
-        """Return what a point of the grid lacks of its best one."""
-        best = max(map(self._known.mean, self._known.points))
-        return 1 - math.exp(self._known.mean((launch, n)) - best)
-
-    def over_baseline(self, n: int) -> float:
-        """Return the logarithm of the best point's throughput over the baseline's with n."""
-        best = max(map(self._known.mean, self._known.points))
-        return best - self._known.mean((self._plan["baseline"], n))
+        """Return what a point lacks of the best one."""
+        best = max(map(self.known.mean, self.known.points))
+        return 1 - math.exp(self.known.mean((launch, n)) - best)
 
     def race(self, seed: int) -> Result:
         """Race to the end, with an order of starts that the seed draws."""
@@ -231,25 +228,21 @@ def real(raced: Measured, replay: Replay) -> Result:
     choice = Race(field, rounds.settings(raced.plan, 0), raced.starts, 0).choice
     if choice is None:
         raise RuntimeError("nothing was measured")
-    launch, n = choice.launch, choice.n
-    try:
-        regret = replay.regret(launch, n)
-    except KeyError:  # a combination that the grid does not have
-        own = Throughputs([one for one in raced.starts if one.rates])
-        over = own.mean((launch, n)) - own.mean((raced.plan["baseline"], n))
-        regret = 1 - math.exp(over - replay.over_baseline(n))
-    return Result(raced.labels[launch], n, regret, raced.spent_s)
+    regret = replay.regret(choice.launch, choice.n)
+    return Result(raced.labels[choice.launch], choice.n, regret, raced.spent_s)
 
 
 def section(name: str, project: Path) -> Iterator[str]:
     """Write a workload's rows of the table."""
-    grid, raced = (read(project / "results" / study_name(name, how)) for how in SEARCHES)
-    replay = Replay(grid, raced.plan)
+    folders = {how: project / "results" / study_name(name, how) for how in SEARCHES}
+    grid, raced = (read(folder) for folder in folders.values())
+    replay = Replay(grid, raced, read_json(folders["race"] / "plan.json"))
     found = [replay.race(seed) for seed in range(1, RACES + 1)]
     once = real(raced, replay)
-    known = Throughputs(grid.starts)
+    known = Throughputs([one for one in grid.starts if one.rates])
     launch, n = max(known.points, key=known.mean)
-    yield _row(name, ("grid", f"{grid.labels[launch]}, n = {n}", "0"), grid.spent_s, grid.spent_s)
+    text = f"{replay.regret(launch, n):.1%}"
+    yield _row(name, ("grid", f"{grid.labels[launch]}, n = {n}", text), grid.spent_s, grid.spent_s)
     chosen = "; ".join(sorted({f"{one.label}, n = {one.n}" for one in found}))
     regrets = [one.regret for one in found]
     text = f"{statistics.median(regrets):.1%}, at most {max(regrets):.1%}"
