@@ -23,6 +23,9 @@ def main() -> int | str | None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--study-folder", type=Path, required=True, help="results/<study>")
     parser.add_argument("--round", type=int, required=True)
+    parser.add_argument(
+        "--following", type=Path, nargs="*", default=[], help="the next round, where there is one"
+    )
     parser.add_argument("--report", type=Path, required=True, help="the HTML file to write")
     options = parser.parse_args()
     folder = options.study_folder
@@ -35,7 +38,8 @@ def main() -> int | str | None:
     for name in ("measure", "machine.json"):
         (interim / name).symlink_to(Path(os.path.relpath(folder / name, interim)))
     plan = rounds.grown(read_json(folder / "plan.json"), folder)
-    plan = rounds.searched(plan, [read_json(one) for one in files], over=False)
+    following = next(map(read_json, options.following), None)
+    plan = rounds.searched(plan, [read_json(one) for one in files], following)
     write_json(interim / "plan.json", rounds.without_the_rest(plan))
     study = ["--study-folder", str(interim)]
     builds = ["--builds", str(folder.parent / ".builds")]

@@ -18,6 +18,7 @@ def plan(**changes):
         "searched": {
             "rounds": [{"stage": "first"}, {"stage": "screen"}, {"stage": "screen"}],
             "reason": "the choice is sure enough",
+            "next": None,
             "spent_s": 600.0,
             "budget_s": 3000.0,
             "choice": {"launch": "c", "n": 8, "probability": 0.93},
@@ -44,7 +45,20 @@ def test_it_says_how_long_what_why_it_ended_and_what_it_chose():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"reason": ""}, "The race is not over: the next round makes this report anew."),
+        (
+            {"reason": "", "next": {"stage": "race", "expected_s": 100.0, "labels": ["a", "b"]}},
+            (
+                "The race is not over. The next round takes 2 minutes or so and makes this report "
+                "anew: fresh starts of those that may be the best (a; b)."
+            ),
+        ),
+        (
+            {"reason": "", "next": {"stage": "screen", "expected_s": 5.0, "labels": [*"abcdefgh"]}},
+            (
+                "takes 1 minute or so and makes this report anew: every other launch once "
+                "(a; b; c; d; e; f and 2 more)."
+            ),
+        ),
         ({"not_screened": ["u"]}, "Not measured, so nothing is known of them: unseen."),
     ],
 )

@@ -244,6 +244,12 @@ def round_before(wildcards):
     return [] if before < 0 else measured_in(before)
 
 
+def round_after(wildcards):
+    """The round that was decided after one was measured."""
+    after = int(wildcards.round) + 1
+    return [f"{RESULTS}/rounds/{after}.json"] if after in ROUNDS else []
+
+
 def measured_in(number):
     """What the nodes leave that have measured a round."""
     return [f"{RESULTS}/rounds/{number}-{node}.done" for node in NODES]

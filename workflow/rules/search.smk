@@ -59,9 +59,10 @@ rule race:
 
 
 rule answer:
-    """The report as far as a round has come."""
+    """The report as far as a round has come, and what the next one is about."""
     input:
         lambda wildcards: measured_in(wildcards.round),
+        following=round_after,
     output:
         touch(f"{RESULTS}/rounds/{{round}}.answered"),
     log:
@@ -76,7 +77,7 @@ rule answer:
         "Report what is known after round {wildcards.round}"
     shell:
         f"python scripts/answer.py --study-folder {RESULTS} --round {{wildcards.round}}"
-        f" --report {REPORT} 2>&1 | tee {{log:q}}"
+        f" --following {{input.following:q}} --report {REPORT} 2>&1 | tee {{log:q}}"
 
 
 rule searched:

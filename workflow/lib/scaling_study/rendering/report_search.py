@@ -11,6 +11,8 @@ from scaling_study.searching import rounds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+MOST_LABELS = 6
+"""Launches of the next round that are named."""
 STAGES = {
     "first": "the default launch, the baseline and its repeat",
     "screen": "every other launch once",
@@ -51,7 +53,7 @@ def view_search(
     if found["reason"]:
         sentences.append(f"The race ended because {found['reason']}.")
     else:
-        sentences.append("The race is not over: the next round makes this report anew.")
+        sentences.append(f"The race is not over. {_tell_next(found['next'])}")
     if made:
         sentences.append(f"Put together by the race: {'; '.join(made)}.")
     unseen = [labels[launch] for launch in found["not_screened"]]
@@ -76,3 +78,15 @@ def view_search(
         "figures show which."
     )
     return sentences
+
+
+def _tell_next(following: Mapping[str, Any]) -> str:
+    """Say what the next round measures, after which this report is made anew."""
+    labels = following["labels"]
+    named = "; ".join(labels[:MOST_LABELS])
+    more = f" and {len(labels) - MOST_LABELS} more" if len(labels) > MOST_LABELS else ""
+    minutes = max(1, round(following["expected_s"] / 60))
+    return (
+        f"The next round takes {format_count(minutes, 'minute', 'minutes')} or so and makes this "
+        f"report anew: {STAGES[following['stage']]} ({named}{more})."
+    )

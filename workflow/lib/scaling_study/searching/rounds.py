@@ -111,25 +111,34 @@ def _head(path: Path) -> Json:
 
 
 def searched(
-    plan: Mapping[str, Any], found: Sequence[Mapping[str, Any]], *, over: bool = True
+    plan: Mapping[str, Any],
+    found: Sequence[Mapping[str, Any]],
+    following: Mapping[str, Any] | None = None,
 ) -> Json:
     """Return a plan with what a race has made of it, and what became of the race.
 
     Args:
         plan: as `grown` makes it.
-        found: the content of all rounds' files, in their order.
-        over: whether no further round comes.
+        found: the content of the files of all rounds that were measured, in their order.
+        following: of the next one, which was decided when the last one had been measured.
     """
     done = [one for one in found if one["batches"]]
-    last = found[-1]
+    last = following or found[-1]
     return {
         **plan,
         "searched": {
             "rounds": [{key: one[key] for key in ("stage", "expected_s")} for one in done],
-            "reason": last["reason"] or ("it had no further round" if over else ""),
+            "reason": last["reason"] or ("" if following else "it had no further round"),
+            "next": _outline(following) if following and following["batches"] else None,
             **{key: last[key] for key in ("spent_s", "budget_s", "choice", "not_screened")},
         },
     }
+
+
+def _outline(found: Mapping[str, Any]) -> Json:
+    """What a round is about: its stage, how long it takes, and its launches."""
+    labels = [launch["label"] for launch in found["launches"] if launch["arm"] != "repeat"]
+    return {**{key: found[key] for key in ("stage", "expected_s")}, "labels": labels}
 
 
 def without_the_rest(plan: Mapping[str, Any]) -> Json:
