@@ -255,8 +255,10 @@ def test_what_a_failed_model_leaves_is_ended():
 
 
 HOW = """
-import os, signal, sys
+import atexit, os, signal, sys
 print(os.getpid(), os.getcwd(), sys.path[0], __name__, repr(sys.stdin.read()), flush=True)
+end = f"{os.getcwd()}/end of {os.getpid()}"
+atexit.register(lambda: open(end, "w").close())
 os.chdir("/")
 how = sys.argv[1]
 if how == "leaves" and not hasattr(os, "left"):
@@ -293,6 +295,7 @@ def test_each_process_trains_one_model_after_the_other(tmp_path):
     done, pids, status = reuse(tmp_path, "well", "0", "forks", "well")
     assert done.returncode == 0, done.stderr
     assert len(set(pids)) == 1
+    assert (tmp_path / f"end of {pids[0]}").exists()
     assert status == [0, 0, 0, 0]
     assert done.stderr == ""
 

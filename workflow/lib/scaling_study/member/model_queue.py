@@ -43,6 +43,9 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # Time for models to end by themselves after SIGTERM; then they are killed.
 GRACE_S = 2.0
+# Time for a process that has trained all its models to end: what scripts have left for their end
+# is done then.
+EXIT_S = 30.0
 LOOK_S = 0.05
 
 SECONDS_PER_HOUR = 3600
@@ -256,10 +259,11 @@ class ReusedSlots:
 
     def stop(self) -> None:
         """End all processes with their own child processes."""
-        deadline_s = time.monotonic() + GRACE_S
-        for slot, trainer in list(self._trainers.items()):
-            if trainer.model is None:
-                self._end(slot)
+        busy = len(self._commands) - len(self.free)
+        deadline_s = time.monotonic() + (GRACE_S if busy else EXIT_S)
+        for trainer in self._trainers.values():
+            if trainer.model is None:  # there is no further one: it ends as a script does
+                trainer.orders.close()
             else:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(trainer.process.pid, signal.SIGTERM)
