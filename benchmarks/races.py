@@ -9,7 +9,7 @@ planner asks for starts, and gets those that the grid has measured, in an order 
 number. Two of the eight launches are combinations, which a race has to find by itself; one that the
 grid does not have fails to start in a replay.
 
-Regret is what the chosen point lacks of the best one, as all starts of both studies together say it.
+Regret is what the chosen point lacks of the best one, as all starts of both studies together say.
 So it holds their noise, in the best one's favour. Nothing else should run meanwhile.
 """
 
