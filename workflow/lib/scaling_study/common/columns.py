@@ -295,7 +295,8 @@ POINTS = Table(
         *_with_interval(
             "models_per_hour",
             "models/h",
-            "Predicted: a process for each model, its start and the throughput of its steps.",
+            "Predicted: a process for each model, its start and the throughput of its steps, without "
+            "the end of the process.",
         ),
         Column(
             "start_s",

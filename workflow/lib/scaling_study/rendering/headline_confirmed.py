@@ -42,6 +42,7 @@ PARTS = {
     "queue": "the queue",
     "clock": "the clock under sustained load",
 }
+PREDICTED = "Predicted from windows of training, without the end of a process"
 EXPLAIN_FROM = 0.05
 """A larger difference between confirmed and predicted is explained, or said to be unexplained."""
 NOTICEABLE = 0.01
@@ -187,11 +188,11 @@ def _how(confirmation: Json, recommended: Json) -> list[Note]:
 def unconfirmed_note(confirmation: Json | None) -> Note:
     """Why a headline is a prediction."""
     if confirmation is None:
-        return Note("Predicted from windows of training; no free run has confirmed it.")
+        return Note(f"{PREDICTED}; no free run has confirmed it.")
     if confirmation["status"] == "off":
-        return Note("Predicted from windows of training; the confirmation is off.")
+        return Note(f"{PREDICTED}; the confirmation is off.")
     slow = "some process did not finish two iterations in the time that a round has at most"
     reason = confirmation["reason"] or slow
     if confirmation["status"] == "none":
-        return Note(f"Predicted from windows of training; nothing was confirmed: {reason}.", True)
-    return Note(f"Predicted from windows of training; the confirmation failed: {reason}.", True)
+        return Note(f"{PREDICTED}; nothing was confirmed: {reason}.", True)
+    return Note(f"{PREDICTED}; the confirmation failed: {reason}.", True)
