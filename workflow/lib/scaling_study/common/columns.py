@@ -295,8 +295,8 @@ POINTS = Table(
         *_with_interval(
             "models_per_hour",
             "models/h",
-            "Predicted: a process for each model, its start and the throughput of its steps, without "
-            "the end of the process.",
+            "Predicted: a process for each model, its start and the throughput of its steps, "
+            "without the end of the process.",
         ),
         Column(
             "start_s",
