@@ -66,7 +66,7 @@ def launch(name, placement="none", membind="none"):
     plan = make_plan(load_config(mapping))
     data = plan.to_dict()
     axes = next(one["axes"] for one in data["launches"] if one["id"] == plan.baseline)
-    return resolve.resolve(data, axes, machine(), FOLDER / "builds", shapes.MEMBERS[name])
+    return resolve.resolve(data, axes, machine(), FOLDER / "builds", [shapes.MEMBERS[name]])
 
 
 def where(slot):
