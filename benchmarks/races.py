@@ -1,6 +1,6 @@
 """Does a race find on this machine what a grid of the same launches finds? And for how much time?
 
-    python benchmarks/races.py --project COPY               # some 15 minutes for each workload
+    python benchmarks/races.py --project COPY               # some eight minutes for each workload
     python benchmarks/races.py --project COPY --table       # the table of what is measured already
 
 For each workload two studies are made: a grid of eight launches in two replicates, and a race among
@@ -79,7 +79,7 @@ WORKLOADS: dict[str, tuple[Path, dict[str, Any]]] = {
 
 
 class Result(NamedTuple):
-    """What a way to choose has come to.
+    """The outcome of one way to choose.
 
     Attributes:
         label: The chosen launch.
@@ -146,9 +146,8 @@ def read(folder: Path) -> Measured:
     Args:
         folder: results/<study>.
     """
-    plan = read_json(folder / "plan.json")
-    if plan["search"]["budget_minutes"] is not None:
-        plan = rounds.grown(plan, folder)
+    raced = folder / "searched.json"
+    plan = read_json(raced if raced.exists() else folder / "plan.json")
     collected, machine = collect(folder, plan), read_json(folder / "machine.json")
     cohorts = collected.cohorts["cohorts"]
     return Measured(plan, rounds.starts(cohorts, collected.replicates, plan), machine)
@@ -223,13 +222,11 @@ def _again(task: Task, batch: int, measured: list[Start]) -> Start:
 
 def real(raced: Measured, replay: Replay) -> Result:
     """Return what a real race has come to."""
-    topology = probe.usable_topology(raced.machine)
-    field = rounds.competing(raced.plan, topology, raced.machine["quota_cpus"])
-    choice = Race(field, rounds.settings(raced.plan, 0), raced.starts, 0).choice
+    choice = raced.plan["searched"]["choice"]
     if choice is None:
         raise RuntimeError("nothing was measured")
-    regret = replay.regret(choice.launch, choice.n)
-    return Result(raced.labels[choice.launch], choice.n, regret, raced.spent_s)
+    launch, n = choice["launch"], choice["n"]
+    return Result(raced.labels[launch], n, replay.regret(launch, n), raced.spent_s)
 
 
 def section(name: str, project: Path) -> Iterator[str]:

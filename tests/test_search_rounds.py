@@ -328,7 +328,7 @@ def test_records_stay_while_what_is_measured_does(tmp_path):
 
 
 def test_a_full_disk_costs_no_records(tmp_path, monkeypatch):
-    """What was measured is known by a note, which is there whole or as it was before."""
+    """A note says what was measured. After a full disk it is whole, or as it was before."""
     first, second = (json.dumps({"measure": {"windows": 2}, "files": name}) for name in "ab")
     rounds.set_aside(tmp_path, first, NOW)
     write(tmp_path, "a", 0, measure={"windows": 2}, harness_hash=measure.harness_digest())

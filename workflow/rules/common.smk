@@ -251,5 +251,5 @@ def round_after(wildcards):
 
 
 def measured_in(number):
-    """What the nodes leave that have measured a round."""
+    """One file for each node: they are there once all nodes have measured a round."""
     return [f"{RESULTS}/rounds/{number}-{node}.done" for node in NODES]

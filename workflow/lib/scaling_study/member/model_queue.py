@@ -183,6 +183,8 @@ class FreshSlots(Slots):
         commands: of each slot, what a model's arguments are added to.
     """
 
+    anew = 0
+
     def __init__(self, commands: Sequence[Sequence[str]]) -> None:
         super().__init__(len(commands))
         self._commands = commands
@@ -437,7 +439,7 @@ class Queue:
     @property
     def anew(self) -> int:
         """Models that were started again in a fresh process."""
-        return self._slots.anew if isinstance(self._slots, ReusedSlots) else 0
+        return self._slots.anew
 
     def log(self, model: Model) -> Path:
         """Return the file of a model's output."""

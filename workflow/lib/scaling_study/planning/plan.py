@@ -14,6 +14,7 @@ from scaling_study.configuring.config_why import Why
 from scaling_study.configuring.launches import Axes, Launch, label, named, repeat_of
 
 # 1: the first format. 2: with what is explained. 3: with how long is confirmed. 4: with the search.
+# 5: with what no combination may have, and the nodes of a race.
 SCHEMA_VERSION = 5
 
 # Where a launch stands within its replicate: 20 bits keep ties among 10,000 launches rare (and a

@@ -94,7 +94,7 @@ class Entrant:
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """What no combination may have.
+    """A rule that no combination may match.
 
     Attributes:
         changes: all of these,
