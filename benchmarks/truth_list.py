@@ -44,6 +44,15 @@ class Row:
         """
         return [(n,) for n in counts] if self.compares == PROCESSES else [counts]
 
+    def of_default(self, n: int) -> bool:
+        """Whether the default launch is compared, and not one thread per process.
+
+        Whole processes are compared with what a study has confirmed. That is the recommended launch
+        and the default one: alone on a machine the default may be the recommended one, and at
+        larger counts it may take minutes for a model.
+        """
+        return self.compares == PROCESSES and n == 1
+
 
 def _steps(name: str, what: str, loop_s: float, counts: str = "iterations/s") -> Row:
     return Row(what, SCRIPTS / f"{name}.py", THROUGHPUT, counts, loop_s)

@@ -32,6 +32,7 @@ def loop(row: Row, n: int, folder: Path, deadline: float) -> Counted:
     work.mkdir()
     longest_s = START_LIMIT_S + row.loop_s
     command = [
+        *with_threads(row, n),
         # The time limit is for a loop whose benchmark was killed.
         *("timeout", "--kill-after=5", f"{longest_s + STOP_S:.0f}"),
         *("bash", str(ROOT / SCRIPTS / "loop.sh"), str(n), str(log)),
@@ -46,6 +47,11 @@ def loop(row: Row, n: int, folder: Path, deadline: float) -> Counted:
     if any(log.glob("*.ends")):
         raise RuntimeError("a process ended before its time")
     return throughput([read_stamps(log / f"{slot}.0") for slot in range(n)])
+
+
+def with_threads(row: Row, n: int) -> list[str]:
+    """Return the start of a command that has processes use one thread each, or the default."""
+    return ["env", "--unset=OMP_NUM_THREADS", *([] if row.of_default(n) else ["OMP_NUM_THREADS=1"])]
 
 
 def _wait_for_start(log: Path, n: int, deadline: float, *, whole: bool) -> None:

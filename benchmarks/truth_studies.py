@@ -1,4 +1,4 @@
-"""A script as a study of its own, and what that says of one thread per process."""
+"""A script as a study of its own, and what that says of one thread, or of the default launch."""
 
 from __future__ import annotations
 
@@ -80,7 +80,10 @@ def study(name: str, counts: tuple[int, ...], folder: Path, deadline: float) -> 
                 raise OverdueError from None
         if status:
             raise RuntimeError(f"status {status}: {last_lines(folder / 'output')}")
-    return {str(n): read_point(project / results, n, whole=whole) for n in counts}
+    row, folder = ROWS[name], project / results
+    return {
+        str(n): read_point(folder, n, whole=whole, of_default=row.of_default(n)) for n in counts
+    }
 
 
 def records(name: str, counts: Sequence[int], results: Path) -> list[Path]:
@@ -93,14 +96,15 @@ def records(name: str, counts: Sequence[int], results: Path) -> list[Path]:
     ]
 
 
-def read_point(results: Path, n: int, *, whole: bool) -> Entry:
-    """Return what a study says of one thread per process at a count.
+def read_point(results: Path, n: int, *, whole: bool, of_default: bool = False) -> Entry:
+    """Return what a study says at a count: of the default launch, or of one thread per process.
 
     The baseline and its repeat are the same launch, so both count. Throughputs have their
     replicates' values; whole processes have an interval each.
     """
     planned = json.loads((results / "plan.json").read_text(encoding="utf-8"))
-    launches = [planned["baseline"], planned["repeat"]]
+    roles = ("default",) if of_default else ("baseline", "repeat")
+    launches = [planned[role] for role in roles]
     points, replicates, windows = (
         table[table["launch"].isin(launches) & (table["n"] == n)]
         for table in (

@@ -207,7 +207,7 @@ INTRODUCTION = f"""\
 # Is what a study says what the machine delivers?
 
 Twelve ordinary scripts ([benchmarks/truth](../benchmarks/truth)) run under a plain shell loop of
-n background processes with `OMP_NUM_THREADS=1`, and count their own iterations. Each is a study of
+n background processes of one thread each, and count their own iterations. Each is a study of
 its own too: default settings, two replicates. Loops and studies take turns. The table compares the
 study's number for one thread per process with the loop's.
 
@@ -215,8 +215,9 @@ study's number for one thread per process with the loop's.
   iteration end on, while all n run; where a script has periods, from the end of one to the end of
   another. The baseline's and its repeat's replicates count, since both are the same launch.
 - **Whole processes** per hour are those of the study's confirmation, or, where it has not confirmed
-  this launch at this count, the predicted `models_per_hour`. The loop counts from the end of each
-  slot's first process to the end of its last one.
+  this launch at this count, the predicted `models_per_hour`. With n = 1 they are those of the
+  default launch, on both sides: a study always confirms that one. The loop counts from the end of
+  each slot's first process to the end of its last one.
 - **torch.compile** is compared after compilation on both sides. Each loop and each study starts
   with empty caches.
 

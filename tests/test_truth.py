@@ -124,14 +124,13 @@ def test_a_counter_without_a_log_stores_nothing(tmp_path, monkeypatch):
 
 def run_loop(folder, n, *command):
     loop = [*("bash", str(BENCHMARKS / "truth/loop.sh"), str(n), str(folder)), *command]
-    environment = os.environ | {"OMP_NUM_THREADS": "7"}
-    return subprocess.run(loop, check=False, timeout=60, env=environment).returncode
+    return subprocess.run(loop, check=False, timeout=60).returncode
 
 
 def test_the_shell_loop_starts_each_process_again_until_one_fails(tmp_path):
     # Each slot ends on its third run.
     script = (
-        f'echo "$OMP_NUM_THREADS $1 $2"; echo >>{tmp_path}/runs."$1";'
+        f'echo "$1 $2"; echo >>{tmp_path}/runs."$1";'
         f' [ "$(wc -l <{tmp_path}/runs."$1")" -lt 3 ] || exit 7'
     )
     assert run_loop(tmp_path, 2, "bash", "-c", script, "name", "{member}", "a b") == 0
@@ -140,7 +139,22 @@ def test_the_shell_loop_starts_each_process_again_until_one_fails(tmp_path):
         assert len(ends) == 2
         assert ends == sorted(ends)
         assert (tmp_path / f"{slot}.failed").read_text() == "7\n"
-        assert (tmp_path / f"{slot}.out").read_text() == f"1 {slot} a b\n"
+        assert (tmp_path / f"{slot}.out").read_text() == f"{slot} a b\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "threads"), [("plain", 1, "1"), ("ends", 1, ""), ("ends", 2, "1")]
+)
+def test_a_loops_processes_have_the_threads_of_the_launch_that_is_compared(name, n, threads):
+    command = [*truth_loops.with_threads(ROWS[name], n), "sh", "-c", "echo $OMP_NUM_THREADS"]
+    done = subprocess.run(
+        command,
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "7"},
+    )
+    assert done.stdout.strip() == threads
 
 
 STARTS_A_LOOP = """
@@ -505,7 +519,9 @@ def test_the_columns_that_are_read_exist():
 def results(tmp_path):
     """Tables of a study at n = 1 and 2, of three launches."""
     (tmp_path / "tables").mkdir()
-    (tmp_path / "plan.json").write_text(json.dumps({"baseline": "b-1", "repeat": "b-1-repeat"}))
+    (tmp_path / "plan.json").write_text(
+        json.dumps({"default": "default", "baseline": "b-1", "repeat": "b-1-repeat"})
+    )
     rows = [
         ("default", 1, 2, 50.0, 300.0),
         ("b-1", 1, 2, 100.0, 600.0),
@@ -577,6 +593,18 @@ def test_whole_processes_are_those_of_the_confirmed_launch(results):
     found = truth_studies.read_point(results, 1, whole=True)
     expected = {"value": 410.0, "low": 400.0, "high": 420.0, "count": 4}
     assert (found["source"], found["rounds"]) == ("confirmed", [expected])
+
+
+def test_whole_processes_of_one_process_are_those_of_the_default_launch(results):
+    assert ROWS["tsmixerx"].of_default(1)
+    assert not ROWS["tsmixerx"].of_default(2)
+    assert not ROWS["plain"].of_default(1)
+    (results / "analysis").mkdir()
+    file = results / "analysis/confirmation.json"
+    arms = [ARM, ARM | {"launch": "default", "value": 450.0}]
+    file.write_text(json.dumps({"machines": [{"arms": arms}]}))
+    found = truth_studies.read_point(results, 1, whole=True, of_default=True)
+    assert [one["value"] for one in found["rounds"]] == [450.0]
 
 
 def test_whole_processes_of_a_launch_that_is_not_confirmed_are_predicted(results):

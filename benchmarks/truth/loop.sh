@@ -1,5 +1,5 @@
 #!/bin/bash
-# A plain shell loop: N background processes of one thread each, until it is stopped.
+# A plain shell loop: N background processes, until it is stopped.
 #
 #     bash loop.sh N FOLDER COMMAND...
 #
@@ -7,7 +7,7 @@
 # counts itself (SLOT.RUN), its output (SLOT.out), when its processes ended (SLOT.ends) and, where one
 # fails, its status (SLOT.failed).
 set -u
-export OMP_NUM_THREADS=1 LC_ALL=C
+export LC_ALL=C
 n=$1 folder=$2
 shift 2
 
