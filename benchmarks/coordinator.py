@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from scaling_study.common import private
-from scaling_study.measuring import cohort, environment, launchers, resolve, windows
+from scaling_study.launchers.launcher import Launch, Member
+from scaling_study.measuring import cohort, environment, resolve, windows
 from scaling_study.member import channel
 from scaling_study.probing import probe
 
@@ -43,10 +44,10 @@ MADE_STEP_NS = 10_000_000
 def start(count: int, folder: Path, host: cohort.Host) -> cohort.Cohort:
     """Start that many members of the tiny workload, forked from one process."""
     env = environment.member_environment(os.environ, {"OMP_NUM_THREADS": "1"}, {})
-    launch = launchers.Launch(folder, sys.executable, env, step="optimizer", inter_op=None)
+    launch = Launch(folder, sys.executable, env, step="optimizer", launcher="fork")
     command = (str(SCRIPT), "--steps", "1000000000")
-    specs = [launchers.Member(slot, None, "default", command) for slot in range(count)]
-    one = cohort.Cohort(launch, "fork", specs, host)
+    specs = [Member(slot, None, "default", command) for slot in range(count)]
+    one = cohort.Cohort(launch, specs, host)
     one.start(range(count), START_TIMEOUT_S)
     return one
 

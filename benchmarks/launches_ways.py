@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from truth_processes import folder, last_lines, started
 
-from scaling_study.common.placeholders import fill
+from scaling_study.common.placeholders import MEMBER, fill
 from scaling_study.measuring.counters import descendants
 from scaling_study.measuring.environment import INHERITED
 
@@ -69,7 +69,7 @@ class Study:
 
     def arguments(self, member: int) -> list[str]:
         """Return the script's arguments for a member."""
-        return [fill(text, member) for text in self.args]
+        return [fill(text, {MEMBER: member}) for text in self.args]
 
 
 def read_study(path: Path) -> Study:

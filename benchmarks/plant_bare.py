@@ -15,7 +15,8 @@ from typing import Any
 from plant_list import PLANTS, PLANTS_FOLDER, Case, clean_of
 
 from scaling_study.configuring.config import load_config
-from scaling_study.measuring import launchers, resolve
+from scaling_study.launchers.launcher import bind_command
+from scaling_study.measuring import resolve
 from scaling_study.planning.plan import make_plan
 from scaling_study.probing import probe
 
@@ -58,9 +59,7 @@ def step_s(case: Case, n: int) -> tuple[float, float]:
 def _bind(cpus: str | None, mempolicy: str) -> list[str]:
     """Return what binds a process and ends it with its parent, who is known only later."""
     own = str(os.getpid())
-    return [
-        "PARENT" if word == own else word for word in launchers.bind_command(cpus, mempolicy, {})
-    ]
+    return ["PARENT" if word == own else word for word in bind_command(cpus, mempolicy, {})]
 
 
 def _run_beside(

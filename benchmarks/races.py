@@ -178,7 +178,8 @@ class Replay:
         plan, rng = {**self._plan, "seed": seed}, np.random.default_rng(seed)
         topology = probe.usable_topology(self._grid.machine)
         field = rounds.competing(plan, topology, self._grid.machine["quota_cpus"])
-        base = next(one["axes"] for one in plan["launches"] if one["id"] == plan["baseline"])
+        axes = {one["id"]: one["axes"] for one in plan["launches"]}
+        base, defaults = axes[plan["baseline"]], axes[plan["default"]]
         names = {launch["id"]: launch["id"] for launch in self._grid.plan["launches"]}
         order: dict[str, list[Start]] = {}
         for one in self._grid.starts:
@@ -193,7 +194,8 @@ class Replay:
             if not found.batches:
                 break
             for new in found.combined:
-                names[new.launch] = rounds.combination(rounds.changed(base, new.changes))["id"]
+                changed = rounds.changed(base, new.changes)
+                names[new.launch] = rounds.combination(changed, defaults)["id"]
             field = replace(field, others=(*field.others, *found.combined))
             for batch in found.batches:
                 starts += [

@@ -181,9 +181,17 @@ def gave_something(entry: Entry) -> bool:
 
 
 def newest(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries of each row that are of the code of its last entry."""
-    last = {entry["row"]: entry["code"] for entry in entries}
-    return [entry for entry in entries if entry["code"] == last[entry["row"]]]
+    """Return the entries of each row that are of the code of its last entry.
+
+    Each process count of a row of whole processes has studies of its own.
+    """
+
+    def row(entry: Entry) -> tuple[str, ...]:
+        whole = ROWS[entry["row"]].compares == PROCESSES
+        return (entry["row"], *(map(str, entry["counts"]) if whole else ()))
+
+    last = {row(entry): entry["code"] for entry in entries}
+    return [entry for entry in entries if entry["code"] == last[row(entry)]]
 
 
 def read_ledger(path: Path) -> list[Entry]:

@@ -6,8 +6,9 @@ import sys
 import time
 
 from processes import PATIENCE_S, wait_until
+from scaling_study.launchers.launcher import Launch, Member
+from scaling_study.launchers.table import LAUNCHERS
 from scaling_study.measuring.environment import member_environment
-from scaling_study.measuring.launchers import Launch, Member, launcher
 from scaling_study.measuring.members import Members
 from scaling_study.member import channel
 
@@ -46,16 +47,16 @@ class SmallCohort:
         self.members = Members(folder, count)
         self._launchers = []
 
-    def launcher(self, name="exec", *, env=None, step="optimizer", inter_op=None, members=1):
+    def launcher(self, name="exec", *, env=None, step="optimizer", switches=(), members=1):
         """A launcher of the real kind; the cohort closes it."""
         launch = Launch(
             folder=self.folder,
             python=sys.executable,
             env=member_environment(os.environ, ONE_THREAD | (env or {}), {}),
             step=step,
-            inter_op=inter_op,
+            switches=switches,
         )
-        self._launchers.append(launcher(name, launch, members))
+        self._launchers.append(LAUNCHERS[name].starter(launch, members))
         return self._launchers[-1]
 
     def start(self, how, slot, *command, cpus=None, mempolicy="default"):

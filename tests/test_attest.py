@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from scaling_study.axes import table
+from scaling_study.axes.axis import Where
+from scaling_study.axes.table import DEFAULTS
+from scaling_study.axes.wait_policy import SPIN_LIMIT_S
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.configuring.axes_table import DEFAULTS
 from scaling_study.measuring.environment import member_environment
-from scaling_study.measuring.resolve import intel_path_library
-from scaling_study.probing import axes, probe
+from scaling_study.probing import probe
 
 NUMA_MAPS = """\
 5649b5a5e000 default file=/usr/bin/python3 mapped=10 N0=6 N1=4 kernelpagesize_kB=4
@@ -68,14 +69,12 @@ CASES = {
 def started(tmp_path_factory):
     """A process for each case that this machine can do, all at once; for others, why not."""
     machine = probe.read_machine().to_dict()
-    if shutil.which("cc"):
-        built = intel_path_library(tmp_path_factory.mktemp("built"), machine["hash"])
-        machine["libraries"]["intel-path"] = built
+    built = tmp_path_factory.mktemp("built")
     found = {}
     for name, values in CASES.items():
         launch = {**DEFAULTS, **values}
         try:
-            environment = axes.prepare(launch, machine).environment()
+            environment = table.prepare(launch, Where(machine, built)).environment()
         except UnavailableError as unavailable:
             found[name] = f"{unavailable.reason}: {unavailable.remedy}"
             continue
@@ -122,10 +121,13 @@ def name_of(path):
     return Path(path).name
 
 
+SLOT = {"slot": 0, "cpus": None, "policy": "default"}
+
+
 @of(*CASES)
 def test_what_was_asked_for_took_effect(case):
     got = case["first"] | {"launcher": "exec", "slot": 0, "spin_s": spin_s(case)}
-    rows = axes.checks({**DEFAULTS, **CASES[case["name"]]}, [got])
+    rows = table.checks(CASES[case["name"]], [SLOT], [got])
     assert [row for row in rows if not row["ok"]] == []
 
 
@@ -136,7 +138,7 @@ def test_another_launch_did_not(case):
     for other, values in CASES.items():
         wanted = {**DEFAULTS, **values}
         differing = {name for name in ("blas", "allocator") if wanted[name] != asked(case)[name]}
-        rows = axes.checks(wanted, [got])
+        rows = table.checks(wanted, [SLOT], [got])
         failed = {row["axis"] for row in rows if not row["ok"]}
         assert differing <= failed, other
 
@@ -223,7 +225,7 @@ def test_jemalloc_owns_malloc(case):
 @of("intel path, jemalloc")
 def test_passive_threads_do_not_spin(case):
     assert case["first"]["intra_op"] == 2
-    assert spin_s(case) < axes.SPIN_LIMIT_S
+    assert spin_s(case) < SPIN_LIMIT_S
 
 
 @of("openblas", "mkl, huge pages")

@@ -1,16 +1,14 @@
 """What each value of an axis does, what it needs, and when it is said to have taken effect."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
+from scaling_study.axes import blas, table
+from scaling_study.axes.axis import Where
+from scaling_study.axes.table import DEFAULTS
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.configuring import axes_table
-from scaling_study.configuring.axes_table import DEFAULTS
-from scaling_study.probing import axes
-
-# They differ from slot to slot, so they are no business of this module's.
-PER_SLOT = {"placement", "membind"}
 
 LIBRARIES = {
     "openblas": "/lib/openblas-pthread/libopenblasp-r0.3.21.so",
@@ -19,32 +17,50 @@ LIBRARIES = {
     "jemalloc": "/lib/libjemalloc.so.2",
     "tcmalloc": "/lib/libtcmalloc_minimal.so.4.5.6",
     "mimalloc": "/lib/libmimalloc.so.2.0",
-    "intel-path": "/builds/libintel_path.so",
+    "numa": "/lib/libnuma.so.1",
 }
 FLAGS = ["avx2", "fma", "avx512f", "avx512dq", "avx512bw", "avx512vl"]
+BF16 = ["avx512_bf16"]
 TOPOLOGY = {"cpus": [{"cpu": cpu, "core": cpu // 2} for cpu in range(8)]}
-MACHINE = {"libraries": LIBRARIES, "isa": FLAGS, "thp": "madvise", "topology": TOPOLOGY}
+MACHINE = {
+    "hash": "m",
+    "libraries": LIBRARIES,
+    "isa": [*FLAGS, *BF16],
+    "thp": "madvise",
+    "topology": TOPOLOGY,
+}
 BARE = {"libraries": dict.fromkeys(LIBRARIES), "isa": ["sse2"], "thp": "never"}
 
 
 def prepare(machine=MACHINE, **values):
-    return axes.prepare({**DEFAULTS, **values}, machine).environment()
+    return table.prepare(values, Where(machine, Path("/builds"))).environment()
+
+
+@pytest.fixture(autouse=True)
+def compiled(monkeypatch):
+    """A library that a compiler would make."""
+    monkeypatch.setattr(blas, "intel_path_library", lambda folder, _: f"{folder}/libintel_path.so")
 
 
 def words():
+    """Words of all axes but the switches, which are tried in test_switches.py."""
     return [
         (name, word)
-        for name, axis in axes_table.AXES.items()
-        if name not in PER_SLOT
+        for name, axis in table.AXES.items()
+        if axis.apply is None or name == "inter_op"
         for word in axis.words
     ]
 
 
-# ---- the two tables
+# ---- the table
 
 
-def test_both_tables_have_the_same_axes():
-    assert set(axes.AXES) == set(axes_table.AXES) - PER_SLOT
+def test_the_order_of_axes_is_that_in_names_of_launches():
+    assert list(table.AXES) == [
+        "build", "launcher", "intra_op", "inter_op", "wait_policy", "blas", "isa", "allocator",
+        "huge_pages", "placement", "membind", "optimizer_kernel", "matmul_precision", "autocast",
+        "compile", "denormals", "collector", "prefetch", "persistent_workers", "loader_workers",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "word"), words())
@@ -53,16 +69,17 @@ def test_every_word_has_an_effect_of_its_own(name, word):
     if word == DEFAULTS[name]:
         assert environment == {}
     else:
-        others = [w for w in axes_table.AXES[name].words if w != word]
-        # Launchers differ by how they start a process, not only by its environment.
-        assert name == "launcher" or environment not in [prepare(**{name: w}) for w in others]
-        assert name == "launcher" or environment
+        others = [w for w in table.AXES[name].words if w != word]
+        # Launchers differ by how they start a process, placements by where.
+        if name not in {"launcher", "placement", "membind"}:
+            assert environment not in [prepare(**{name: w}) for w in others]
+            assert environment
 
 
 @pytest.mark.parametrize(("name", "value"), [*words(), ("intra_op", 3), ("inter_op", 3)])
 def test_an_axis_sets_only_variables_that_belong_to_it(name, value):
     # Dask's defaults are set below the axes that they belong to.
-    owners = axes_table.AXES if value == "dask" else {name: axes_table.AXES[name]}
+    owners = table.AXES if value == "dask" else {name: table.AXES[name]}
     owned = {variable for axis in owners.values() for variable in axis.variables}
     assert set(prepare(**{name: value})) <= owned
 
@@ -78,19 +95,14 @@ RESERVED = {
 
 
 def test_every_variable_of_an_axis_is_set_by_it_or_reserved():
-    for name, axis in axes_table.AXES.items():
+    for name, axis in table.AXES.items():
         values = [*axis.words, 5] if name == "intra_op" else axis.words
-        done = {
-            variable
-            for value in values
-            if name not in PER_SLOT
-            for variable in prepare(**{name: value})
-        }
+        done = {variable for value in values for variable in prepare(**{name: value})}
         assert set(axis.variables) - RESERVED <= done, name
 
 
 def test_no_variable_belongs_to_two_axes_but_the_preloads():
-    owned = [variable for axis in axes_table.AXES.values() for variable in axis.variables]
+    owned = [variable for axis in table.AXES.values() for variable in axis.variables]
     assert {variable for variable in owned if owned.count(variable) > 1} == {"LD_PRELOAD"}
 
 
@@ -119,7 +131,7 @@ def test_the_default_launch_sets_nothing():
         ({"blas": "openblas"}, {"LD_PRELOAD": LIBRARIES["openblas"]}),
         ({"blas": "blis"}, {"LD_PRELOAD": LIBRARIES["blis"]}),
         ({"blas": "mkl"}, {"LD_PRELOAD": LIBRARIES["mkl"], "MKL_THREADING_LAYER": "GNU"}),
-        ({"blas": "bundled-intel-path"}, {"LD_PRELOAD": LIBRARIES["intel-path"]}),
+        ({"blas": "bundled-intel-path"}, {"LD_PRELOAD": "/builds/libintel_path.so"}),
         ({"blas": "/opt/libmine.so"}, {"LD_PRELOAD": "/opt/libmine.so"}),
         (
             {"isa": "avx2"},
@@ -183,7 +195,6 @@ def test_what_another_axis_sets_replaces_dasks_default():
         ({"blas": "openblas"}, "openblas is not installed", "apt install libopenblas0"),
         ({"blas": "blis"}, "blis is not installed", "apt install libblis"),
         ({"blas": "mkl"}, "mkl is not installed", "pip install mkl"),
-        ({"blas": "bundled-intel-path"}, "intel-path is not installed", "apt install gcc"),
         ({"allocator": "jemalloc"}, "jemalloc is not installed", "apt install libjemalloc2"),
         ({"allocator": "tcmalloc"}, "tcmalloc is not installed", "apt install libtcmalloc"),
         ({"allocator": "mimalloc"}, "mimalloc is not installed", "pip install cmeel-mimalloc"),
@@ -246,6 +257,9 @@ PLAIN = {
     "isa": "AVX512",
     "spin_s": 0.015,
     "env": {"PATH": "/bin"},
+    "cpus": [0, 1],
+    "policy": "default",
+    "switches": {},
 }
 
 
@@ -256,14 +270,18 @@ def attested(preload=(), env=None, **changed):
     return {**PLAIN, "env": environment, **changed}
 
 
+SLOT = {"slot": 0, "cpus": None, "policy": "default"}
+
+
 def failed(attestations, **values):
-    rows = axes.checks({**DEFAULTS, **values}, attestations)
-    assert [row["axis"] for row in rows] == list(axes.AXES)
+    rows = table.checks(values, [SLOT], attestations)
+    known = [name for name, axis in table.AXES.items() if axis.effective is not None]
+    assert [row["axis"] for row in rows] == known
     return {row["axis"] for row in rows if not row["ok"]}
 
 
 OPENBLAS, BLIS, TCMALLOC = LIBRARIES["openblas"], LIBRARIES["blis"], LIBRARIES["tcmalloc"]
-INTEL = LIBRARIES["intel-path"]
+INTEL = "/builds/libintel_path.so"
 LARGE = {"MALLOC_MMAP_THRESHOLD_": str(32 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30)}
 TRIM = {"MALLOC_TRIM_THRESHOLD_": "65536"}
 
@@ -424,7 +442,32 @@ def test_a_check_holds_for_what_took_effect_and_for_nothing_else(axis, value, ri
 
 def test_every_word_is_checked_above():
     checked = {(axis, value) for axis, value, _, _ in RIGHT_AND_WRONG}
-    assert checked >= set(words())
+    assert checked >= {(axis, value) for axis, value in words() if axis not in PER_SLOT}
+
+
+PER_SLOT = {"placement", "membind"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "got", "wrong"),
+    [
+        ({}, {}, set()),
+        ({"cpus": "0-1"}, {}, set()),
+        ({"cpus": "0"}, {}, {"placement"}),
+        ({"policy": "bind:0"}, {"policy": "bind:0"}, set()),
+        ({"policy": "bind:0"}, {"policy": "bind:0-1"}, {"membind"}),
+        ({"policy": "bind:0"}, {}, {"membind"}),
+        ({"cpus": "1", "policy": "bind:0"}, {"cpus": [1]}, {"membind"}),
+    ],
+)
+def test_a_member_is_compared_with_its_slot(asked, got, wrong):
+    slots = [SLOT | asked, {"slot": 1, "cpus": "0-1", "policy": "default"}]
+    rows = table.checks({}, slots, [attested(**got), attested(slot=1)])
+    assert {row["axis"] for row in rows if not row["ok"]} == wrong
+    for row in rows:
+        if row["axis"] in wrong:
+            assert row["requested"].startswith("slot 0: ")
+            assert row["effective"].startswith("slot 0: ")
 
 
 def test_every_value_but_a_default_can_fail():
@@ -444,7 +487,10 @@ def test_a_library_is_compared_by_its_file_not_by_its_name(tmp_path):
 
 def test_a_row_shows_the_member_in_which_it_does_not_hold():
     members = [attested(intra_op=1), attested(intra_op=2, slot=1)]
-    rows = {row["axis"]: row for row in axes.checks({**DEFAULTS, "intra_op": 1}, members)}
+    rows = {
+        row["axis"]: row
+        for row in table.checks({"intra_op": 1}, [SLOT, SLOT | {"slot": 1}], members)
+    }
     assert rows["intra_op"] == {
         "axis": "intra_op", "requested": "1", "effective": "2", "ok": False,
     }  # fmt: skip
@@ -453,7 +499,7 @@ def test_a_row_shows_the_member_in_which_it_does_not_hold():
 
 def test_what_is_shown_as_effective():
     kernel = attested(sgemm_kernel="SkylakeX", sgemm_gflops=249.6, huge_page_bytes=3 * 2**20)
-    rows = {row["axis"]: row["effective"] for row in axes.checks(DEFAULTS, [kernel])}
+    rows = {row["axis"]: row["effective"] for row in table.checks({}, [SLOT], [kernel])}
     assert rows == {
         "launcher": "exec",
         "build": f"{sys.executable}, torch 2.13.0+cpu",
@@ -465,9 +511,11 @@ def test_what_is_shown_as_effective():
         "isa": "AVX512",
         "allocator": "/usr/lib/x86_64-linux-gnu/libc.so.6",
         "huge_pages": "3 MiB in huge pages",
+        "placement": "slot 0: 0-1",
+        "membind": "slot 0: default",
     }
     one = attested(spin_s=None, huge_page_bytes=None, env=TRIM)
-    rows = {row["axis"]: row["effective"] for row in axes.checks(DEFAULTS, [one])}
+    rows = {row["axis"]: row["effective"] for row in table.checks({}, [SLOT], [one])}
     assert rows["wait_policy"] == "one thread, nothing to wait for"
     assert rows["huge_pages"] == "unknown"
     assert "kernel unknown" in rows["blas"]

@@ -12,7 +12,8 @@ import pytest
 from jobs import WORKLOADS
 from processes import state, wait_until
 from scaling_study.common import private
-from scaling_study.measuring import cohort, counters, environment, launchers, windows
+from scaling_study.launchers.launcher import Launch, Member
+from scaling_study.measuring import cohort, counters, environment, windows
 from scaling_study.member import channel
 from scaling_study.probing import room
 
@@ -29,10 +30,10 @@ def make(tmp_path):
 
         def make(script, args=(), members=1, host=HOST):
             env = environment.member_environment(os.environ, {"OMP_NUM_THREADS": "1"}, {})
-            launch = launchers.Launch(folder, sys.executable, env, step="optimizer", inter_op=None)
+            launch = Launch(folder, sys.executable, env, step="optimizer")
             command = (str(WORKLOADS / script), *map(str, args))
-            specs = [launchers.Member(slot, None, "default", command) for slot in range(members)]
-            started.append(cohort.Cohort(launch, "exec", specs, host))
+            specs = [Member(slot, None, "default", command) for slot in range(members)]
+            started.append(cohort.Cohort(launch, specs, host))
             return started[-1]
 
         yield make

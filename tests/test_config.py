@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from configs import FULL, ROOT, SHIPPED, config, make_files, minimal
+from scaling_study.axes.table import AXES, read_value
 from scaling_study.common import placeholders
 from scaling_study.common.problems import ConfigError
-from scaling_study.configuring.axes_table import AXES, DEFAULTS, read_value
 from scaling_study.configuring.config import load_config
 from scaling_study.configuring.config_schema import allowed_text, keys_of
 from scaling_study.documenting.config_table import updated
 from scaling_study.planning.plan import make_plan
-from scaling_study.probing import axes
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -491,35 +490,6 @@ def test_files_are_not_looked_up_when_a_plan_is_read_back():
     assert Workload.model_validate({"script": "not/here.py", "inputs": ["nor/here"]})
 
 
-def test_every_value_has_an_effect():
-    """The table of what a config may say and the code of what it does name the same."""
-    libraries = dict.fromkeys(["openblas", "blis", "mkl", "intel-path"], "/lib/a.so")
-    libraries |= dict.fromkeys(["jemalloc", "tcmalloc", "mimalloc"], "/lib/b.so")
-    flags = [flag for isa in axes.ISAS.values() for flag in isa.flags]
-    machine = {"libraries": libraries, "isa": flags, "thp": "madvise"}
-    per_slot = {"placement", "membind"}
-    assert set(AXES) - per_slot == set(axes.AXES)
-    for name in axes.AXES:
-        for word in AXES[name].words:
-            effects = axes.prepare({**DEFAULTS, name: word}, machine)
-            if word == AXES[name].default:
-                assert effects.environment() == {}
-            if name != "launcher":  # dask's own defaults are below every axis
-                assert set(effects.environment()) <= set(AXES[name].variables)
-
-
-def test_placements_and_policies_are_known():
-    from scaling_study.common.topology import Cpu, Node, Topology
-    from scaling_study.probing.placement import memory_policy, slots
-
-    topology = Topology((Cpu(0, 0, 0, 0, 0), Cpu(1, 1, 0, 0, 0)), (Node(0, 2**30, {0: 10}),))
-    for placement in AXES["placement"].words:
-        assert len(slots(placement, topology, 2, 1)) == 2
-    bound = slots("cores", topology, 1, 1)[0]
-    for membind in AXES["membind"].words:
-        assert memory_policy(membind, bound, topology)
-
-
 @pytest.mark.parametrize("name", list(AXES))
 def test_words_are_read_as_they_are(name):
     for word in AXES[name].words:
@@ -559,4 +529,4 @@ def test_a_readme_without_places_for_tables():
 )
 def test_placeholders(text, filled):
     assert placeholders.unknown(text) is None
-    assert placeholders.fill(text, 3) == filled
+    assert placeholders.fill(text, {"member": 3}) == filled

@@ -11,7 +11,7 @@ import pytest
 import confirm_jobs
 from jobs import WORKLOADS, environment, left_behind, processes
 from scaling_study.confirming import running
-from scaling_study.measuring.launchers import Launch, Member
+from scaling_study.launchers.launcher import Launch, Member
 from scaling_study.member import counted
 
 SECONDS = 12
@@ -172,7 +172,8 @@ def test_the_counted_process_is_that_of_the_launch_script(tmp_path, inter_op):
     counted.make_page(page, 1)
     library = str(running.counted.Path(counted.__file__).parents[2])
     env = {**kept, **own, "TOLD": str(tmp_path / "b"), "PYTHONPATH": library}
-    launch = Launch(tmp_path, sys.executable, env, step="optimizer", inter_op=inter_op)
+    switches = () if inter_op is None else (f"scaling_study.axes.inter_op={inter_op}",)
+    launch = Launch(tmp_path, sys.executable, env, step="optimizer", switches=switches)
     member = Member(0, cpu, "default", (str(script), "--x", "0"))
     words = running.command(launch, member, page, "process_per_model")
     subprocess.run(words, env=env, cwd=tmp_path, check=True)

@@ -8,7 +8,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaling_study.configuring.axes_table import AXES
+from scaling_study.axes.table import AXES
 from scaling_study.measuring.environment import INHERITED, LIBRARY_FOLDER, member_environment
 
 # What Snakemake exports to every job, equal to its `threads:`.

@@ -31,7 +31,6 @@ def resolved(name, monkeypatch, placement="none", membind="none", **launch):
     """The ladder, one member more than the machine has CPUs, and what was asked beforehand."""
     checked = []
     monkeypatch.setattr(capacity, "check", checked.extend)
-    monkeypatch.setattr(resolve.axes, "library", lambda *_: "/usr/lib/libnuma.so.1")
     axes = {"placement": placement, "membind": membind, **launch}
     plan = make_plan(
         load_config(
@@ -163,6 +162,7 @@ def test_the_launch_script_gives_each_member_its_cpu_and_its_node(name, tmp_path
         render_launch_script(
             recommendation, plan, python="python", binder=["/bin/echo"], queue=["/bin/false"],
             again="none", folder=str(tmp_path), kept=("PATH",), values_file="none",
+            switches_file="none",
         )
     )  # fmt: skip
     subprocess.run(["/bin/bash", script, "logs"], cwd=tmp_path, check=True, capture_output=True)

@@ -13,6 +13,7 @@ from processes import PATIENCE_S
 from scaling_study.common.workload_env import MASK, write_private
 from scaling_study.member import again, bind, model_queue
 from scaling_study.rendering.launch_script import render_launch_script
+from scaling_study.rendering.switch_script import render_switches
 
 BASH = "/bin/bash"
 KEPT = ("PATH", "HOME", "LANG")
@@ -74,7 +75,11 @@ def write(tmp_path, found, planned, binder=BINDER, python=sys.executable):
         folder=str(tmp_path),
         kept=KEPT,
         values_file=str(tmp_path / "it's the values"),
+        switches_file=str(tmp_path / "it's switched.py"),
     )
+    recommended = found["recommended"]
+    if switches := recommended and render_switches(recommended["axes"], "it's switched.py"):
+        (tmp_path / "it's switched.py").write_text(switches)
     path = tmp_path / "recommended.sh"
     path.write_text(text, encoding="utf-8")
     subprocess.run([BASH, "-n", path], check=True)

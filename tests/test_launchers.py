@@ -20,10 +20,13 @@ from processes import (
     wait_ended,
     written,
 )
-from scaling_study.configuring.axes_table import DEFAULTS
-from scaling_study.measuring import launchers
-from scaling_study.measuring.launchers import Exec, Host, Launch, LaunchError, Member
-from scaling_study.probing import axes
+from scaling_study.axes import table
+from scaling_study.axes.axis import Where
+from scaling_study.launchers import dask as dask_launcher
+from scaling_study.launchers.exec import Exec
+from scaling_study.launchers.host import Host
+from scaling_study.launchers.launcher import Launch, LaunchError, Member, describe_exit
+from scaling_study.launchers.table import LAUNCHERS
 from small_cohort import SmallCohort
 
 CPU = min(os.sched_getaffinity(0))
@@ -56,7 +59,7 @@ def launch(tmp_path):
     interpreter.chmod(0o700)
     folder = private_folder(tmp_path / "cohort")
     env = {"PATH": os.environ["PATH"], "A": "b c"}
-    return Launch(folder, str(interpreter), env, step="optimizer", inter_op=None)
+    return Launch(folder, str(interpreter), env, step="optimizer")
 
 
 def changed(launch, **values):
@@ -103,6 +106,8 @@ def test_the_worker_is_called_with_the_members_slot_and_script(launch, started):
         "3",
         "--step",
         "optimizer",
+        "--launcher",
+        "exec",
         "--",
         *command,
     ]
@@ -110,8 +115,9 @@ def test_the_worker_is_called_with_the_members_slot_and_script(launch, started):
 
 
 def test_what_a_member_does_differently_is_an_option(launch, started):
-    started(changed(launch, step="mark", inter_op=2))
-    assert told(launch)["argv"][4:9] == ["--step", "mark", "--inter-op", "2", "--"]
+    started(changed(launch, step="mark", switches=["scaling_study.axes.inter_op=2"]))
+    words = ["--step", "mark", "--launcher", "exec", "--switch", "scaling_study.axes.inter_op=2"]
+    assert told(launch)["argv"][4:11] == [*words, "--"]
 
 
 def test_a_members_environment_is_the_launchs_and_nothing_else(launch, started, monkeypatch):
@@ -165,19 +171,20 @@ def test_how_one_of_several_members_ended(launch):
 
 @pytest.mark.parametrize("code", [0, 1, 255])
 def test_a_status_is_named(code):
-    assert launchers.describe_exit(code) == f"ended with status {code}"
+    assert describe_exit(code) == f"ended with status {code}"
 
 
 def test_a_segmentation_fault_is_named():
-    assert launchers.describe_exit(-signal.SIGSEGV) == "was killed by SIGSEGV"
+    assert describe_exit(-signal.SIGSEGV) == "was killed by SIGSEGV"
 
 
 COORDINATOR = """
 import sys, time
 from pathlib import Path
-from scaling_study.measuring.launchers import Exec, Launch, Member
+from scaling_study.launchers.exec import Exec
+from scaling_study.launchers.launcher import Launch, Member
 folder, python = sys.argv[1:]
-launch = Launch(Path(folder), python, {"PATH": "/usr/bin:/bin"}, "optimizer", None)
+launch = Launch(Path(folder), python, {"PATH": "/usr/bin:/bin"}, "optimizer")
 print(Exec(launch).start(Member(0, None, "default", ("s.py",))), flush=True)
 time.sleep(600)
 """
@@ -222,7 +229,7 @@ def host(launch):
 
 
 def test_a_host_is_asked_for_each_member(launch, host):
-    one = host(ANSWERS, step="mark", inter_op=3)
+    one = host(ANSWERS, step="mark", switches=("an.axis=3",))
     command = ("/größe/s p.py", "x")
     assert one.start(Member(2, "0-3", "bind:0", command)) == 4002
     assert one.start(Member(3, None, "default", ())) == 4003
@@ -230,7 +237,7 @@ def test_a_host_is_asked_for_each_member(launch, host):
     request = json.loads(Path(launch.python).with_name("request-2").read_text())
     assert request == {
         "slot": 2, "cpus": "0-3", "mempolicy": "bind:0", "command": list(command),
-        "step": "mark", "inter_op": 3, "change": [],
+        "step": "mark", "switches": ["an.axis=3"], "change": [],
     }  # fmt: skip
 
 
@@ -259,10 +266,9 @@ def test_a_host_leaves_no_process_and_no_descriptor(launch):
 
 
 def test_each_value_of_the_axis_has_a_launcher(launch):
-    from scaling_study.configuring.axes_table import AXES
-
-    assert {*launchers.HOSTS, "exec"} == set(AXES["launcher"].words)
-    assert isinstance(launchers.launcher("exec", launch, 1), Exec)
+    assert list(LAUNCHERS) == ["exec", "dask", "fork"]
+    assert table.AXES["launcher"].words.keys() == LAUNCHERS.keys()
+    assert isinstance(LAUNCHERS["exec"].starter(launch, 1), Exec)
 
 
 # ---- dask, which is too slow to be started twice
@@ -272,10 +278,12 @@ def test_each_value_of_the_axis_has_a_launcher(launch):
 def dask(tmp_path_factory):
     cohort = SmallCohort(tmp_path_factory.mktemp("dask") / "cohort", 1)
     values = {"launcher": "dask", "isa": "default", "wait_policy": "passive"}
-    effects = axes.prepare({**DEFAULTS, **values}, {})
+    effects = table.prepare(values, Where({"topology": {"cpus": []}}))
     script = Path(__file__).with_name("workloads") / "plain_loop.py"
     try:
-        host = cohort.launcher("dask", env=effects.environment(), inter_op=2)
+        host = cohort.launcher(
+            "dask", env=effects.environment(), switches=["scaling_study.axes.inter_op=2"]
+        )
         pid = cohort.start(host, 0, script, cpus=str(CPU))
         cohort.wait_resting([0])
         yield cohort, host, pid
@@ -288,9 +296,10 @@ def test_a_dask_member_is_a_bound_worker_with_dasks_environment(dask):
     got = cohort.attest(0)
     assert (got["pid"], got["launcher"], got["cpus"]) == (pid, "dask", [CPU])
     assert (got["intra_op"], got["inter_op"]) == (1, 2)
-    wanted = {**axes.dask_environment(), "OMP_WAIT_POLICY": "PASSIVE"}
+    wanted = {**dask_launcher.environment(), "OMP_WAIT_POLICY": "PASSIVE"}
     assert {name: got["env"].get(name) for name in wanted} == wanted
-    rows = axes.checks({**DEFAULTS, "launcher": "dask", "wait_policy": "passive"}, [got])
+    asked = {"slot": 0, "cpus": str(CPU), "policy": "default"}
+    rows = table.checks({"launcher": "dask", "wait_policy": "passive"}, [asked], [got])
     assert [row for row in rows if not row["ok"]] == []
 
 

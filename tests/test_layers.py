@@ -9,7 +9,8 @@ from configs import ROOT
 PACKAGE = ROOT / "workflow/lib/scaling_study"
 
 STAGES = (
-    *("common", "configuring", "planning", "probing", "member", "measuring", "experimenting"),
+    *("common", "member", "launchers", "axes", "configuring", "planning", "probing"),
+    *("measuring", "experimenting"),
     *(
         "profiling",
         "collecting",

@@ -5,10 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import machines
+from scaling_study.axes import membind as membind_
+from scaling_study.axes import placement
+from scaling_study.axes.axis import MemoryPolicy, Slot
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.probing import placement
-from scaling_study.probing.placement import MemoryPolicy, Slot
 
 NPS4 = "epyc-9654-2s-nps4"
 
@@ -221,7 +222,7 @@ def test_no_cpu_at_all():
 
 
 def policy(membind, machine, cpus=None):
-    return placement.memory_policy(membind, Slot(0, cpus, False), machines.usable(machine))
+    return membind_.memory_policy(membind, Slot(0, cpus, False), machines.usable(machine))
 
 
 def test_memory_policies():
@@ -261,9 +262,9 @@ def test_a_node_without_memory_points_to_the_nearest_with_some():
         ),
     )
     with pytest.raises(UnavailableError, match="node 0 ") as caught:
-        placement.memory_policy("local", Slot(0, (0,), False), topology)
+        membind_.memory_policy("local", Slot(0, (0,), False), topology)
     assert 'membind to "2"' in caught.value.remedy
-    both = placement.memory_policy("local", Slot(0, (0, 1), False), topology)
+    both = membind_.memory_policy("local", Slot(0, (0, 1), False), topology)
     assert both == MemoryPolicy("bind", (1,))
 
 
@@ -283,7 +284,7 @@ def test_the_slots_of_the_emulated_machine():
 def test_a_node_that_the_cpuset_forbids_is_not_there():
     topology = machines.topology(NPS4).restricted(range(384), nodes=[0])
     with pytest.raises(UnavailableError, match="node 1 "):
-        placement.memory_policy("local", Slot(0, (24,), False), topology)
+        membind_.memory_policy("local", Slot(0, (24,), False), topology)
 
 
 def test_cpus_of_an_offline_node_have_no_local_memory():

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from configs import FULL, ROOT, SHIPPED, config, make_files, minimal
+from scaling_study.axes.table import AXES, DEFAULTS
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.workload_env import MASK, masked
 from scaling_study.configuring import launches
-from scaling_study.configuring.axes_table import AXES, DEFAULTS
 from scaling_study.configuring.config import load_config
 from scaling_study.configuring.launches import launch_id
 from scaling_study.planning import efforts
@@ -57,7 +57,9 @@ def test_nothing_asked_for_is_the_default_and_its_repeat():
     assert [dict(launch.axes) for launch in made.launches] == [dict(DEFAULTS)] * 2
     assert list(DEFAULTS) == [
         *("build", "launcher", "intra_op", "inter_op", "wait_policy", "blas", "isa", "allocator"),
-        *("huge_pages", "placement", "membind"),
+        *("huge_pages", "placement", "membind", "optimizer_kernel", "matmul_precision"),
+        *("autocast", "compile", "denormals", "collector", "prefetch", "persistent_workers"),
+        "loader_workers",
     ]
 
 
@@ -159,10 +161,10 @@ def test_ids_are_what_they_always_were():
 def test_a_new_axis_changes_no_id(monkeypatch):
     axes = {**DEFAULTS, "intra_op": 1, "placement": ("0-1", "2")}
     before = launch_id(axes)
-    monkeypatch.setattr(launches, "DEFAULTS", {"new": "off", **DEFAULTS})
     monkeypatch.setattr(launches, "AXES", {"new": AXES["isa"], **AXES})
-    assert launch_id({"new": "off", **axes}) == before
-    assert launch_id({"new": "on", **axes}) != before
+    defaults = {"new": "off", **DEFAULTS}
+    assert launch_id({"new": "off", **axes}, defaults) == before
+    assert launch_id({"new": "on", **axes}, defaults) != before
 
 
 def test_ids_are_short_and_name_one_launch_each():

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from scaling_study.configuring.axes_table import AXES
+from scaling_study.axes.table import AXES
 from scaling_study.diagnosing.remedies import TUNING, start_command
 from scaling_study.measuring.environment import INHERITED
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaling_study.configuring.axes_table import DEFAULTS
+from scaling_study.axes.table import DEFAULTS
 from scaling_study.rendering.report_search import view_search
 
 
@@ -10,6 +10,7 @@ def plan(**changes):
     launches = [("b", "one thread", "baseline", 3), ("c", "both", "combined", 2),
                 ("u", "unseen", "one_change", 0)]  # fmt: skip
     return {
+        "default": "b",
         "exclude": [],
         "launches": [
             {"id": one, "label": label, "arm": arm, "replicates": replicates, "axes": DEFAULTS}

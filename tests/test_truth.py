@@ -395,6 +395,15 @@ def test_a_table_without_runs_is_of_the_newest_code_of_each_row():
     assert truth_table.newest(entries) == entries[1:]
 
 
+def test_each_count_of_whole_processes_has_its_own_newest_code():
+    entries = [
+        loop_entry(1.0, "ends", 1),
+        loop_entry(1.0, "ends", 2),
+        loop_entry(2.0, "ends", 1) | {"code": "new"},
+    ]
+    assert truth_table.newest(entries) == entries[1:]
+
+
 # What comes next
 
 

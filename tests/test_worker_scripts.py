@@ -140,7 +140,7 @@ def trained(tmp_path_factory):
     (folder / "NESTED.py").write_text(NESTED)
     one = SmallCohort(folder / "cohort", CLOSURE_PHASES + 1)
     try:
-        fresh = one.launcher(step="mark", inter_op=3)
+        fresh = one.launcher(step="mark", switches=["scaling_study.axes.inter_op=3"])
         one.start(fresh, TOLD, folder / "TELLS.py", folder / "told", "--x", "ü")
         fork = one.launcher("fork")
         for slot, name in enumerate(SCRIPTS):
@@ -264,8 +264,14 @@ def test_a_member_imports_nothing_of_the_study_around_it(trained):
     tops = {name.partition(".")[0] for name in modules}
     assert not tops & {"snakemake", "pandas", "pydantic", "pyarrow", "matplotlib", "seaborn"}
     ours = {name for name in modules if name.startswith("scaling_study.")}
-    assert ours == {
-        f"scaling_study.member{module}" for module in ("", ".bind", ".channel", ".iterations")
+    own = ("", ".after_torch", ".bind", ".channel", ".iterations", ".switching")
+    # And what the axis of its one switch needs.
+    axis = {
+        name for name in ours if name.startswith(("scaling_study.axes", "scaling_study.common"))
+    }
+    assert ours - axis == {f"scaling_study.member{module}" for module in own}
+    assert {name for name in axis if ".axes." in name} == {
+        f"scaling_study.axes.{module}" for module in ("axis", "inter_op", "values")
     }
 
 

@@ -36,8 +36,8 @@ def attach(seconds: float) -> None:
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--seconds", type=float, required=True)
 options, command = real_workload.options_of(parser)
-from scaling_study.member import worker  # noqa: E402 (after the arguments: a mistake is told at once)
+from scaling_study.member import after_torch  # noqa: E402 (after the arguments: a mistake is told at once)
 
-worker.attach_when_imported(lambda: attach(options.seconds))
+after_torch.call_back(lambda: attach(options.seconds))
 while True:
     real_workload.run(command)

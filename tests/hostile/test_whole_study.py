@@ -20,6 +20,7 @@ import texts
 from scaling_study.common.workload_env import write_private
 from scaling_study.member import again, bind, model_queue
 from scaling_study.rendering import launch_script
+from scaling_study.rendering.switch_script import render_switches
 
 REASON = sandbox.reason_against()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -111,6 +112,7 @@ def test_the_launch_script_carries_everything(tmp_path):
     folder = hostile_study.make(tmp_path / FOLDER)
     config = hostile_study.config()
     axes = {"inter_op": 1, "launcher": "exec"}
+    (folder / "switches.py").write_text(render_switches(axes, "switches.py"))
     slots = [
         {"slot": slot, "cpus": None, "policy": "default", "oversubscribed": False}
         for slot in range(2)
@@ -133,6 +135,7 @@ def test_the_launch_script_carries_everything(tmp_path):
         folder=str(folder),
         kept=["PATH"],
         values_file=str(folder / "values.json"),
+        switches_file=str(folder / "switches.py"),
     )
     write_private(folder / "values.json", config["workload"]["env"])
     assert texts.LONG in text

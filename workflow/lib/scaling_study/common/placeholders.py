@@ -1,24 +1,53 @@
-"""Placeholders in a workload's arguments.
+"""Placeholders in a workload's arguments and variables.
 
-`{member}` stands for the slot number. Any other `{word}` is a mistake, `{{word}}` passes the text
-`{word}`, and all other braces (JSON, for instance) pass as they are.
+`{member}` stands for the slot number, and the name of a declared parameter for its value. In an
+argument any other `{word}` is a mistake, `{{word}}` passes the text `{word}`, and all other braces
+(JSON, for instance) pass as they are. In a variable's value only parameters are replaced.
 """
 
 import re
+from collections.abc import Collection, Iterator, Mapping
 
 MEMBER = "member"
 
 _PLACEHOLDER = re.compile(r"\{\{(?P<literal>\w+)\}\}|\{(?P<name>\w+)\}")
 
 
-def fill(text: str, member: int | str) -> str:
-    """Put the slot number, or what stands for it in a script, into an argument."""
+def fill(text: str, values: Mapping[str, object]) -> str:
+    """Put values into an argument.
+
+    Args:
+        text: the argument.
+        values: of all its placeholders by name: the parameters', and for `member` the slot number
+            or what stands for it in a script.
+    """
     return _PLACEHOLDER.sub(
-        lambda match: f"{{{match['literal']}}}" if match["literal"] else str(member), text
+        lambda match: f"{{{match['literal']}}}" if match["literal"] else str(values[match["name"]]),
+        text,
     )
 
 
-def unknown(text: str) -> str | None:
-    """Return the first placeholder that stands for nothing, without its braces."""
-    names = (match["name"] for match in _PLACEHOLDER.finditer(text))
-    return next((name for name in names if name and name != MEMBER), None)
+def fill_known(text: str, values: Mapping[str, object]) -> str:
+    """Put values into a variable's text, which may have braces of any other meaning."""
+
+    def put(match: re.Match[str]) -> str:
+        if match["literal"] in values:
+            return f"{{{match['literal']}}}"
+        return str(values[match["name"]]) if match["name"] in values else match[0]
+
+    return _PLACEHOLDER.sub(put, text)
+
+
+def names(text: str) -> Iterator[str]:
+    """Go through the placeholders of a text, without their braces."""
+    return (match["name"] for match in _PLACEHOLDER.finditer(text) if match["name"])
+
+
+def unknown(text: str, known: Collection[str] = ()) -> str | None:
+    """Return the first placeholder that stands for nothing, without its braces.
+
+    Args:
+        text: the argument.
+        known: names of parameters.
+    """
+    return next((name for name in names(text) if name != MEMBER and name not in known), None)

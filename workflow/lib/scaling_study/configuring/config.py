@@ -1,6 +1,5 @@
 """What a study is asked to do: the config, checked completely before anything runs."""
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +20,9 @@ from pydantic import (
     model_validator,
 )
 
+from scaling_study.axes.table import AXES
 from scaling_study.common import placeholders
+from scaling_study.common.named_files import require_file, require_path
 from scaling_study.common.problems import (
     ConfigError,
     Problem,
@@ -34,7 +35,6 @@ from scaling_study.common.problems import (
     wrong,
 )
 from scaling_study.common.workload_env import MASK
-from scaling_study.configuring.axes_table import AXES
 from scaling_study.configuring.config_confirm import Confirm, read_confirm
 from scaling_study.configuring.config_launches import Launches
 from scaling_study.configuring.config_machines import (
@@ -44,10 +44,16 @@ from scaling_study.configuring.config_machines import (
     read_currency,
     read_machines,
 )
+from scaling_study.configuring.config_parameters import (
+    PARAMETERS,
+    declared,
+    read_parameters,
+    read_text,
+)
 from scaling_study.configuring.config_schema import (
-    FILES_MUST_EXIST,
     UNKNOWN_KEY,
     Allowed,
+    Context,
     Section,
     Unit,
     must_exist,
@@ -55,7 +61,6 @@ from scaling_study.configuring.config_schema import (
 )
 from scaling_study.configuring.config_search import Search, read_search
 from scaling_study.configuring.config_why import TARGETS, Why, read_targets, read_why
-from scaling_study.configuring.named_files import require_file, require_path
 
 # A study's name is a folder, a file and part of a web address; it may not hide or look like an
 # option.
@@ -64,8 +69,6 @@ STUDY_ALLOWED = "1 to 64 letters (a-z, A-Z), digits, _, - and ., a letter or dig
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Far above any machine; a larger count is a slip of the keyboard.
 MOST_PROCESSES = 10_000
-# What programs read; a longer number is meant as text.
-MOST_BITS = 64
 COUNT = f"a whole number from 1 to {MOST_PROCESSES}"
 SCRIPT = "the path of a Python file, relative to the working directory"
 INPUTS = "a list of paths of files and folders"
@@ -97,34 +100,20 @@ def _read_inputs(value: object, info: ValidationInfo) -> tuple[str, ...]:
     return read_distinct(value, read, INPUTS)
 
 
-def _read_text(item: object) -> str:
-    """Read an argument or a variable's value; a number stands for its text."""
-    if isinstance(item, bool) or not isinstance(item, str | int | float):
-        raise wrong(item, found(item), "a text or a number")
-    if isinstance(item, float) and not math.isfinite(item):
-        raise wrong(item, found(item), "a text or a number", repr(str(item)))
-    if isinstance(item, int) and item.bit_length() > MOST_BITS:
-        raise wrong(item, "is too large", f"a text, or a number of at most {MOST_BITS} bits")
-    text = str(item)
-    try:
-        passable = b"\0" not in text.encode()
-    except UnicodeEncodeError:
-        passable = False
-    if not passable:
-        raise wrong(item, "cannot be passed to a process", "text without NUL and lone surrogates")
-    return text
+def _read_arguments(value: object, info: ValidationInfo) -> tuple[str, ...]:
+    known = [placeholders.MEMBER, *info.data.get("parameters", {})]
 
-
-def _read_arguments(value: object) -> tuple[str, ...]:
     def read(_: object, item: object) -> str:
-        text = _read_text(item)
-        name = placeholders.unknown(text)
+        text = read_text(item)
+        name = placeholders.unknown(text, known)
         if name:
+            nearest = nearest_word(name, known)
             raise wrong(
                 item,
                 f"{{{name}}} stands for nothing",
-                f"{{{placeholders.MEMBER}}}; {{{{{name}}}}} passes the text {{{name}}}",
-                f"{{{placeholders.MEMBER}}}" if nearest_word(name, [placeholders.MEMBER]) else None,
+                f"{', '.join(f'{{{one}}}' for one in known)}, and what workload.parameters "
+                f"declares; {{{{{name}}}}} passes the text {{{name}}}",
+                f"{{{nearest}}}" if nearest else None,
             )
         return text
 
@@ -147,7 +136,7 @@ def _read_variables(value: object) -> dict[str, str]:
                 "variables that no axis sets",
                 f"launches.baseline.{owners[name]}",
             )
-        return name, _read_text(item)
+        return name, read_text(item)
 
     if not isinstance(value, Mapping):
         raise wrong(value, found(value), VARIABLES)
@@ -211,8 +200,14 @@ class Workload(Section):
     script: Annotated[StrictStr, AfterValidator(_read_script), Allowed(SCRIPT)]
     """The training script, unmodified."""
 
+    parameters: Annotated[
+        Mapping[str, str | int | float], PlainValidator(read_parameters), Allowed(PARAMETERS)
+    ] = {}
+    """Axes of this study's own, each with its default: `launches` gives them further values."""
+
     args: Annotated[Sequence[str], PlainValidator(_read_arguments), Allowed(ARGUMENTS)] = ()
-    """Its arguments; `{member}` becomes the slot number (0, 1, …), `{{word}}` passes `{word}`."""
+    """Its arguments. `{member}` becomes the slot number (0, 1, …), a parameter's name in braces its
+    value, and `{{word}}` passes `{word}`."""
 
     env: Annotated[Mapping[str, str], PlainValidator(_read_variables), Allowed(VARIABLES)] = {}
     """Variables for members alone, which may be keys; those that an axis sets are refused."""
@@ -233,6 +228,25 @@ class Workload(Section):
 
     inputs: Annotated[Sequence[str], PlainValidator(_read_inputs), Allowed(INPUTS)] = ()
     """Further files and folders whose change, in size or time, means measuring anew."""
+
+    @model_validator(mode="after")
+    def _check_parameters(self) -> Self:
+        used = {
+            name for text in [*self.args, *self.env.values()] for name in placeholders.names(text)
+        }
+        problems = [
+            Problem(
+                ("parameters", name),
+                shorten(default),
+                "is used by no argument and no variable",
+                f"{{{name}}} in workload.args or workload.env",
+            )
+            for name, default in self.parameters.items()
+            if name not in used
+        ]
+        if problems:
+            raise ConfigError(problems)
+        return self
 
 
 class Measure(Section):
@@ -392,7 +406,7 @@ class Config(Section):
     @model_validator(mode="after")
     def _check_search(self) -> Self:
         raced = self.search.budget_minutes is not None
-        idle = list(self.launches.idle_exclusions(raced=raced))
+        idle = list(self.launches.idle_exclusions(self.workload.parameters, raced=raced))
         if idle:
             raise ConfigError(ConfigError(idle).under("launches"))
         if self.machines and raced:
@@ -424,7 +438,7 @@ def load_config(mapping: object) -> Config:
         allowed = f"a section with the keys {', '.join(Config.model_fields)}"
         raise ConfigError([_masked(Problem((), shorten(mapping), found(mapping), allowed))])
     try:
-        return Config.model_validate(mapping, context=FILES_MUST_EXIST)
+        return Config.model_validate(mapping, context=Context(parameters=declared(mapping)))
     except ValidationError as error:
         raise ConfigError(map(_masked, problems_of(error, Config))) from None
 

@@ -6,6 +6,8 @@ from typing import Annotated, Self
 
 from pydantic import PlainValidator, ValidationInfo, model_validator
 
+from scaling_study.axes.axis import Value
+from scaling_study.axes.table import AXES, DEFAULTS, read_value
 from scaling_study.common.problems import (
     ConfigError,
     Problem,
@@ -16,8 +18,8 @@ from scaling_study.common.problems import (
     shorten,
     wrong,
 )
-from scaling_study.configuring.axes_table import AXES, Value, read_value
-from scaling_study.configuring.config_schema import Allowed, Section, must_exist
+from scaling_study.configuring.config_parameters import PARAMETER, Parameters, read_parameter
+from scaling_study.configuring.config_schema import Allowed, Section, must_exist, parameters
 from scaling_study.configuring.launches import Expansion, expand, label, value_text
 
 # A study of more would run for weeks; a product that large is a slip.
@@ -28,11 +30,26 @@ LISTS = "a section of axes with a list of values each"
 SECTIONS = "a list of sections of axes"
 
 
-def _require_axis(name: object, value: object) -> None:
+def _allowed(name: object, value: object, own: Parameters) -> str:
+    """Say which values an axis takes, one of the study's own, too."""
+    if name in own:
+        return PARAMETER
     if name not in AXES:
+        known = [*AXES, *own]
         raise ConfigError(
-            [Problem((), shorten(value), "unknown axis", ", ".join(AXES), nearest_word(name, AXES))]
+            [
+                Problem(
+                    (), shorten(value), "unknown axis", ", ".join(known), nearest_word(name, known)
+                )
+            ]
         )
+    return AXES[str(name)].allowed
+
+
+def _read_value(name: object, value: object, info: ValidationInfo) -> Value:
+    if name in parameters(info):
+        return read_parameter(value)
+    return read_value(str(name), value, files=must_exist(info))
 
 
 def _mapping(value: object, allowed: str) -> Mapping[object, object]:
@@ -43,21 +60,20 @@ def _mapping(value: object, allowed: str) -> Mapping[object, object]:
 
 def _read_launch(value: object, info: ValidationInfo) -> dict[str, Value]:
     def read(name: object, item: object) -> tuple[str, Value]:
-        _require_axis(name, item)
-        return str(name), read_value(str(name), item, files=must_exist(info))
+        _allowed(name, item, parameters(info))
+        return str(name), _read_value(name, item, info)
 
     return dict(read_each(_mapping(value, ONE).items(), read))
 
 
 def _read_lists(value: object, info: ValidationInfo) -> dict[str, tuple[Value, ...]]:
     def read(name: object, items: object) -> tuple[str, tuple[Value, ...]]:
-        _require_axis(name, items)
-        allowed = f"a list of values ({AXES[str(name)].allowed})"
+        allowed = _allowed(name, items, parameters(info))
         values = read_distinct(
-            items, lambda item: read_value(str(name), item, files=must_exist(info)), allowed
+            items, lambda item: _read_value(name, item, info), f"a list of values ({allowed})"
         )
         if not values:
-            raise wrong(items, "is empty", f"at least one value ({AXES[str(name)].allowed})")
+            raise wrong(items, "is empty", f"at least one value ({allowed})")
         return str(name), values
 
     return dict(read_each(_mapping(value, LISTS).items(), read))
@@ -96,9 +112,14 @@ class Launches(Section):
     ] = ()
     """Drops each launch, also those that a race puts together, that has all values of an item."""
 
-    def expanded(self) -> Expansion:
-        """Return the launches that this section describes."""
+    def expanded(self, own: Parameters) -> Expansion:
+        """Return the launches that this section describes.
+
+        Args:
+            own: the study's own axes, each with its default.
+        """
         return expand(
+            defaults={**DEFAULTS, **own},
             baseline=self.baseline,
             grid=self.grid,
             one_change=self.one_change,
@@ -107,7 +128,7 @@ class Launches(Section):
         )
 
     @model_validator(mode="after")
-    def _check_launches(self) -> Self:
+    def _check_launches(self, info: ValidationInfo) -> Self:
         asked = len(self.include) + sum(
             [math.prod(map(len, self.grid.values())), *map(len, self.one_change.values())]
         )
@@ -115,17 +136,20 @@ class Launches(Section):
             raise ConfigError(
                 [Problem((), f"{asked} launches", "too many", f"at most {MOST_LAUNCHES}")]
             )
-        problems = list(self._launch_problems(self.expanded()))
+        own = parameters(info)
+        problems = list(self._launch_problems(self.expanded(own), {**DEFAULTS, **own}))
         if problems:
             raise ConfigError(problems)
         return self
 
-    def _launch_problems(self, expansion: Expansion) -> Iterator[Problem]:
+    def _launch_problems(
+        self, expansion: Expansion, defaults: Mapping[str, Value]
+    ) -> Iterator[Problem]:
         for index, other in expansion.repeated:
             yield Problem(
                 ("include", index),
                 shorten(self.include[index]),
-                f"is the same launch as launches.{other.origin} ({label(other.axes)})",
+                f"is the same launch as launches.{other.origin} ({label(other.axes, defaults)})",
                 "a launch that is not there yet",
             )
         if expansion.dropped and all(c.arm in {"default", "baseline"} for c in expansion.kept):
@@ -136,13 +160,14 @@ class Launches(Section):
                 "what leaves one of them",
             )
 
-    def idle_exclusions(self, *, raced: bool) -> Iterator[Problem]:
+    def idle_exclusions(self, own: Parameters, *, raced: bool) -> Iterator[Problem]:
         """Find items of `exclude` that drop nothing.
 
         Args:
+            own: the study's own axes, each with its default.
             raced: launches may be put together, which an item may forbid.
         """
-        expansion = self.expanded()
+        expansion = self.expanded(own)
         values = {pair for launch in expansion.kept for pair in launch.axes.items()}
         for index in expansion.idle:
             if raced and self.exclude[index].items() <= values:

@@ -1,5 +1,6 @@
 """How a config's sections are declared, and what pydantic reports about them in plain words."""
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,17 +20,33 @@ from scaling_study.common.problems import (
     shorten,
 )
 
-# The validation context under which files that a config names must exist. A plan read back on
-# another machine is validated without it.
-FILES_MUST_EXIST = "files must exist"
-
 MISSING = "missing"
 UNKNOWN_KEY = "unknown key"
 
 
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What sections know of the whole file while it is read.
+
+    A plan read back on another machine is validated without it.
+
+    Attributes:
+        files: Files that the config names must exist.
+        parameters: The study's own axes, each with its default.
+    """
+
+    files: bool = True
+    parameters: Mapping[str, str | int | float] = dataclasses.field(default_factory=dict)
+
+
 def must_exist(info: ValidationInfo) -> bool:
     """Say whether files are looked up on this machine."""
-    return bool(info.context == FILES_MUST_EXIST)
+    return isinstance(info.context, Context) and info.context.files
+
+
+def parameters(info: ValidationInfo) -> Mapping[str, str | int | float]:
+    """Return the study's own axes, each with its default."""
+    return info.context.parameters if isinstance(info.context, Context) else {}
 
 
 class Section(BaseModel):

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from scaling_study.axes.axis import Value
+from scaling_study.axes.table import AXES, DEFAULTS
 from scaling_study.common.printable import printable
-from scaling_study.configuring.axes_table import AXES, DEFAULTS, Value
 
 Arm = Literal["default", "baseline", "repeat", "one_change", "grid", "combined"]
 Axes = Mapping[str, Value]
@@ -65,6 +66,7 @@ class Expansion:
 
 def expand(
     *,
+    defaults: Axes,
     baseline: Axes,
     grid: Mapping[str, Sequence[Value]],
     one_change: Mapping[str, Sequence[Value]],
@@ -76,11 +78,19 @@ def expand(
     The product of a grid and a list of changes contain the default, the baseline and each other
     by nature: such launches merge, under the first arm of default, baseline, one_change, grid. An
     `include` names one launch, so one that is there already is reported.
+
+    Args:
+        defaults: All axes, the study's own ones last, with the values of the default launch.
+        baseline: What it changes for all others.
+        grid: Values of which each combination is a launch.
+        one_change: Values of which each alone is a launch.
+        include: Further launches.
+        exclude: Launches that are left out.
     """
-    base = {**DEFAULTS, **baseline}
+    base = {**defaults, **baseline}
     known: dict[tuple[Value, ...], Candidate] = {}
     for fixed in (
-        Candidate("default", "default", DEFAULTS),
+        Candidate("default", "default", defaults),
         Candidate("baseline", "baseline", base),
     ):
         known.setdefault(_key(fixed.axes), fixed)
@@ -108,9 +118,9 @@ def expand(
     return Expansion(tuple(kept), tuple(dropped), tuple(repeated), idle)
 
 
-def named(axes: Axes, arm: Arm) -> Launch:
-    """Give a launch its id and label."""
-    return Launch(launch_id(axes), label(axes), arm, axes)
+def named(axes: Axes, arm: Arm, defaults: Axes = DEFAULTS) -> Launch:
+    """Give a launch its id and label; the defaults are those of the study's default launch."""
+    return Launch(launch_id(axes, defaults), label(axes, defaults), arm, axes)
 
 
 def repeat_of(baseline: Launch) -> Launch:
@@ -120,7 +130,7 @@ def repeat_of(baseline: Launch) -> Launch:
     )
 
 
-def launch_id(axes: Axes) -> str:
+def launch_id(axes: Axes, defaults: Axes = DEFAULTS) -> str:
     """Name a launch after the values that differ from the default.
 
     Nothing else enters, so a new axis, or another launch in the plan, changes no name.
@@ -128,18 +138,20 @@ def launch_id(axes: Axes) -> str:
     Returns:
         Letters, digits, `_`, `.` and `-`; at most 73 characters.
     """
-    changed = dict(_changed(axes))
+    changed = dict(_changed(axes, defaults))
     readable = ".".join(f"{name}-{_slug(value)}" for name, value in changed.items()) or "default"
     digest = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
     exact = len(readable) <= READABLE_CHARACTERS and all(
-        isinstance(value, int) or value in AXES[name].words for name, value in changed.items()
+        isinstance(value, int) or (name in AXES and value in AXES[name].words)
+        for name, value in changed.items()
     )
     return f"{readable[:READABLE_CHARACTERS]}-{digest[: SHORT_HASH if exact else LONG_HASH]}"
 
 
-def label(axes: Axes) -> str:
+def label(axes: Axes, defaults: Axes = DEFAULTS) -> str:
     """Describe a launch by the values that differ from the default, such as `intra_op 1`."""
-    return ", ".join(f"{name} {value_text(value)}" for name, value in _changed(axes)) or "default"
+    changed = _changed(axes, defaults)
+    return ", ".join(f"{name} {value_text(value)}" for name, value in changed) or "default"
 
 
 def value_text(value: Value) -> str:
@@ -147,8 +159,8 @@ def value_text(value: Value) -> str:
     return " | ".join(value) if isinstance(value, tuple) else printable(value)
 
 
-def _changed(axes: Axes) -> Iterator[tuple[str, Value]]:
-    return ((name, value) for name, value in axes.items() if value != DEFAULTS[name])
+def _changed(axes: Axes, defaults: Axes) -> Iterator[tuple[str, Value]]:
+    return ((name, value) for name, value in axes.items() if value != defaults[name])
 
 
 def _changes(base: Axes, one_change: Mapping[str, Sequence[Value]]) -> Iterator[Candidate]:

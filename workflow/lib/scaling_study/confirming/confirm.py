@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.axes import build
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.confirming import rounds
@@ -84,10 +85,10 @@ class Confirmation:
 
     def _head(self) -> Json:
         plan = self._job.plan
-        python = resolve.build_python("default", self._builds)
+        python = build.interpreter("default", self._builds)
         if self._arms:
-            build = self._launches[self._arms[0].launch]["axes"]["build"]
-            python = resolve.build_python(build, self._builds)
+            asked = self._launches[self._arms[0].launch]["axes"]["build"]
+            python = build.interpreter(asked, self._builds)
         return {
             "kind": "confirmation",
             "schema_version": SCHEMA_VERSION,

@@ -7,18 +7,18 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.launchers.launcher import bind_command, describe_exit, split_preload
 from scaling_study.measuring import between, edges, family
-from scaling_study.measuring.launchers import bind_command, describe_exit, split_preload
 from scaling_study.measuring.machine_counters import read_machine
-from scaling_study.member import counted, model_queue
+from scaling_study.member import counted, model_queue, switching
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from scaling_study.confirming.rounds import Way
+    from scaling_study.launchers.launcher import Launch, Member
     from scaling_study.measuring.cohort import Host
-    from scaling_study.measuring.launchers import Launch, Member
 
 # Starts of a script in one process that are counted: at one a second, an hour.
 MOST_STARTS = 3600
@@ -56,9 +56,8 @@ class RoundError(Exception):
 def command(launch: Launch, member: Member, page: Path, way: Way) -> list[str]:
     """Return what runs in a slot: the launch script's binding and program, counted."""
     _, preload = split_preload(launch.env)
-    options = ["--step", launch.step, *(["--again"] if way == "one_process" else [])]
-    if launch.inter_op is not None:
-        options += ["--inter-op", str(launch.inter_op)]
+    again = ["--again"] if way == "one_process" else []
+    options = ["--step", launch.step, *again, *switching.options(launch.switches)]
     return [
         *bind_command(member.cpus, member.mempolicy, preload),
         *(launch.python, "-m", "scaling_study.member.counted", str(page), *options),

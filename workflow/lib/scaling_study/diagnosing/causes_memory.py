@@ -10,6 +10,7 @@ from scaling_study.diagnosing.effects import mean
 from scaling_study.diagnosing.evidence import Asked, Weight
 from scaling_study.diagnosing.measures import Account, Beside
 from scaling_study.diagnosing.relief_share import ByRelief
+from scaling_study.launchers.table import DEFAULT, LAUNCHERS
 
 FAULTS = "minor_faults_per_step"
 CHEAPEST_FAULT_S, DEAREST_FAULT_S = 0.05e-6, 30e-6
@@ -35,13 +36,12 @@ class Priced:
             return Weight(False, "account", "No page fault is avoided.")
         agrees = CHEAPEST_FAULT_S <= back_s / faults <= DEAREST_FAULT_S
         text = f"{format_seconds(back_s / faults)} comes back for each page fault that is avoided."
-        return Weight(agrees, "account", f"{text}{_dask(case)}")
+        return Weight(agrees, "account", f"{text}{_remark(case)}")
 
 
-def _dask(case: Case) -> str:
-    if case.head["axes"].get("launcher") != "dask":
-        return ""
-    return " Dask's nanny sets MALLOC_TRIM_THRESHOLD_=65536, which freezes glibc's mmap threshold."
+def _remark(case: Case) -> str:
+    remark = LAUNCHERS[case.head["axes"].get("launcher", DEFAULT)].remark
+    return remark and f" {remark}"
 
 
 def _nodes(asked: Asked) -> tuple[bool | None, str]:

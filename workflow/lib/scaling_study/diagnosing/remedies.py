@@ -6,12 +6,13 @@ from typing import Any
 
 import yaml
 
+from scaling_study.axes import table
+from scaling_study.axes.axis import Where
+from scaling_study.axes.table import AXES
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.configuring.axes_table import AXES
 from scaling_study.diagnosing.case import Case
 from scaling_study.diagnosing.cause import Remedy
 from scaling_study.diagnosing.effects import mean
-from scaling_study.probing import axes as axes_
 
 TUNING = (
     *("OMP_DYNAMIC", "OMP_THREAD_LIMIT", "KMP_HW_SUBSET", "MKL_CBWR", "MKL_DEBUG_CPU_TYPE"),
@@ -75,8 +76,9 @@ def _command(case: Case, changed: Mapping[str, Any] | None) -> str | None:
         return None
     asked = {**case.head["axes"], **changed}
     try:
-        before = axes_.prepare(case.head["axes"], case.machine.raw).environment()
-        after = axes_.prepare(asked, case.machine.raw).environment()
+        where = Where(case.machine.raw)
+        before = table.prepare(case.head["axes"], where).environment()
+        after = table.prepare(asked, where).environment()
     except (UnavailableError, KeyError):
         return None
     return None if before == after else start_command(after)

@@ -8,8 +8,8 @@ import sys
 
 from pydantic.fields import FieldInfo
 
+from scaling_study.axes.table import AXES
 from scaling_study.common import doc_tables
-from scaling_study.configuring.axes_table import AXES
 from scaling_study.configuring.config import Config
 from scaling_study.configuring.config_machines import NodeKind
 from scaling_study.configuring.config_schema import Section, Unit, allowed_text, keys_of, section_of

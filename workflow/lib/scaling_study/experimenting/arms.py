@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.axes import table
 from scaling_study.common import private
 from scaling_study.measuring import cohort, resolve
 from scaling_study.measuring.cohort_windows import WARM_UP_LONGEST_S
@@ -100,9 +101,7 @@ class Starter:
         running = replace(arm.resolved.launch, folder=part)
         host = resolve.host(self.machine)
         log.info("starting %s", arm.name)
-        one = stack.enter_context(
-            cohort.Cohort(running, arm.axes["launcher"], arm.resolved.members, host, beside=beside)
-        )
+        one = stack.enter_context(cohort.Cohort(running, arm.resolved.members, host, beside=beside))
         one.launch([member.slot for member in arm.resolved.members])
         return one
 
@@ -113,8 +112,8 @@ class Starter:
         reports = one.attest(timeout_s, with_kernel=arm.with_kernel)
         if len(reports) < len(slots):
             return str(one.events[-1]["reason"]) if one.events else "a member did not start"
-        checks = resolve.checks(arm.axes, arm.resolved.slots, reports)
-        wrong = resolve.wrong(checks) or _unchanged(arm.resolved.launch.change, reports)
+        checks = table.checks(arm.axes, arm.resolved.slots, reports)
+        wrong = table.failed(checks) or _unchanged(arm.resolved.launch.change, reports)
         if wrong:
             return wrong
         one.warm_up(self.measure["warmup_steps"], WARM_UP_LONGEST_S)

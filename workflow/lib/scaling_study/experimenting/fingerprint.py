@@ -12,13 +12,14 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.axes import placement
 from scaling_study.common import private
 from scaling_study.common.topology import Domain, format_cpu_list
 from scaling_study.experimenting import kernel_cohort
 from scaling_study.measuring import cohort, resolve, windows
 from scaling_study.member import kernels
 from scaling_study.planning import ladder
-from scaling_study.probing import placement, probe
+from scaling_study.probing import probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,11 +6,11 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.configuring.axes_table import DEFAULTS
+from scaling_study.axes import table
+from scaling_study.axes.axis import Where
+from scaling_study.launchers.launcher import Launch, Member
 from scaling_study.measuring import cohort, environment
-from scaling_study.measuring.launchers import Launch, Member
 from scaling_study.member import kernels
-from scaling_study.probing import axes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,16 +40,15 @@ def make(
     chosen = kernels.sizes(machine["l2_bytes"], machine["l3_bytes"], spare_bytes)
     command = kernels.command(chosen)
     # numpy brings a BLAS of its own, which must not start threads.
-    effects = axes.prepare({**DEFAULTS, "intra_op": 1}, machine)
+    effects = table.prepare({"intra_op": 1}, Where(machine))
     launch = Launch(
         folder=folder,
         python=sys.executable,
         env=environment.member_environment(os.environ, effects.environment(), {}),
         step="mark",
-        inter_op=None,
     )
     members = [Member(slot, cpus, policy, command) for slot, (cpus, policy) in enumerate(slots)]
-    return cohort.Cohort(launch, "exec", members, host)
+    return cohort.Cohort(launch, members, host)
 
 
 def start(one: cohort.Cohort) -> bool:

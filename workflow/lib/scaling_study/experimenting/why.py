@@ -30,6 +30,7 @@ from scaling_study.experimenting import (
     unthrottled,
 )
 from scaling_study.experimenting.experiment_windows import Taker, irregular, key
+from scaling_study.launchers.table import LAUNCHERS
 from scaling_study.measuring import capacity, cohort, counters, foreign, resolve, windows
 from scaling_study.measuring.cohort_windows import MEMBER_RESTARTS
 from scaling_study.measuring.journal import Journal
@@ -401,8 +402,7 @@ class Experiments:
         return relief.counts(self._n, self._job.plan["why"]["effort"])
 
     def _rest(self, one: cohort.Cohort) -> None:
-        # Dask's workers do not rest, nor does its scheduler (see Cohort).
-        if self._job.launch["axes"]["launcher"] == "dask":
+        if not LAUNCHERS[self._job.launch["axes"]["launcher"]].rests:
             one.freeze()
 
     def _fail(self, name: str, reason: str) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, PlainValidator, ValidationError, ValidationInfo, create_model
 
+from scaling_study.common.named_files import require_file
 from scaling_study.common.problems import (
     ConfigError,
     Problem,
@@ -19,14 +20,13 @@ from scaling_study.common.problems import (
 )
 from scaling_study.configuring.config import MOST_PROCESSES, Config
 from scaling_study.configuring.config_schema import (
-    FILES_MUST_EXIST,
     Allowed,
+    Context,
     Section,
     Unit,
     must_exist,
     problems_of,
 )
-from scaling_study.configuring.named_files import require_file
 from scaling_study.importing.operator_text import Mistake, OperatorTable, TableError, parse_table
 
 KEY = "import"
@@ -214,7 +214,7 @@ def read_import(mapping: Mapping[str, Any]) -> ImportStudy:
         allowed = "workload, which is measured, or import, which is read"
         raise ConfigError([Problem((KEY,), "", "stands beside workload", allowed)])
     try:
-        config: Any = ImportConfig.model_validate(mapping, context=FILES_MUST_EXIST)
+        config: Any = ImportConfig.model_validate(mapping, context=Context())
     except ValidationError as error:
         raise ConfigError(problems_of(error, ImportConfig)) from None
     section: Import = getattr(config, KEY)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from scaling_study.common.unavailable import UnavailableError
+from scaling_study.launchers.table import LAUNCHERS
 from scaling_study.measuring.perf_events import SPARE_DESCRIPTORS
 from scaling_study.probing import room
 
@@ -24,10 +25,6 @@ DESCRIPTORS_PER_MEMBER = 2
 
 # The coordinator and its keeper, a launcher's host, and what they start now and then.
 SPARE_TASKS = 16
-
-# The least that a process with torch keeps for itself, by launcher: relocated libraries and
-# Python's objects are some 140 MiB, of which a forked process shares nearly all.
-LEAST_BYTES = {"exec": 64 * 1024**2, "dask": 64 * 1024**2, "fork": 4 * 1024**2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ class Need:
     @property
     def memory_bytes(self) -> int:
         """What all members take of the memory, at least."""
-        return self.members * max(self.member_bytes, LEAST_BYTES[self.launcher])
+        return self.members * max(self.member_bytes, LAUNCHERS[self.launcher].least_bytes)
 
     def of(self, members: int) -> Self:
         """Return the need of a cohort with fewer of these members."""

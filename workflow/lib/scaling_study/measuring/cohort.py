@@ -20,8 +20,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from scaling_study.common import workload_env
+from scaling_study.launchers.launcher import LaunchError, Member
+from scaling_study.launchers.table import LAUNCHERS
 from scaling_study.measuring import counters, edges, perf_events, windows
-from scaling_study.measuring.launchers import LaunchError, Member, launcher
 from scaling_study.measuring.members import Members
 from scaling_study.member import channel
 from scaling_study.probing import room
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from scaling_study.measuring.launchers import Launch
+    from scaling_study.launchers.launcher import Launch
 
 # A member that ends no step for this long counts as hung, unless its script has been seen to need
 # longer: a validation may take minutes. The config's measure.hang_timeout_s.
@@ -117,7 +118,6 @@ class Cohort:
     def __init__(
         self,
         launch: Launch,
-        name: str,
         members: Sequence[Member],
         host: Host,
         *,
@@ -128,7 +128,6 @@ class Cohort:
 
         Args:
             launch: what all members share.
-            name: of the launcher.
             members: what each is to be.
             host: of the machine.
             hang_s: a member that ends no step for so long is hung; by default HANG_S.
@@ -141,9 +140,9 @@ class Cohort:
         self._host = host
         self.events: list[dict[str, Any]] = []
         self.members = Members(launch.folder, len(members))
-        self._launcher = launcher(name, launch, len(members))
-        # A Dask worker samples its own stack a hundred times a second, also while its task sleeps.
-        self._restless = name == "dask"
+        how = LAUNCHERS[launch.launcher]
+        self._launcher = how.starter(launch, len(members))
+        self._restless = not how.rests
         self._hardware = perf_events.PerfEvents(len(members), beside=beside)
         self._ended: Counter[int] = Counter()
         self._launched_ns: dict[int, int] = {}

@@ -14,7 +14,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.measuring import between, cohort, footprint, foreign, resolve, settling, windows
+from scaling_study.axes import table
+from scaling_study.measuring import between, cohort, footprint, foreign, settling, windows
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -243,12 +244,12 @@ class CohortWindows:
         self, when: str, slots: Sequence[Mapping[str, Any]], reports: Sequence[Json]
     ) -> str:
         """Write what members have; say what of the launch does not hold."""
-        checks = resolve.checks(self._axes, slots, reports)
+        checks = table.checks(self._axes, slots, reports)
         self._journal.write(
             {"kind": "attestation", "cohort": self._number, "when": when, "checks": checks,
              "members": reports}
         )  # fmt: skip
-        return resolve.wrong(checks)
+        return table.failed(checks)
 
     def _attest_again(
         self, slots: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]]

@@ -23,8 +23,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from scaling_study.common import private
+from scaling_study.launchers.launcher import describe_exit
 from scaling_study.measuring import family
-from scaling_study.measuring.launchers import describe_exit
 from scaling_study.member import bind
 
 if TYPE_CHECKING:

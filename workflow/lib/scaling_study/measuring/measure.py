@@ -18,8 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.common import private, workload_env
+from scaling_study.common import entries, private, workload_env
 from scaling_study.common.unavailable import UnavailableError
+from scaling_study.launchers.table import LAUNCHERS
 from scaling_study.measuring import (
     between,
     cohort,
@@ -41,7 +42,7 @@ SCHEMA_VERSION = 1
 # What decides what is measured and how: a change of any of them makes old windows another thing.
 HARNESS = (
     *("common/private", "common/topology", "common/workload_env", "planning/ladder"),
-    *("probing", "member", "measuring"),
+    *("axes", "launchers", "probing", "member", "measuring"),
 )
 
 log = logging.getLogger("measure")
@@ -130,13 +131,13 @@ def _without(section: Mapping[str, Any], key: str) -> dict[str, Any]:
 def each_alone(settings: Mapping[str, Any], axes: Mapping[str, Any]) -> bool:
     """Whether each process count of a launch has a cohort of its own.
 
-    Dask's workers do not rest: each of them samples its own stack a hundred times a second.
+    Members that do not rest take CPU time beside those that train.
 
     Args:
         settings: the plan's ``measure`` section.
         axes: of the launch.
     """
-    return bool(settings["isolated"]) or axes["launcher"] == "dask"
+    return bool(settings["isolated"]) or not LAUNCHERS[axes["launcher"]].rests
 
 
 def digest(*parts: object) -> str:
@@ -186,6 +187,7 @@ def harness_digest(*further: str) -> str:
         for name in (*HARNESS, *further)
         for file in sorted((package / name).glob("*.py")) or [package / f"{name}.py"]
     ]
+    files += [file for kind in ("axes", "launchers") for file in entries.files_outside(kind)]
     return digest([file.read_text() for file in files])
 
 
@@ -317,10 +319,9 @@ class Measurement:
         self._journal.write({**head, "cohort": self._cohort})
         with private.part(private_folder, f"cohort-{self._cohort}") as folder:
             running = replace(resolved.launch, folder=folder)
-            name = self._job.launch["axes"]["launcher"]
             specs = resolved.members[: max(counts)]
             host, hang_s = resolve.host(self._machine), self._settings["hang_timeout_s"]
-            with cohort.Cohort(running, name, specs, host, hang_s=hang_s) as one:
+            with cohort.Cohort(running, specs, host, hang_s=hang_s) as one:
                 taken = CohortWindows(
                     one,
                     self._job,

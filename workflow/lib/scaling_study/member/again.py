@@ -1,13 +1,13 @@
 """Train models one after the other in this process, each as ``python SCRIPT ARGS`` would.
 
-``python -P again.py [--inter-op N] --answers FD -- SCRIPT``
+``python -P again.py [--switches FILE] --answers FD -- SCRIPT``
 
 Python, torch and what the script imports are loaded once. Each line of standard input is a model: a
 JSON object with its ``arguments`` and the file for its output, ``log``. The answer to each, a line
 on descriptor FD, is its exit status. A model finds what the ones before it have left in the
 process: imported modules with their state, the random state, settings of torch.
 
-The module needs the standard library only, and torch where inter-op threads are set.
+The module needs the standard library only.
 """
 
 from __future__ import annotations
@@ -49,14 +49,12 @@ def write_to(log: str) -> None:
 def main(argv: list[str]) -> None:
     """Parse the command line and train what standard input asks for, until it ends."""
     parser = argparse.ArgumentParser(description="Train models one after the other.")
-    parser.add_argument("--inter-op", type=int, help="inter-op threads to set")
+    parser.add_argument("--switches", help="file that changes this process when torch is imported")
     parser.add_argument("--answers", type=int, required=True, help="descriptor for exit statuses")
     at = argv.index("--")
     options, (script,) = parser.parse_args(argv[:at]), argv[at + 1 :]
-    if options.inter_op is not None:
-        import torch  # noqa: PLC0415 (the script's own torch, and only if it is asked for)
-
-        torch.set_num_interop_threads(options.inter_op)
+    if options.switches is not None:
+        runpy.run_path(options.switches, run_name="switches")
     # What a script starts holds neither end of the line to the queue, and reads nothing from it.
     os.set_inheritable(options.answers, False)
     orders = os.fdopen(os.dup(0), encoding="utf-8")

@@ -21,7 +21,7 @@ _cached_loaders = 0
 
 
 def _flush_denormals() -> None:
-    import torch  # noqa: PLC0415 (the script's to import first: see worker.attach_when_imported)
+    import torch  # noqa: PLC0415
 
     torch.set_flush_denormal(True)
 

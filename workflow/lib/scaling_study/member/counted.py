@@ -13,6 +13,7 @@ The module needs torch and the standard library only.
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
 import runpy
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import scaling_study
-from scaling_study.member import bind, worker
+from scaling_study.member import after_torch, bind, switching, worker
 from scaling_study.member.iterations import Iterations
 
 # Fields of one start of the script. Times in ns of the monotonic clock, 0 for what has not been.
@@ -155,7 +156,7 @@ def attach(counter: Counter, step: str) -> None:
     if step == "mark":
         scaling_study.mark = counter.step_end
     else:
-        worker.attach_when_imported(hook)
+        after_torch.call_back(hook)
 
 
 def run_once(script: str, args: list[str]) -> None:
@@ -173,16 +174,14 @@ def main(argv: list[str]) -> None:
     parser.add_argument("page", type=Path)
     parser.add_argument("--again", action="store_true", help="start the script again at its end")
     parser.add_argument("--step", default="optimizer", help="what ends a step")
-    parser.add_argument("--inter-op", type=int, help="inter-op threads to set")
+    parser.add_argument("--switch", action="append", default=[], help="an axis's value to set")
     arguments, command = bind.split_command(argv)
     options = parser.parse_args(arguments)
     del sys.path[0]  # -m put the working directory there
     counter = Counter(_map(options.page), options.step)
     attach(counter, options.step)
-    if options.inter_op is not None:  # as the launch script does it: before the script
-        import torch  # noqa: PLC0415
-
-        torch.set_num_interop_threads(options.inter_op)
+    if options.switch:
+        after_torch.call_back(functools.partial(switching.apply, options.switch))
     script, *args = command
     if options.again:
         worker.run(counter, script, args)

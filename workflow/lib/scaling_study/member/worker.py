@@ -1,6 +1,6 @@
 """The harness inside a member: it runs the user's script, times its steps and holds it at the gate.
 
-``python -m scaling_study.member.worker FOLDER SLOT [--step HOW] [--change NAME]... -- SCRIPT ARGS``
+``python -m scaling_study.member.worker FOLDER SLOT [--step HOW] [options] -- SCRIPT ARGS``
 
 The script runs in this process as ``__main__`` (runpy). torch's global optimizer hooks end a step;
 light wrappers attribute its time to the loader, backward and the optimizer, and Python tells how
@@ -23,19 +23,16 @@ import runpy
 import sys
 import threading
 import time
-from importlib.abc import MetaPathFinder
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import scaling_study
-from scaling_study.member import bind, channel
+from scaling_study.member import after_torch, bind, channel, switching
 from scaling_study.member.iterations import Iterations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from importlib.machinery import ModuleSpec
-    from types import FrameType, ModuleType
+    from types import FrameType
 
     from scaling_study.member import profiled
 
@@ -47,12 +44,20 @@ class Member:
     """A member's side of the channel, and the state of its current step."""
 
     def __init__(
-        self, folder: Path, slot: int, launcher: str, step: str = "optimizer", *, once: bool = False
+        self,
+        folder: Path,
+        slot: int,
+        launcher: str,
+        step: str = "optimizer",
+        switches: Sequence[str] = (),
+        *,
+        once: bool = False,
     ) -> None:
         self.slot = slot
         self._once = once
         self._folder = folder
         self._launcher = launcher
+        self._switches = switches
         self._iterations = Iterations(step)
         self._words = channel.Page(channel.open_words(folder), slot).words
         self._gate = channel.Pipe(folder / f"gate-{slot}", os.O_RDONLY)
@@ -115,7 +120,7 @@ class Member:
                 break
             self._answer(order)
         if order in channel.PROFILES:  # it may have been closed again already
-            from scaling_study.member import profiled  # noqa: PLC0415 (not needed by measuring)
+            from scaling_study.member import profiled  # noqa: PLC0415 (as above)
 
             self._profile = profiled.start(order, words[channel.ASKED])
         # All members of a window are woken first and then start at one instant, by timer.
@@ -156,6 +161,7 @@ class Member:
         report = {"slot": self.slot, "launcher": self._launcher, "once": self._once}
         report["counted"] = self._iterations.report()
         report |= attest.report(with_kernel=with_kernel)
+        report["switches"] = switching.observed(self._switches)
         (self._folder / f"attestation-{self.slot}.json").write_text(json.dumps(report))
 
     def leave(self) -> None:
@@ -322,41 +328,6 @@ def attach(member: Member, *, by_mark: bool) -> None:
         optimizer.register_optimizer_step_post_hook(member.after_optimizer)
 
 
-class _AfterTorch(MetaPathFinder):
-    """Calls a function when torch has been imported; finds nothing itself."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._call = call
-
-    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
-        """Let the other finders find torch, and have its loader call back."""
-        if fullname != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            load = spec.loader.exec_module
-
-            def load_and_call(module: ModuleType) -> None:
-                load(module)
-                self._call()
-
-            spec.loader.exec_module = load_and_call  # type: ignore[method-assign]
-        return spec
-
-
-def attach_when_imported(call: Callable[[], None]) -> None:
-    """Call ``call`` as soon as torch is there.
-
-    The script imports torch, not the harness: what it puts into ``os.environ`` before, such as
-    thread counts, has its effect.
-    """
-    if "torch" in sys.modules:
-        call()
-    else:
-        sys.meta_path.insert(0, _AfterTorch(call))
-
-
 def run(
     member: Member,
     script: str,
@@ -405,6 +376,7 @@ def run(
                 " 'step: mark' in the config, with scaling_study.mark()"
             )
         # The script's globals refer to each other: its model and data would stay beside the next.
+        gc.unfreeze()
         _collect()
         member.script_ended()
         if once and begin_anew is not None:
@@ -418,10 +390,11 @@ def serve(
     command: list[str],
     *,
     step: str = "optimizer",
-    inter_op: int | None = None,
+    switches: Sequence[str] = (),
     launcher: str = "exec",
     change: Sequence[str] = (),
     once: bool = False,
+    replaceable: bool = True,
 ) -> None:
     """Be a member: attach, then run the script until the cohort is over.
 
@@ -431,19 +404,20 @@ def serve(
         command: the script and its arguments.
         step: what ends a step: ``mark`` where the script calls ``scaling_study.mark()``, else as
             ``Iterations`` takes it.
-        inter_op: inter-op threads to set, which torch takes from no environment variable.
+        switches: values of axes that are made true in this process (see ``switching``).
         launcher: how this process was started, for the attestation.
         change: names of single changes to make in this process (see ``changes``).
         once: the script can run only once in a process.
+        replaceable: a fresh process may take this one's place.
     """
     by_mark = step == "mark"
-    member = Member(folder, slot, launcher, step, once=once)
+    member = Member(folder, slot, launcher, step, switches, once=once)
     os.register_at_fork(after_in_child=member.leave)
     options = ["--step", step, "--launcher", launcher, "--once"]
-    options += [] if inter_op is None else ["--inter-op", str(inter_op)]
+    options += switching.options(switches)
     options += [word for name in change for word in ("--change", name)]
     begin_anew = None
-    if launcher != "dask":  # a nanny expects the process that it has started
+    if replaceable:
         module = ["-m", "scaling_study.member.worker", str(folder), str(slot)]
         anew = [sys.executable, *module, *options, "--", *command]
         begin_anew = functools.partial(_become, anew, dict(os.environ))
@@ -458,12 +432,9 @@ def serve(
 
             for name in change:
                 changes.apply(name)
-        if inter_op is not None:
-            import torch  # noqa: PLC0415
+        switching.apply(switches)
 
-            torch.set_num_interop_threads(inter_op)
-
-    attach_when_imported(prepare)
+    after_torch.call_back(prepare)
     run(member, command[0], command[1:], begin_anew, once=once)
 
 
@@ -488,7 +459,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--step", default="optimizer", help="what ends a step")
     parser.add_argument("--launcher", default="exec", help="how this process was started")
     parser.add_argument("--once", action="store_true", help="each run needs a process of its own")
-    parser.add_argument("--inter-op", type=int, help="inter-op threads to set")
+    parser.add_argument("--switch", action="append", default=[], help="an axis's value to set")
     parser.add_argument("--change", action="append", default=[], help="a change to make")
     arguments, command = bind.split_command(argv)
     options = parser.parse_args(arguments)
@@ -500,7 +471,7 @@ def main(argv: list[str]) -> None:
         step=options.step,
         launcher=options.launcher,
         once=options.once,
-        inter_op=options.inter_op,
+        switches=options.switch,
         change=options.change,
     )
 

@@ -154,8 +154,9 @@ def make_plan(config: Config) -> Plan:
     Raises:
         ConfigError: a launch that is to be profiled or explained is not among them.
     """
-    expansion = config.launches.expanded()
-    launches = [named(candidate.axes, candidate.arm) for candidate in expansion.kept]
+    expansion = config.launches.expanded(config.workload.parameters)
+    defaults = expansion.kept[0].axes
+    launches = [named(candidate.axes, candidate.arm, defaults) for candidate in expansion.kept]
     baseline = next((item for item in launches if item.arm == "baseline"), launches[0])
     repeat = repeat_of(baseline)
     launches.insert(launches.index(baseline) + 1, repeat)
@@ -169,7 +170,7 @@ def make_plan(config: Config) -> Plan:
         repeat=repeat.id,
         launches=tuple(launches),
         dropped=tuple(
-            Dropped(label(item.axes), item.axes, config.launches.exclusion_text(index))
+            Dropped(label(item.axes, defaults), item.axes, config.launches.exclusion_text(index))
             for item, index in expansion.dropped
         ),
         processes=config.processes if config.processes == "auto" else tuple(config.processes),

@@ -1,4 +1,4 @@
-"""Shared libraries that launches need: where they are, and what installs them."""
+"""Shared libraries that launches need: where they are."""
 
 import platform
 import re
@@ -6,55 +6,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
-
-@dataclass(frozen=True, slots=True)
-class Library:
-    """A library that a launch may preload or need.
-
-    ``patterns`` are globs relative to a library folder, the preferred first; ``install`` is a
-    command that provides it.
-    """
-
-    patterns: tuple[str, ...]
-    install: str
-
-
-LIBRARIES: dict[str, Library] = {
-    # The OpenMP builds first: they share torch's pool of OpenMP threads, the pthread builds add a
-    # pool of their own beside it. The price: the OpenMP runtime they are linked to becomes torch's.
-    "openblas": Library(
-        patterns=(
-            *("openblas-openmp/libopenblas.so.[0-9]*", "libopenblaso.so.[0-9]*"),
-            *("openblas-pthread/libopenblas.so.[0-9]*", "libopenblasp.so.[0-9]*"),
-            "libopenblas.so.[0-9]*",
-        ),
-        install="apt install libopenblas0-openmp",
-    ),
-    "blis": Library(
-        patterns=(
-            *("blis-openmp/libblis.so.[0-9]*", "libblis-mt.so.[0-9]*"),
-            *("blis-pthread/libblis.so.[0-9]*", "libblis.so.[0-9]*"),
-        ),
-        install="apt install libblis4-openmp",
-    ),
-    "mkl": Library(patterns=("libmkl_rt.so.[0-9]*",), install="pip install mkl"),
-    "jemalloc": Library(patterns=("libjemalloc.so.[0-9]*",), install="apt install libjemalloc2"),
-    # The minimal build has no heap profiler, whose hooks cost time.
-    "tcmalloc": Library(
-        patterns=("libtcmalloc_minimal.so.[0-9]*", "libtcmalloc.so.[0-9]*"),
-        install="apt install libtcmalloc-minimal4",
-    ),
-    "mimalloc": Library(
-        patterns=("libmimalloc.so.[0-9]*",),
-        install="pip install cmeel-mimalloc",
-    ),
-    # py-libnuma, which sets memory policies, is a wrapper around it.
-    "numa": Library(patterns=("libnuma.so.1",), install="apt install libnuma1"),
-}
-"""Libraries by the name that launches use; a new one is an entry here."""
+from scaling_study.axes.table import LIBRARIES
 
 USUAL_FOLDERS = (
     *(f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/local/lib", "/usr/lib64", "/usr/lib"),
@@ -67,7 +21,7 @@ def find_library(name: str, folders: Iterable[Path]) -> str | None:
     """The library of a name that this interpreter's processes could load.
 
     Args:
-        name: a key of :data:`LIBRARIES`.
+        name: a key of ``LIBRARIES``, which the axes declare.
         folders: where to look, in order (see :func:`library_folders`).
 
     Returns:

@@ -11,9 +11,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from scaling_study.axes.table import LIBRARIES
 from scaling_study.common.topology import Topology, format_cpu_list, parse_cpu_list
 from scaling_study.probing import limits, system
-from scaling_study.probing.libraries import LIBRARIES, find_library, library_folders
+from scaling_study.probing.libraries import find_library, library_folders
 
 SCHEMA_VERSION = 1
 """1: the first."""

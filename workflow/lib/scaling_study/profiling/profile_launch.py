@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.axes import table
 from scaling_study.common import private, storage
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.measuring import cohort, resolve, windows
@@ -97,10 +98,9 @@ def profile_launch(job: Job, target: str, folder: Path, builds: Path) -> None:
     else:
         with private.folder() as own, private.part(own, "profile") as part:
             launch = replace(resolved.launch, folder=part)
-            name = job.launch["axes"]["launcher"]
             counts = chosen_counts(job.plan["profile"]["processes"], resolved.counts)
             specs = resolved.members[: max(counts)]
-            with cohort.Cohort(launch, name, specs, resolve.host(machine)) as one:
+            with cohort.Cohort(launch, specs, resolve.host(machine)) as one:
                 content |= _Profiling(job, one, part, folder).run(counts, resolved.slots)
     storage.write_json(folder / "profile.json", content)
 
@@ -144,7 +144,7 @@ class _Profiling:
         reports = one.attest(measure["start_timeout_s"])
         if len(reports) < max(counts):
             return _status("failed", self._last_event() or "a member did not come to its gate")
-        wrong = resolve.wrong(resolve.checks(self._job.launch["axes"], slots, reports))
+        wrong = table.failed(table.checks(self._job.launch["axes"], slots, reports))
         if wrong:
             return _status("failed", wrong)
         one.warm_up(measure["warmup_steps"], WARM_UP_LONGEST_S)

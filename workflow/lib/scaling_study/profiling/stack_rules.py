@@ -55,7 +55,7 @@ class Rule:
 
 _ANY = r".*"
 _OPENMP = r"lib(?:gomp|iomp5|omp)\.so"
-_HARNESS = r"(?:.*/)?scaling_study/(?:member/\w+|__init__)\.py"
+_HARNESS = r"(?:.*/)?scaling_study/(?:(?:member|launchers|axes)/\w+|__init__)\.py"
 
 WAITS = (
     Rule(

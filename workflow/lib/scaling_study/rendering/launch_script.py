@@ -19,7 +19,9 @@ from scaling_study.common.quantities import (
     format_probability,
     known,
 )
+from scaling_study.launchers.table import LAUNCHERS
 from scaling_study.measuring.environment import LIBRARY_FOLDER
+from scaling_study.rendering.switch_script import switched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,13 +29,6 @@ if TYPE_CHECKING:
 COLUMNS = 96
 
 # torch takes the inter-op count from a call only. The rest is what `python script.py` does.
-INTER_OP_START = """\
-import os, runpy, sys, torch
-torch.set_num_interop_threads({count})
-sys.argv = sys.argv[1:]
-sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
-runpy.run_path(sys.argv[0], run_name="__main__")"""
-
 MARK = "\0"
 """Stands for the member's number while a word is quoted: no argument can hold it."""
 
@@ -41,18 +36,6 @@ MARK = "\0"
 MARK_ENVIRONMENT = (
     f'  --env PYTHONPATH={shlex.quote(str(LIBRARY_FOLDER))}"${{PYTHONPATH:+:$PYTHONPATH}}"'
 )
-
-LAUNCHER_NOTES: dict[str, tuple[str, ...]] = {
-    "exec": (),
-    "fork": (
-        "The measured members were forked from one server with torch loaded. This script starts",
-        "a fresh interpreter for each, with the same environment and binding.",
-    ),
-    "dask": (
-        "The measured members were workers of a Dask LocalCluster. This script starts plain",
-        "processes with the environment that Dask gave its workers.",
-    ),
-}
 
 # Values of workload.env are on no command line, where every user of the machine could read them.
 VALUES = """
@@ -176,6 +159,7 @@ def render_launch_script(
     folder: str,
     kept: Sequence[str],
     values_file: str,
+    switches_file: str,
 ) -> str:
     """Write the launch script of one machine's recommendation.
 
@@ -189,6 +173,7 @@ def render_launch_script(
         folder: the folder that a relative ``workload.script`` starts from.
         kept: names of the variables that members inherit.
         values_file: the file with the values of ``workload.env``.
+        switches_file: the file that makes the launch's switches true (see ``switch_script``).
 
     Returns:
         The text of a bash script. Where nothing is recommended it says why and fails.
@@ -200,7 +185,10 @@ def render_launch_script(
     launch = recommendation["recommended"]
     workload = plan["workload"]
     slots = launch["slots"][: launch["n"]]
-    values, inter_op = launch["requested_env"], launch["axes"]["inter_op"]
+    values = launch["requested_env"]
+    switches = [switches_file] if switched(launch["axes"]) else []
+    options = [word for file in switches for word in ("--switches", file)]
+    own = {name: launch["axes"][name] for name in workload.get("parameters", {})}
     private = sorted(workload["env"])
     return SCRIPT.format(
         script_text=_one_line(workload["script"]),
@@ -213,10 +201,10 @@ def render_launch_script(
         at_once=f"{launch['n']} at once" if launch["n"] > 1 else "one after the other",
         bind=_words(binder),
         queue=_words(queue),
-        command=_words(_command(python, str(workload["script"]), inter_op)),
-        reused=_words(_reused([python, "-P", again], str(workload["script"]), inter_op)),
+        command=_words([python, *switches, str(workload["script"])]),
+        reused=_words([python, "-P", again, *options, str(workload["script"])]),
         started=" ".join(
-            ['"${command[@]}"', *(_argument(str(argument)) for argument in workload["args"])]
+            ['"${command[@]}"', *(_argument(str(argument), own) for argument in workload["args"])]
         ),
         values=_values(private, values_file),
         kept=_words(name for name in kept if values.get(name, "") is not None),
@@ -231,29 +219,21 @@ def render_launch_script(
     )
 
 
-def _command(python: str, script: str, inter_op: int | str) -> list[str]:
-    """What each member runs, before the script's arguments."""
-    if inter_op == "default":
-        return [python, script]
-    return [python, "-c", INTER_OP_START.format(count=int(inter_op)), script]
+def _argument(text: str, own: Mapping[str, Any]) -> str:
+    """One argument as a word of bash, in which the member's number is a variable.
 
-
-def _reused(again: Sequence[str], script: str, inter_op: int | str) -> list[str]:
-    """What runs where each process trains one model after the other."""
-    threads = [] if inter_op == "default" else ["--inter-op", str(inter_op)]
-    return [*again, *threads, script]
-
-
-def _argument(text: str) -> str:
-    """One argument as a word of bash, in which the member's number is a variable."""
-    marked = placeholders.fill(text, MARK)
+    Args:
+        text: as the config has it.
+        own: values of the study's own axes.
+    """
+    marked = placeholders.fill(text, {**own, placeholders.MEMBER: MARK})
     pieces = [shlex.quote(piece) if piece else "" for piece in marked.split(MARK)]
     return '"$slot"'.join(pieces) or "''"
 
 
 def _launcher_note(launcher: str) -> str:
     """How the measured members were started, where this script does it otherwise."""
-    return "".join(f"# {line}\n" for line in LAUNCHER_NOTES[launcher])
+    return "".join(f"# {line}\n" for line in LAUNCHERS[launcher].note)
 
 
 def _measured(launch: Mapping[str, Any]) -> str:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.common import storage, workload_env
+from scaling_study.axes.build import interpreter
+from scaling_study.common import placeholders, storage, workload_env
 from scaling_study.common.columns import BETWEEN, POINTS, WINDOWS
 from scaling_study.measuring.environment import INHERITED, member_environment
-from scaling_study.measuring.resolve import build_python
 from scaling_study.member import again, bind, model_queue
 from scaling_study.profiling import profiles
 from scaling_study.rendering import svg
@@ -22,6 +22,7 @@ from scaling_study.rendering.report_figures import MEMBER_COLUMNS, compare_membe
 from scaling_study.rendering.report_flames import view_flames
 from scaling_study.rendering.report_time import view_time
 from scaling_study.rendering.study import read_causes, read_confirmations
+from scaling_study.rendering.switch_script import render_switches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,7 +73,8 @@ def render_study(
     for path, text in texts.items():
         _write(path, text)
     for study in studies:
-        _write_values(Path(study.launching.path), planned)
+        recommended = study.analyses["recommendation"]["recommended"]
+        _write_values(Path(study.launching.path), planned, recommended)
     return list(texts)
 
 
@@ -98,6 +100,7 @@ def _named(study_folder: Path, compared: Mapping[str, Any]) -> list[Source]:
             script = study_folder / "launch" / f"recommended-{entry['name']}.sh"
             script.unlink(missing_ok=True)
             _values_of(script).unlink(missing_ok=True)
+            _switches_of(script).unlink(missing_ok=True)
     return [
         Source(study_folder / "machines" / entry["name"], entry["name"], entry["machine"])
         for entry in compared["machines"]
@@ -143,6 +146,7 @@ def _read_machines(
         analyses = {one: of_machine(found, machine) for one, found in entries.items()}
         path = study_folder / "launch" / f"recommended{suffix}.sh"
         texts[path] = _launch_script(analyses["recommendation"], planned, builds, path)
+        texts |= _switches(analyses["recommendation"], _switches_of(path))
         own = [manifest for manifest in manifests if manifest["machine"] == machine]
         flames = view_flames(own, suffix=suffix)
         texts |= {
@@ -206,13 +210,14 @@ def _launch_script(
     return render_launch_script(
         recommendation,
         plan,
-        python=str(Path(build_python(build, builds)).absolute()),
+        python=str(Path(interpreter(build, builds)).absolute()),
         binder=BINDER,
         queue=QUEUE,
         again=str(again.__file__),
         folder=str(Path.cwd()),
         kept=INHERITED,
         values_file=str(_values_of(path).absolute()),
+        switches_file=str(_switches_of(path).absolute()),
     )
 
 
@@ -221,13 +226,33 @@ def _values_of(script: Path) -> Path:
     return script.with_suffix(".env.json")
 
 
-def _write_values(script: Path, plan: Mapping[str, Any]) -> None:
+def _switches_of(script: Path) -> Path:
+    """The file that makes switches true, beside a launch script."""
+    return script.with_suffix(".switches.py")
+
+
+def _switches(recommendation: Mapping[str, Any], path: Path) -> dict[Path, str]:
+    """The text of that file, where the recommended launch has switches."""
+    recommended = recommendation["recommended"]
+    text = render_switches(recommended["axes"], path.name) if recommended else None
+    path.unlink(missing_ok=True)  # of an earlier recommendation
+    return {path: text} if text else {}
+
+
+def _write_values(
+    script: Path, plan: Mapping[str, Any], recommended: Mapping[str, Any] | None
+) -> None:
     """Give a launch script the values of ``workload.env``; elsewhere than here they are missing."""
     file, reference = _values_of(script), plan.get("workload_env")
     if not reference:
         file.unlink(missing_ok=True)
     elif Path(reference["file"]).exists():
-        values = workload_env.read(reference)
+        parameters = plan["workload"].get("parameters", {})
+        own = {name: recommended["axes"][name] for name in parameters} if recommended else {}
+        values = {
+            name: placeholders.fill_known(text, own)
+            for name, text in workload_env.read(reference).items()
+        }
         if plan["workload"]["step"] == "mark" and "PYTHONPATH" in values:
             values["PYTHONPATH"] = member_environment({}, {}, values)["PYTHONPATH"]
         workload_env.write_private(file, values)

@@ -17,13 +17,13 @@ import jinja2
 import yaml
 from markupsafe import Markup
 
+from scaling_study.axes.table import DEFAULTS
 from scaling_study.common.columns import EXPERIMENTS, OPERATORS, TABLES
 from scaling_study.common.quantities import format_count, format_percent, format_seconds
-from scaling_study.configuring.axes_table import DEFAULTS
 from scaling_study.planning import ladder
 from scaling_study.planning.plan import asked_replicates
 from scaling_study.probing.probe import usable_topology
-from scaling_study.rendering import report_rows, svg
+from scaling_study.rendering import report_rows, svg, switch_script
 from scaling_study.rendering.busy import tell_lost_windows
 from scaling_study.rendering.explanation import explain
 from scaling_study.rendering.figure_axes import find_boundaries
@@ -322,6 +322,7 @@ def _run(study: MachineStudy) -> dict[str, Any]:
         "command": f"bash {study.launching.path}",
         "script": study.launching.script,
         "label": recommended["label"],
+        "lines": "\n".join(switch_script.lines(recommended["axes"])),
         "n": format_count(recommended["n"], "process", "processes"),
         "sureness": describe_sureness(recommendation),
         "environment": report_rows.environment_facts(recommended["requested_env"]),
@@ -400,7 +401,9 @@ def _readable_plan(plan: Mapping[str, Any], compared: Mapping[str, Any] | None) 
     changed = {
         launch["id"]: {
             "arm": launch["arm"],
-            **{axis: value for axis, value in launch["axes"].items() if value != DEFAULTS[axis]},
+            **{
+                axis: value for axis, value in launch["axes"].items() if value != DEFAULTS.get(axis)
+            },
         }
         for launch in plan["launches"]
     }

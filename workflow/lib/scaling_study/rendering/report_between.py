@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.axes.isa import ISAS
 from scaling_study.common.quantities import format_percent, format_seconds
-from scaling_study.probing.axes import ISAS
 from scaling_study.rendering.report_rows import Row, number_cell
 
 if TYPE_CHECKING:

@@ -331,7 +331,10 @@ def next_round(
     found = race.next()
     known = {launch["id"]: launch for launch in plan["launches"]}
     base = known[plan["baseline"]]["axes"]
-    combined = {one.launch: combination(changed(base, one.changes)) for one in found.combined}
+    defaults = known[plan["default"]]["axes"]
+    combined = {
+        one.launch: combination(changed(base, one.changes), defaults) for one in found.combined
+    }
     known |= {launch["id"]: launch for launch in combined.values()}
     names = {name: launch["id"] for name, launch in combined.items()}
     batches = _batches(found, names, plan, files)
@@ -353,10 +356,15 @@ def next_round(
     }
 
 
-def combination(axes: Mapping[str, Any]) -> Json:
-    """Return the plan's entry of a launch that no config describes."""
+def combination(axes: Mapping[str, Any], defaults: Mapping[str, Any]) -> Json:
+    """Return the plan's entry of a launch that no config describes.
+
+    Args:
+        axes: its values.
+        defaults: those of the default launch.
+    """
     words = {name: tuple(v) if isinstance(v, list) else v for name, v in axes.items()}
-    launch = named(words, "combined")
+    launch = named(words, "combined", defaults)
     return {"id": launch.id, "label": launch.label, "arm": launch.arm, "axes": dict(axes)}
 
 
@@ -375,7 +383,7 @@ def helpful(plan: Mapping[str, Any], targets: Sequence[Mapping[str, Any]]) -> li
         for changed in filter(None, remedies if target["launch"] in known else []):
             axes = {**known[target["launch"]]["axes"], **changed}
             if not any(item.items() <= axes.items() for item in plan["exclude"]):
-                launch = combination(axes)
+                launch = combination(axes, known[plan["default"]]["axes"])
                 found[launch["id"]] = launch
     return [launch for one, launch in found.items() if one not in known]
 

@@ -1,8 +1,8 @@
 """The ``dask`` launcher: every member is a task in a worker of a real LocalCluster.
 
-``python -m scaling_study.member.dask_host FOLDER MEMBERS``, with one JSON request a line on stdin
-(see ``launchers.Host``). Workers have nannies, and inherit this process's environment: Dask's own
-default one, with what the launch sets instead (``axes.dask_environment``). A nanny exports a
+``python -m scaling_study.launchers.dask FOLDER MEMBERS``, with one JSON request a line on stdin
+(see ``host.Host``). Workers have nannies, and inherit this process's environment: Dask's own
+default one, with what the launch sets instead (``environment``). A nanny exports a
 default of Dask's only where the environment does not have the variable yet.
 
 Scheduler, nannies and workers run whatever a peer sends them, and every user of the machine can
@@ -18,8 +18,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import dask
-from distributed import Client, LocalCluster, Security
+from scaling_study.launchers.host import Host
+from scaling_study.launchers.launcher import Launch, Launcher
+
+
+def environment() -> dict[str, str]:
+    """Return what this installation's Dask puts into its workers' environment by default."""
+    import dask  # noqa: PLC0415
+    import distributed  # noqa: F401, PLC0415 (it adds its defaults to dask.config)
+
+    defaults = dask.config.get("distributed.nanny.pre-spawn-environ")
+    return {name: str(value) for name, value in defaults.items() if value is not None}
 
 
 def pid() -> int:
@@ -45,11 +54,12 @@ def serve_member(folder: str, request: dict[str, Any]) -> None:
             request["slot"],
             request["command"],
             step=request["step"],
-            inter_op=request["inter_op"],
+            switches=request["switches"],
             change=request["change"],
             launcher="dask",
+            replaceable=False,  # a nanny expects the process that it has started
         )
-    except BaseException:  # noqa: BLE001 (the member is over, whatever it was: the log says why)
+    except BaseException:  # noqa: BLE001 (whatever it is, Python would end with it)
         import traceback  # noqa: PLC0415
 
         traceback.print_exc()
@@ -59,6 +69,9 @@ def serve_member(folder: str, request: dict[str, Any]) -> None:
 
 def main(folder: str, members: int) -> None:
     """Start the cluster, then a member for every request."""
+    import dask  # noqa: PLC0415
+    from distributed import Client, LocalCluster, Security  # noqa: PLC0415
+
     dask.config.set(
         {
             "temporary-directory": folder,  # else a folder of Dask's own stays in /tmp
@@ -91,6 +104,25 @@ def main(folder: str, members: int) -> None:
             sys.stdout.write(f"{answer}\n")
             sys.stdout.flush()
 
+
+def _starter(launch: Launch, members: int) -> Host:
+    return Host(launch, __name__, members)
+
+
+LAUNCHER = Launcher(
+    "workers of a Dask LocalCluster with Dask's own default environment",
+    _starter,
+    # A worker samples its own stack a hundred times a second, also while its task sleeps.
+    rests=False,
+    # The cluster starts its workers itself.
+    binds_memory=False,
+    environment=environment,
+    note=(
+        "The measured members were workers of a Dask LocalCluster. This script starts plain",
+        "processes with the environment that Dask gave its workers.",
+    ),
+    remark="Dask's nanny sets MALLOC_TRIM_THRESHOLD_=65536, which freezes glibc's mmap threshold.",
+)
 
 if __name__ == "__main__":
     main(sys.argv[1], int(sys.argv[2]))

@@ -1,42 +1,25 @@
-"""Which CPUs a slot gets, and which memory policy.
+"""The CPUs that a slot is bound to.
 
 Every placement works on the CPUs that the process may use: give it a restricted topology. With more
 slots than CPUs all placements go round again, and the slots that share a CPU are labelled
 oversubscribed; up to there no CPU is used twice.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import cycle, islice, repeat, zip_longest
-from typing import Literal
+from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import cycle, islice, repeat, zip_longest
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.axes.axis import Axis, Others, Slot
+from scaling_study.axes.values import read_id_list
+from scaling_study.common.problems import read_each, wrong
 from scaling_study.common.topology import Cpu, Topology, format_cpu_list, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """The CPUs of one member.
-
-    ``cpus`` (ascending) is None when the member is not bound. ``oversubscribed``: the slot shares a
-    CPU with an earlier one; unbound, that it and the earlier ones ask for more CPUs than there are.
-    """
-
-    slot: int
-    cpus: tuple[int, ...] | None
-    oversubscribed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryPolicy:
-    """A memory policy as in set_mempolicy(2)."""
-
-    mode: Literal["default", "bind", "interleave"]
-    nodes: tuple[int, ...]
-
-    def __str__(self) -> str:
-        """As numa_maps writes it (proc(5)): ``default``, ``bind:0-1``, ``interleave:0,2``."""
-        return f"{self.mode}:{format_cpu_list(self.nodes)}" if self.nodes else self.mode
+if TYPE_CHECKING:
+    from scaling_study.axes.axis import Attestation, Axes, Value
 
 
 Placer = Callable[[Topology, int], Iterator[tuple[int, ...] | None]]
@@ -202,80 +185,52 @@ def _round_robin(cpus: Sequence[Cpu], levels: Sequence[str]) -> list[Cpu]:
     return [cpu for turn in dealt for cpu in turn if cpu is not None]
 
 
-def memory_policy(membind: str, slot: Slot, topology: Topology) -> MemoryPolicy:
-    """The memory policy of a member.
-
-    Args:
-        membind: a name of :data:`MEMBINDS`, or a node list such as ``"0-1"`` to bind to.
-        slot: the member's slot.
-        topology: the CPUs and nodes that may be used.
-
-    Returns:
-        The policy to set before exec.
-
-    Raises:
-        UnavailableError: A node is not there, not allowed or without memory, or the slot has no
-            CPUs.
-        ValueError: The text is neither a name nor a node list.
-    """
-    if membind in MEMBINDS:
-        return MEMBINDS[membind](slot, topology)
-    nodes = parse_cpu_list(membind)
-    if not nodes:
-        raise ValueError("an empty node list; write membind: none for no policy")
-    return MemoryPolicy("bind", _with_memory(nodes, topology))
+def width(axes: Axes) -> int:
+    """Return how many CPUs a slot of a launch asks for."""
+    return axes["intra_op"] if isinstance(axes["intra_op"], int) else 1
 
 
-def _default_memory(_slot: Slot, _topology: Topology) -> MemoryPolicy:
-    """The kernel's: the node of the CPU that touches a page first."""
-    return MemoryPolicy("default", ())
+def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot, ...]:
+    placed = slots(axes["placement"], topology, len(given), width(axes))
+    return tuple(
+        replace(one, cpus=own.cpus, oversubscribed=own.oversubscribed)
+        for one, own in zip(given, placed, strict=True)
+    )
 
 
-def _local_memory(slot: Slot, topology: Topology) -> MemoryPolicy:
-    """Only the nodes of the slot's CPUs; of several, those that have memory."""
-    if slot.cpus is None:
-        raise UnavailableError(
-            "membind local needs to know a member's CPUs, and placement none does not bind it",
-            "set placement to compact, cores, spread or per_l3",
-        )
-    nodes = {cpu.node for cpu in topology.cpus if cpu.cpu in slot.cpus}
-    local = nodes.intersection(topology.memory_nodes)
-    return MemoryPolicy("bind", _with_memory(local or nodes, topology))
+def _read_lists(value: object, _files: bool) -> tuple[str, ...] | None:
+    if not isinstance(value, list | tuple):
+        return None
+    if not value:
+        raise wrong(value, "is empty", CPU_LISTS.allowed)
+    return tuple(read_each(enumerate(value), lambda _, item: read_id_list(item, CPU_LISTS.allowed)))
 
 
-def _interleave_memory(_slot: Slot, topology: Topology) -> MemoryPolicy:
-    """Page by page over all nodes that have memory."""
-    return MemoryPolicy("interleave", topology.memory_nodes)
+CPU_LISTS = Others('a list with the CPUs of each slot, such as ["0-1", "2,3"]', _read_lists)
 
 
-MEMBINDS: dict[str, Callable[[Slot, Topology], MemoryPolicy]] = {
-    "none": _default_memory,
-    "local": _local_memory,
-    "interleave": _interleave_memory,
-}
-"""Memory policies by name; a new one is a function and an entry here."""
+def _requested(_value: Value, asked: Mapping[str, Any]) -> str:
+    return "not bound" if asked["cpus"] is None else f"slot {asked['slot']}: {asked['cpus']}"
 
 
-def _with_memory(nodes: Iterable[int], topology: Topology) -> tuple[int, ...]:
-    wanted = set(nodes)
-    missing = wanted.difference(topology.memory_nodes)
-    if missing:
-        usable = format_cpu_list(topology.memory_nodes)
-        nearest = _nearest_with_memory(missing, topology)
-        raise UnavailableError(
-            f"NUMA node {', '.join(map(str, sorted(missing)))} is not there, has no memory or may "
-            f"not be used; nodes with memory are {usable}",
-            f'set membind to "{usable if nearest is None else nearest}" or to interleave',
-        )
-    return tuple(sorted(wanted))
+def _holds(_value: Value, got: Attestation) -> bool:
+    return got["asked"]["cpus"] in {None, format_cpu_list(got["cpus"])}
 
 
-def _nearest_with_memory(nodes: Iterable[int], topology: Topology) -> int | None:
-    """The node with memory at the smallest distance from any of the nodes that are there."""
-    distances = [
-        (node.distances[other], other)
-        for node in topology.nodes
-        if node.node in nodes
-        for other in topology.memory_nodes
-    ]
-    return min(distances)[1] if distances else None
+AXIS = Axis(
+    "the CPUs that a slot is bound to",
+    {
+        "none": "not bound",
+        "compact": "CPUs next to each other",
+        "cores": "one physical core after the other, SMT siblings last",
+        "spread": "round robin over sockets, memory nodes and L3 caches",
+        "per_l3": "a whole L3 cache for each slot, in turn",
+    },
+    CPU_LISTS,
+    variables=("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"),
+    order=100,
+    place=_place,
+    requested=_requested,
+    effective=lambda got: f"slot {got['slot']}: {format_cpu_list(got['cpus'])}",
+    holds=_holds,
+)

@@ -1,7 +1,7 @@
 """The ``fork`` launcher: a server imports torch once, and every member is forked from it.
 
-``python -m scaling_study.member.fork_server FOLDER MEMBERS``, with one JSON request a line on stdin
-(see ``launchers.Host``). The server runs no parallel region, so a forked member starts with no
+``python -m scaling_study.launchers.fork FOLDER MEMBERS``, with one JSON request a line on stdin
+(see ``host.Host``). The server runs no parallel region, so a forked member starts with no
 OpenMP threads of its parent's.
 """
 
@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from scaling_study.launchers.host import Host
+from scaling_study.launchers.launcher import Launch, Launcher
 from scaling_study.member import bind, worker
 
 
@@ -34,7 +34,7 @@ def serve_member(folder: Path, request: dict[str, Any], server: int) -> None:
         request["slot"],
         request["command"],
         step=request["step"],
-        inter_op=request["inter_op"],
+        switches=request["switches"],
         change=request["change"],
         launcher="fork",
     )
@@ -42,6 +42,8 @@ def serve_member(folder: Path, request: dict[str, Any], server: int) -> None:
 
 def main(folder: Path) -> None:
     """Fork a member for every request, and answer with its process id."""
+    import torch  # noqa: PLC0415 (the member's to import)
+
     # What members share is torch, with the half of it that it imports for the first optimizer.
     # The base class, as making one changes its class: a script's own must be as they were.
     torch.optim.Optimizer([torch.zeros(1, requires_grad=True)], {})
@@ -57,6 +59,21 @@ def main(folder: Path) -> None:
         sys.stdout.write(f"{pid}\n")
         sys.stdout.flush()
 
+
+def _starter(launch: Launch, members: int) -> Host:
+    return Host(launch, __name__, members)
+
+
+LAUNCHER = Launcher(
+    "forked from one server that has imported torch",
+    _starter,
+    # A forked process shares nearly all of what a fresh one keeps for itself.
+    least_bytes=4 * 1024**2,
+    note=(
+        "The measured members were forked from one server with torch loaded. This script starts",
+        "a fresh interpreter for each, with the same environment and binding.",
+    ),
+)
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))

@@ -1,0 +1,209 @@
+"""Axes that change the process itself: in real members, and in the file beside a launch script."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scaling_study.axes.axis import Where
+from scaling_study.axes.table import AXES, DEFAULTS, checks, prepare, read_value, switches
+from scaling_study.common.problems import ConfigError
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.probing import probe
+from scaling_study.rendering.switch_script import lines, render_switches
+from small_cohort import SmallCohort
+
+SCRIPT = Path(__file__).with_name("workloads") / "switched.py"
+SLOT = {"slot": 0, "cpus": None, "policy": "default"}
+VALUES = {
+    "inter_op": [3],
+    "optimizer_kernel": ["foreach", "fused"],
+    "matmul_precision": ["bf16"],
+    "autocast": ["bf16"],
+    "compile": ["default"],
+    "denormals": ["flush"],
+    "collector": ["frozen"],
+    "prefetch": [4],
+    "persistent_workers": ["keep", "restart"],
+    "loader_workers": [0, 2],
+}
+ALL = [{name: value} for name, values in VALUES.items() for value in values]
+TOGETHER = {name: values[-1] for name, values in VALUES.items() if name != "compile"}
+"""All at once but compilation, which takes long."""
+
+
+def name_of(values):
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def needs_compiler(values):
+    if "compile" in values and not shutil.which("g++"):
+        pytest.skip("no C++ compiler")
+
+
+def test_every_switch_is_tried_here():
+    own = {name for name, axis in AXES.items() if axis.apply is not None}
+    assert set(VALUES) == own
+    for name, values in VALUES.items():
+        words = set(AXES[name].words) - {DEFAULTS[name]}
+        assert words <= set(values)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_switch_says_what_it_does_to_numbers_and_how_a_script_does_it(name):
+    assert AXES[name].numbers in {"same", "rounding", "coarser"}
+    for value in VALUES[name]:
+        assert "".join(lines({name: value})).strip()
+
+
+def member(folder, values, script=SCRIPT, *arguments):
+    """What a member that is started with these values reports, and the rows of its checks."""
+    cohort = SmallCohort(folder / "cohort", 1)
+    try:
+        how = cohort.launcher(switches=switches(values))
+        cohort.start(how, 0, script, *arguments)
+        cohort.wait_resting([0])
+        cohort.train(0)
+        got = cohort.attest(0)
+    finally:
+        cohort.close()
+    rows = {row["axis"]: row for row in checks(values, [SLOT], [got])}
+    return got, {name: rows[name] for name in values}
+
+
+@pytest.mark.parametrize("values", [*ALL, TOGETHER], ids=name_of)
+def test_a_switch_holds_in_a_member(tmp_path, values):
+    needs_compiler(values)
+    got, rows = member(tmp_path, values)
+    assert {name: row["effective"] for name, row in rows.items() if not row["ok"]} == {}
+    observed = {name for name in values if AXES[name].observe is not None}
+    assert got["switches"] == {name: values[name] for name in observed}
+
+
+WITHOUT = """
+import torch
+weight = torch.zeros(4, requires_grad=True)
+optimizer = torch.optim.SGD([weight])
+while True:
+    weight.sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"loader_workers": 2}, "no torch DataLoader lives"),
+        ({"prefetch": 2}, "no torch DataLoader with workers lives"),
+        ({"persistent_workers": "keep"}, "no torch DataLoader with workers lives"),
+        ({"autocast": "bf16"}, "no module was called"),
+        ({"compile": "default"}, "no module was called before the first optimizer step"),
+    ],
+)
+def test_a_switch_that_finds_nothing_to_change_says_so(tmp_path, values, reason):
+    script = tmp_path / "train.py"
+    script.write_text(WITHOUT)
+    _, rows = member(tmp_path, values, script)
+    ((name, row),) = rows.items()
+    assert (name, row["ok"], row["effective"]) == (next(iter(values)), False, reason)
+
+
+SHARDING = """
+import torch
+from torch.utils.data import DataLoader, IterableDataset{extra}
+class Rows(IterableDataset):
+    def __iter__(self):
+        {first}
+        return iter(torch.randn(1000, 4))
+weight = torch.zeros(4, requires_grad=True)
+optimizer = torch.optim.SGD([weight])
+loader = DataLoader(Rows(), batch_size=2)
+while True:
+    for batch in loader:
+        (batch * weight).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("extra", "first", "workers"),
+    [("", "pass", 0), (", get_worker_info", "get_worker_info()", 2)],
+    ids=["gives all rows to each", "may shard"],
+)
+def test_an_iterable_dataset_that_does_not_shard_gets_no_workers(tmp_path, extra, first, workers):
+    script = tmp_path / "train.py"
+    script.write_text(SHARDING.format(extra=extra, first=first))
+    got, rows = member(tmp_path, {"loader_workers": 2}, script)
+    assert got["switches"] == {"loader_workers": workers}
+    assert rows["loader_workers"]["ok"] == (workers == 2)
+
+
+def test_an_optimizer_without_such_an_implementation_is_named(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(WITHOUT.replace("SGD([weight])", "Rprop([weight])"))
+    _, rows = member(tmp_path, {"optimizer_kernel": "fused"}, script)
+    assert rows["optimizer_kernel"]["effective"] == "default"
+    assert not rows["optimizer_kernel"]["ok"]
+
+
+# ---- the file beside the launch script
+
+
+def run(folder, values, *arguments):
+    """Run the script with the file for these values, on a Python path without this package."""
+    text = render_switches({**DEFAULTS, **values}, "recommended.switches.py")
+    file = folder / "recommended.switches.py"
+    words = [sys.executable, "-I", SCRIPT]
+    if text is not None:
+        file.write_text(text)
+        words.insert(2, file)
+    done = subprocess.run(
+        [*words, *arguments], capture_output=True, text=True, check=False, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout)
+
+
+@pytest.mark.parametrize("values", [*ALL, TOGETHER], ids=name_of)
+def test_the_file_needs_nothing_of_its_module(tmp_path, values):
+    """Training ends with the same loss, up to what the switch does to numbers."""
+    needs_compiler(values)
+    plain = run(tmp_path, {}, "--epochs", "3")
+    loss = run(tmp_path, values, "--epochs", "3")
+    coarser = any(AXES[name].numbers == "coarser" for name in values)
+    assert loss == pytest.approx(plain, rel=0.05 if coarser else 1e-4)
+
+
+def test_a_launch_without_switches_needs_no_file():
+    assert render_switches({**DEFAULTS, "intra_op": 1}, "name.py") is None
+
+
+# ---- values in a config
+
+
+def test_yamls_off_is_the_word_off():
+    for name in ("autocast", "compile"):
+        assert read_value(name, False, files=False) == "off"
+
+
+@pytest.mark.parametrize("value", [-1, 4097, True, "two"])
+def test_what_is_no_number_of_workers(value):
+    with pytest.raises(ConfigError):
+        read_value("loader_workers", value, files=False)
+    assert read_value("loader_workers", 0, files=False) == 0
+
+
+def test_bf16_needs_a_cpu_that_has_it():
+    machine = probe.read_machine().to_dict()
+    for name in ("autocast", "matmul_precision"):
+        with pytest.raises(UnavailableError, match="no instructions for bf16"):
+            prepare({name: "bf16"}, Where(machine | {"isa": ["avx2"]}))
+        prepare({name: "bf16"}, Where(machine | {"isa": ["amx_bf16"]}))
+
+
+def test_compilation_needs_a_compiler(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UnavailableError, match="C\\+\\+ compiler"):
+        prepare({"compile": "default"}, Where({}))

@@ -1,0 +1,24 @@
+"""A small training with a loader, modules and Adam: whatever a switch may change is there."""
+
+import argparse
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--workers", type=int, default=1)
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(64, 32), torch.randn(64, 8))
+    loader = DataLoader(data, batch_size=16, num_workers=options.workers)
+    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(options.epochs):
+        for batch, target in loader:
+            optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(model(batch), target)
+            loss.backward()
+            optimizer.step()
+    print(f"{loss.item():.6f}")

@@ -1,0 +1,1 @@
+"""The axes of a launch, one module each, and the table of them all."""

@@ -1,0 +1,254 @@
+"""One axis of a launch: its words, its effect on a process, and the proof that it took effect.
+
+An axis is a module of this package, or of a folder ``scaling_study_axes`` on PYTHONPATH, with an
+``AXIS``; the module's name is the axis's. A member imports the module of an axis that changes the
+process itself, so these need the standard library only; torch is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from scaling_study.common.topology import Topology, format_cpu_list
+from scaling_study.common.unavailable import UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Value = str | int | float | tuple[str, ...]
+Axes = Mapping[str, Any]
+"""The value of every axis of a launch."""
+Attestation = Mapping[str, Any]
+Machine = Mapping[str, Any]
+
+LAST = 1000
+"""The order of an axis that names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A library that a launch may preload or need.
+
+    ``patterns`` are globs relative to a library folder, the preferred first; ``install`` is a
+    command that provides it.
+    """
+
+    patterns: tuple[str, ...]
+    install: str
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """The values of an axis that are not words.
+
+    Attributes:
+        allowed: What they are, as shown to a person.
+        read: Takes the value of the config and whether files must exist; returns None for what
+            it does not understand, and raises ConfigError for what is nearly right.
+    """
+
+    allowed: str
+    read: Callable[[object, bool], Value | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A machine on which a launch is prepared.
+
+    Attributes:
+        machine: machine.json.
+        builds: folder of built environments and libraries; None where nothing may be built.
+    """
+
+    machine: Machine
+    builds: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a launch does to a process before it starts.
+
+    Attributes:
+        env: Environment variables.
+        preload: Shared libraries, in the order of LD_PRELOAD.
+        python: The interpreter; None for the study's own.
+    """
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    preload: tuple[str, ...] = ()
+    python: str | None = None
+
+    def __or__(self, other: Effects) -> Effects:
+        """Join two; of two that set the same variable, the other one wins."""
+        return Effects(
+            {**self.env, **other.env},
+            (*self.preload, *other.preload),
+            other.python or self.python,
+        )
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables, with the preloads as ``LD_PRELOAD``."""
+        preload = {"LD_PRELOAD": ":".join(self.preload)} if self.preload else {}
+        return {**self.env, **preload}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPolicy:
+    """A memory policy as in set_mempolicy(2)."""
+
+    mode: Literal["default", "bind", "interleave"] = "default"
+    nodes: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """As numa_maps writes it (proc(5)): ``default``, ``bind:0-1``, ``interleave:0,2``."""
+        return f"{self.mode}:{format_cpu_list(self.nodes)}" if self.nodes else self.mode
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What is of one member's own.
+
+    Attributes:
+        slot: The member's number.
+        cpus: Its CPUs, ascending; None when it is not bound.
+        oversubscribed: It shares a CPU with an earlier slot; unbound, that it and the earlier ones
+            ask for more CPUs than there are.
+        policy: Its memory policy.
+    """
+
+    slot: int
+    cpus: tuple[int, ...] | None = None
+    oversubscribed: bool = False
+    policy: MemoryPolicy = MemoryPolicy()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as it is recorded, with its CPUs as a list in one text."""
+        return {
+            "slot": self.slot,
+            "cpus": None if self.cpus is None else format_cpu_list(self.cpus),
+            "policy": str(self.policy),
+            "oversubscribed": self.oversubscribed,
+        }
+
+
+def _nothing(_value: Any, _where: Where) -> Effects:
+    return Effects()
+
+
+def _nowhere(_axes: Axes, _topology: Topology, slots: Sequence[Slot]) -> tuple[Slot, ...]:
+    return tuple(slots)
+
+
+def _never(_axes: Axes) -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One thing that is fixed when a process starts.
+
+    Attributes:
+        meaning: One line for a person.
+        words: Each word that is allowed, with its meaning; the first one is what a process gets
+            where nothing is set.
+        others: What is allowed beside the words.
+        variables: Environment variables that belong to this axis, so no workload may set them.
+        libraries: Shared libraries that its values need, by name.
+        order: Where it stands in labels and in the names of launches; they depend on it for ever.
+        refuse: Raises UnavailableError where other axes exclude the value.
+        prepare: What a value does before a process starts; raises UnavailableError where the
+            machine cannot do it.
+        place: Gives slots their CPUs or memory policies; raises UnavailableError likewise.
+        apply: Makes a value other than the default true in the process itself, as soon as torch
+            is imported. Its source is copied into a file beside the launch script, so it uses
+            nothing of its module.
+        lines: Lines of Python that do the same in the script itself, after it has imported torch.
+        observe: Tells, in the process itself, which value holds, or why none of them does.
+        numbers: What a value other than the default does to the numbers that training computes
+            with: they are the same, they differ by ``rounding`` (sums in another order), or they
+            are ``coarser``, and the loss may fall otherwise.
+        requested: What is asked of a member, for a person, from the value and the slot's record.
+        effective: What a member got, for a person, from its attestation; by default what was
+            observed.
+        holds: Whether a value took effect, from it and the attestation, in which ``asked`` is the
+            slot's record; by default the default always does, and others where they are observed.
+    """
+
+    meaning: str
+    words: Mapping[str, str]
+    others: Others | None = None
+    variables: tuple[str, ...] = ()
+    libraries: Mapping[str, Library] = field(default_factory=dict)
+    order: int = LAST
+    refuse: Callable[[Axes], None] = _never
+    prepare: Callable[[Any, Where], Effects] = _nothing
+    place: Callable[[Axes, Topology, Sequence[Slot]], tuple[Slot, ...]] = _nowhere
+    apply: Callable[[Any], None] | None = None
+    lines: Callable[[Any], str] = lambda _value: ""
+    observe: Callable[[], Any] | None = None
+    numbers: Literal["same", "rounding", "coarser"] = "same"
+    requested: Callable[[Any, Mapping[str, Any]], str] = lambda value, _slot: str(value)
+    effective: Callable[[Attestation], str] | None = None
+    holds: Callable[[Any, Attestation], bool] | None = None
+
+    @property
+    def default(self) -> str:
+        """The value where nothing is set."""
+        return next(iter(self.words))
+
+    @property
+    def allowed(self) -> str:
+        """All that is allowed, for a person."""
+        return ", ".join([*self.words, *([self.others.allowed] if self.others else [])])
+
+
+def library(name: str, machine: Machine, entry: Library) -> str:
+    """Return the path of a library that the probe found.
+
+    Raises:
+        UnavailableError: it is not installed.
+    """
+    found = machine["libraries"].get(name)
+    if found is None:
+        raise UnavailableError(f"{name} is not installed", entry.install)
+    return str(found)
+
+
+def preloaded(path: str) -> Effects:
+    """Return the effect of preloading a library.
+
+    Raises:
+        UnavailableError: its path cannot be written into LD_PRELOAD.
+    """
+    # ld.so(8) takes both for separators, and has no way to quote them.
+    if " " in path or ":" in path:
+        raise UnavailableError(
+            f"{path} cannot be preloaded: its path has a space or a colon",
+            f"ln -s {shlex.quote(path)} to a path without, and name that one",
+        )
+    return Effects(preload=(path,))
+
+
+def is_path(value: Value) -> bool:
+    """Whether a value is a path, and no word."""
+    return isinstance(value, str) and os.sep in value
+
+
+def is_preloaded(path: str | None, attestation: Attestation) -> bool:
+    """Whether a library is among those that a member's environment preloads."""
+    preloads = attestation["env"].get("LD_PRELOAD", "").split(":")
+    return any(_same_file(one, path) for one in preloads if one)
+
+
+def is_named(value: str, path: str) -> bool:
+    """Whether a library is what a value means: that file, or one whose name has that word."""
+    return _same_file(value, path) if is_path(value) else value in Path(path).name
+
+
+def _same_file(path: str, other: str | None) -> bool:
+    return other is not None and os.path.realpath(path) == os.path.realpath(other)

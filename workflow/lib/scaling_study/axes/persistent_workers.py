@@ -1,0 +1,50 @@
+"""Whether a loader's workers live on between epochs."""
+
+from scaling_study.axes.axis import Axis
+from scaling_study.axes.living import living
+
+
+def apply(value: str) -> None:
+    """Set it for every torch DataLoader that has workers."""
+    import functools
+    import inspect
+
+    from torch.utils.data import DataLoader
+
+    make = DataLoader.__init__
+    signature = inspect.signature(make)
+
+    @functools.wraps(make)
+    def init(*args: object, **kwargs: object) -> None:
+        given = signature.bind(*args, **kwargs).arguments
+        if given.get("num_workers"):
+            given["persistent_workers"] = value == "keep"
+        make(**given)
+
+    DataLoader.__init__ = init
+
+
+def observe() -> str:
+    """Return whether those of all loaders that live do."""
+    from torch.utils.data import DataLoader
+
+    found = {
+        "keep" if one.persistent_workers else "restart"
+        for one in living(DataLoader)
+        if one.num_workers
+    }
+    return ", ".join(sorted(found)) or "no torch DataLoader with workers lives"
+
+
+AXIS = Axis(
+    "whether loader workers live on between epochs",
+    {
+        "script": "as the script says",
+        "keep": "they live on",
+        "restart": "each epoch starts new ones",
+    },
+    order=190,  # before the number of workers, as for prefetch
+    apply=apply,
+    lines=lambda value: f"loader = DataLoader(..., persistent_workers={value == 'keep'})",
+    observe=observe,
+)

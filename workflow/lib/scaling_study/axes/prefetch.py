@@ -1,0 +1,47 @@
+"""Batches that each worker of a loader prepares ahead."""
+
+from scaling_study.axes.axis import Axis
+from scaling_study.axes.living import living
+from scaling_study.axes.values import COUNT
+
+
+def apply(value: int) -> None:
+    """Set it for every torch DataLoader that has workers."""
+    import functools
+    import inspect
+
+    from torch.utils.data import DataLoader
+
+    make = DataLoader.__init__
+    signature = inspect.signature(make)
+
+    @functools.wraps(make)
+    def init(*args: object, **kwargs: object) -> None:
+        given = signature.bind(*args, **kwargs).arguments
+        if given.get("num_workers"):
+            given["prefetch_factor"] = value
+        make(**given)
+
+    DataLoader.__init__ = init
+
+
+def observe() -> "int | str":
+    """Return the number of all loaders that live and have workers."""
+    from torch.utils.data import DataLoader
+
+    found = {one.prefetch_factor for one in living(DataLoader) if one.num_workers}
+    if not found:
+        return "no torch DataLoader with workers lives"
+    return found.pop() if len(found) == 1 else ", ".join(map(str, sorted(found)))
+
+
+AXIS = Axis(
+    "batches that each loader worker prepares ahead",
+    {"script": "as the script says"},
+    COUNT,
+    # Before the number of workers: its wrapper is the outer one, so this one sees what it set.
+    order=180,
+    apply=apply,
+    lines="loader = DataLoader(..., prefetch_factor={})".format,
+    observe=observe,
+)

@@ -1,0 +1,49 @@
+"""Values that are not words, as several axes take them: counts, libraries, ids."""
+
+from __future__ import annotations
+
+from scaling_study.axes.axis import Others
+from scaling_study.common.named_files import require_file
+from scaling_study.common.problems import found, wrong
+from scaling_study.common.topology import format_cpu_list, parse_cpu_list
+
+# Far above any machine; a larger count is a slip of the keyboard.
+MOST_THREADS = 4096
+
+
+def _read_count(value: object, _files: bool) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    if not 1 <= value <= MOST_THREADS:
+        raise wrong(value, "is not allowed", COUNT.allowed)
+    return value
+
+
+def _read_library(value: object, files: bool) -> str | None:
+    if not isinstance(value, str) or "/" not in value:
+        return None
+    if files:
+        require_file(value, LIBRARY.allowed)
+    return value
+
+
+def read_id_list(value: object, allowed: str) -> str:
+    """Read a list of ids such as ``0-3,8``, or one id.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    number = isinstance(value, int) and not isinstance(value, bool)
+    if not number and not isinstance(value, str):
+        raise wrong(value, found(value), allowed)
+    try:
+        ids = parse_cpu_list(str(value))
+    except ValueError:
+        ids = ()
+    if not ids:
+        raise wrong(value, "is not a list of ids", allowed)
+    return format_cpu_list(ids)
+
+
+COUNT = Others(f"a whole number from 1 to {MOST_THREADS}", _read_count)
+LIBRARY = Others("the path of a shared library (with a /)", _read_library)

@@ -1,0 +1,1 @@
+"""The ways to start members, one module each, and the table of them all."""

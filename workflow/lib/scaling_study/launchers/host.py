@@ -1,0 +1,71 @@
+"""Members that come from a process of their own: a fork server, or a Dask cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from scaling_study.launchers.launcher import LaunchError, bind_command, split_preload
+
+if TYPE_CHECKING:
+    from scaling_study.launchers.launcher import Launch, Member
+
+SHARED = ("step", "switches", "change")
+"""Fields of a launch that a request holds, beside the member's."""
+
+
+class Host:
+    """A process that starts members when it is asked to.
+
+    The host reads one JSON line for each member and answers with a line: the process id, or a
+    text that begins with ``error``.
+    """
+
+    def __init__(self, launch: Launch, module: str, members: int) -> None:
+        self._launch = launch
+        env, preload = split_preload(launch.env)
+        command = [
+            *bind_command(None, "default", preload),
+            *(launch.python, "-m", module),
+            *(str(launch.folder), str(members)),
+        ]
+        with launch.log(-1).open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+        self.host = self._process.pid
+
+    def start(self, member: Member) -> int:
+        """Have the host start a member."""
+        launch = self._launch
+        request = asdict(member) | {name: getattr(launch, name) for name in SHARED}
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise LaunchError("the host has no pipes")
+        try:
+            stdin.write(json.dumps(request) + "\n")
+            stdin.flush()
+            answer = stdout.readline().strip()
+        except BrokenPipeError:
+            answer = ""
+        if not answer.isdecimal():
+            log = launch.log(-1).read_text(errors="replace").strip()
+            raise LaunchError(answer or f"the launcher's host ended: {log[-2000:]}")
+        return int(answer)
+
+    def close(self) -> None:
+        """End the host."""
+        self._process.kill()
+        self._process.communicate()
+
+    def exit_reason(self, pid: int) -> str:
+        """Say that a member ended; only its host could tell how."""
+        return f"process {pid} ended"

@@ -1,0 +1,139 @@
+"""What a launcher is: it turns the specification of a member into a running process.
+
+A launcher is a module of this package, or of a folder ``scaling_study_launchers`` on PYTHONPATH,
+with a ``LAUNCHER``; the module's name is the launcher's. What runs in a member is always
+``worker.serve``; what differs is where the process comes from.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from scaling_study.member import bind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What a member is to be, apart from what its whole launch shares."""
+
+    slot: int
+    cpus: str | None
+    mempolicy: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What all members of a cohort share.
+
+    Attributes:
+        folder: the cohort's private folder.
+        python: the interpreter of the build.
+        env: the members' whole environment.
+        step: what ends a step, as ``iterations.encode`` writes it.
+        launcher: name of what starts them.
+        switches: values of axes that are made true inside each member (see ``switching``).
+        change: single changes that are made inside each member (see ``changes``).
+        masked: names of variables whose values are for the members alone.
+    """
+
+    folder: Path
+    python: str
+    env: Mapping[str, str]
+    step: str
+    launcher: str = "exec"
+    switches: tuple[str, ...] = ()
+    change: tuple[str, ...] = ()
+    masked: frozenset[str] = frozenset()
+
+    def log(self, slot: int) -> Path:
+        """Return the file that gets a member's output."""
+        return self.folder / f"log-{slot}"
+
+
+class Starter(Protocol):
+    """Starts the members of one cohort."""
+
+    @property
+    def host(self) -> int | None:
+        """The process that all members come from; None where each is started by itself."""
+
+    def start(self, member: Member) -> int:
+        """Start a member and return its process id.
+
+        Raises:
+            LaunchError: it cannot be started.
+        """
+
+    def close(self) -> None:
+        """End what the launcher itself started."""
+
+    def exit_reason(self, pid: int) -> str:
+        """Say how a member ended."""
+
+
+class LaunchError(Exception):
+    """A member could not be started; the text says why."""
+
+
+def _sets_nothing() -> Mapping[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A way to start members.
+
+    Attributes:
+        meaning: One line for a person.
+        starter: Makes what starts the members of a cohort, of so many members.
+        least_bytes: The least memory that a member keeps for itself. With torch, relocated
+            libraries and Python's objects are some 140 MiB.
+        rests: Members that may not train take no CPU time, nor does what started them.
+        binds_memory: A member's memory policy is set before it begins.
+        environment: Variables that it sets by itself; axes that set them, too, replace them.
+        note: Lines of the launch script on how members were started, where the script does it
+            otherwise.
+        remark: What a cause of time lost to page faults says beside it; mostly nothing.
+    """
+
+    meaning: str
+    starter: Callable[[Launch, int], Starter]
+    least_bytes: int = 64 * 1024**2
+    rests: bool = True
+    binds_memory: bool = True
+    environment: Callable[[], Mapping[str, str]] = _sets_nothing
+    note: tuple[str, ...] = ()
+    remark: str = ""
+
+
+def bind_command(cpus: str | None, mempolicy: str, env: Mapping[str, str]) -> list[str]:
+    """Return the start of a command line that binds, sets ``env`` and becomes what follows."""
+    command = [sys.executable, "-P", str(bind.__file__), "--mempolicy", mempolicy]
+    if cpus is not None:
+        command += ["--cpus", cpus]
+    for name, value in env.items():
+        command += ["--env", f"{name}={value}"]
+    return [*command, "--die-with", str(os.getpid()), "--"]
+
+
+def split_preload(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Split an environment: a preload is for the member alone, not for what binds it."""
+    preload = {name: value for name, value in env.items() if name == "LD_PRELOAD"}
+    return {name: env[name] for name in env if name not in preload}, preload
+
+
+def describe_exit(code: int) -> str:
+    """Say what a process's return code means, as subprocess gives it."""
+    if code >= 0:
+        return f"ended with status {code}"
+    hint = " (the kernel does this when memory runs out)" if code == -signal.SIGKILL else ""
+    return f"was killed by {signal.Signals(-code).name}{hint}"

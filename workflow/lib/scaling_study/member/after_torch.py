@@ -1,0 +1,48 @@
+"""Calls back when the script has imported torch. Standard library only."""
+
+from __future__ import annotations
+
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+
+class _AfterTorch(MetaPathFinder):
+    """Calls a function when torch has been imported; finds nothing itself."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
+        """Let the other finders find torch, and have its loader call back."""
+        if fullname != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_call(module: ModuleType) -> None:
+                load(module)
+                self._call()
+
+            spec.loader.exec_module = load_and_call  # type: ignore[method-assign]
+        return spec
+
+
+def call_back(call: Callable[[], None]) -> None:
+    """Call ``call`` as soon as torch is there.
+
+    The script imports torch, not the harness: what it puts into ``os.environ`` before, such as
+    thread counts, has its effect.
+    """
+    if "torch" in sys.modules:
+        call()
+    else:
+        sys.meta_path.insert(0, _AfterTorch(call))

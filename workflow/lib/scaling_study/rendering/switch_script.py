@@ -1,0 +1,106 @@
+"""Writes the file beside a launch script that makes its switches true in any script's process."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scaling_study.axes.table import AXES, DEFAULTS, read_value
+from scaling_study.common.problems import ConfigError
+from scaling_study.member import after_torch
+
+if TYPE_CHECKING:
+    from scaling_study.axes.axis import Axes
+
+TEXT = '''\
+"""Start a script with {label}, in its own process.
+
+    python {name} SCRIPT ARGUMENTS...
+
+It takes effect when the script imports torch. These lines of the script, after the import, do the
+same without this file:
+
+{lines}
+"""
+
+{after_torch}
+
+{functions}
+
+
+def start():
+    """Make all of it true in this process, in which torch is imported."""
+{calls}
+
+
+def main():
+    """Run the script as `python SCRIPT ARGUMENTS...` does."""
+    import os
+    import runpy
+
+    sys.argv = sys.argv[1:]
+    sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+call_back(start)
+if __name__ == "__main__":
+    main()
+'''
+
+
+def switched(axes: Axes) -> dict[str, object]:
+    """Return the values of a launch that are made true in the process itself, by axis.
+
+    Raises:
+        ValueError: a value is none of its axis: it may not become part of a program.
+    """
+    found = {
+        name: value
+        for name, value in axes.items()
+        if name in AXES and value != DEFAULTS[name] and AXES[name].apply is not None
+    }
+    for name, value in found.items():
+        try:
+            read_value(name, value, files=False)
+        except ConfigError as error:
+            raise ValueError(f"{name}: {error}") from None
+    return found
+
+
+def lines(axes: Axes) -> list[str]:
+    """Return what does the same in the script itself, after it has imported torch."""
+    return [
+        line
+        for name, value in switched(axes).items()
+        for line in AXES[name].lines(value).splitlines()
+    ]
+
+
+def render_switches(axes: Axes, name: str) -> str | None:
+    """Return the text of the file; None for a launch without switches.
+
+    Args:
+        axes: the launch's values.
+        name: of the file.
+    """
+    found = switched(axes)
+    if not found:
+        return None
+    # All but the module's docstring, which speaks of this package.
+    _, _, source = Path(after_torch.__file__).read_text(encoding="utf-8").partition("\n\n")
+    return TEXT.format(
+        label=", ".join(f"{axis} {value}" for axis, value in found.items()),
+        name=name,
+        lines="\n".join(f"    {line}" for line in lines(axes)),
+        after_torch=source.rstrip(),
+        functions="\n\n".join(_function(axis) for axis in found).rstrip(),
+        calls="\n".join(f"    {axis}({json.dumps(value)})" for axis, value in found.items()),
+    )
+
+
+def _function(axis: str) -> str:
+    source = inspect.getsource(AXES[axis].apply)  # type: ignore[arg-type]
+    return source.replace("def apply(", f"def {axis}(", 1)
