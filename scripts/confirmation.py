@@ -10,6 +10,7 @@ from scaling_study.common.columns import WINDOWS
 from scaling_study.common.printable import printable_lines
 from scaling_study.common.storage import read_columns, read_json, write_json
 from scaling_study.confirming.summary import summarise
+from scaling_study.planning.work import work_by_launch
 
 COLUMNS = ("machine", "launch", "n", "valid", "frequency_mhz")
 
@@ -29,6 +30,7 @@ def main() -> int:
             arguments.rounds,
             read_columns(folder / "tables", WINDOWS, COLUMNS),
             plan["workload"]["steps_per_model"],
+            work_by_launch(plan),
             off=plan["confirm"]["seconds"] is None,
         )
     except RecordError as error:

@@ -90,9 +90,13 @@ def write(tmp_path, records):
     return path
 
 
-def machine(tmp_path, records, *, windows=NO_WINDOWS, steps_per_model=500, recommendation=None):
+def machine(
+    tmp_path, records, *, windows=NO_WINDOWS, steps_per_model=500, recommendation=None, work=None
+):
     files = [write(tmp_path, records)]
-    content = summarise(recommendation or found(), files, windows, steps_per_model, off=False)
+    content = summarise(
+        recommendation or found(), files, windows, steps_per_model, work or {}, off=False
+    )
     json.dumps(content, allow_nan=False)
     (one,) = content["machines"]
     return one
@@ -220,13 +224,13 @@ def test_iterations_count_where_a_models_length_is_unknown(tmp_path):
 
 
 def test_off_and_none_are_said():
-    off = summarise(found(), [], NO_WINDOWS, 500, off=True)["machines"][0]
+    off = summarise(found(), [], NO_WINDOWS, 500, {}, off=True)["machines"][0]
     assert (off["status"], off["arms"]) == ("off", [])
-    other = summarise(found(), [], NO_WINDOWS, 500, off=False)["machines"][0]
+    other = summarise(found(), [], NO_WINDOWS, 500, {}, off=False)["machines"][0]
     assert other["status"] == "none"
     nothing = found()
     nothing["machines"][0] |= {"recommended": None, "reason": "no valid window"}
-    one = summarise(nothing, [], NO_WINDOWS, 500, off=False)["machines"][0]
+    one = summarise(nothing, [], NO_WINDOWS, 500, {}, off=False)["machines"][0]
     assert (one["status"], one["reason"]) == ("none", "no valid window")
 
 
@@ -241,7 +245,7 @@ def test_a_damaged_record_is_named(tmp_path, damage):
 
 def test_the_script_writes_it(tmp_path):
     path = write(tmp_path, rounds(1.0, 1.0))
-    plan = {"workload": {"steps_per_model": 500}, "confirm": {"seconds": 100.0}}
+    plan = {"workload": {"steps_per_model": 500}, "confirm": {"seconds": 100.0}, "launches": []}
     write_json(tmp_path / "plan.json", plan)
     write_json(tmp_path / "analysis/recommendation.json", found())
     write_table(tmp_path / "tables", WINDOWS, WINDOWS.frame())

@@ -10,6 +10,9 @@ baseline again.
 
 A race has chosen already, and by more than these points show: without what the machine drifted
 between its jobs, and of launches that hardly differ the one that changes the least.
+
+A launch that changes training itself (the samples of a step, coarser numbers) is never recommended:
+the best of those is named beside, where it is better.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import stats
 from scaling_study.common.quantities import format_estimate
+from scaling_study.planning.work import changed_training
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,6 +46,7 @@ EMPTY: dict[str, Any] = {
     "recommended": None,
     "ratio": None,
     "ratio_same_n": None,
+    "changed": None,
     "ranking": [],
 }
 
@@ -120,8 +125,10 @@ def _choose(
     by_launch: dict[str, list[Json]] = {}
     for point in candidates:
         by_launch.setdefault(point["launch"], []).append(point)
-    raced = _raced(candidates, plan)
-    chosen = enough(candidates, objective) if raced is None else raced
+    changes = changed_training(plan)
+    same = [point for point in candidates if not changes.get(point["launch"])]
+    raced = _raced(same, plan)
+    chosen = enough(same or candidates, objective) if raced is None else raced
     shown = {launch: enough(own, objective) for launch, own in by_launch.items()}
     shown[chosen["launch"]] = chosen
     default = shown.get(plan["default"])
@@ -154,6 +161,7 @@ def _choose(
         },
         "ratio": _ratio(measured, chosen, default, "each at its own number of processes"),
         "ratio_same_n": _ratio(measured, chosen, same_n, "at the same number of processes"),
+        "changed": _changed(measured, objective, candidates, chosen, changes),
         "ranking": [
             {
                 **_entry(point),
@@ -172,6 +180,26 @@ def _raced(candidates: Sequence[Json], plan: Json) -> Json | None:
         return None
     wanted = choice["launch"], choice["n"]
     return next((point for point in candidates if _at(point) == wanted), None)
+
+
+def _changed(
+    measured: stats.Means,
+    objective: str,
+    candidates: Sequence[Json],
+    chosen: Json,
+    changes: Mapping[str, Mapping[str, Any]],
+) -> Json | None:
+    """The best point that trains otherwise, where it gives more than what is recommended."""
+    other = [point for point in candidates if changes.get(point["launch"])]
+    better = [point for point in other if point[objective] > (1 + TOLERANCE) * chosen[objective]]
+    if not better:
+        return None
+    best = enough(better, objective)
+    return {
+        **_entry(best),
+        "what": dict(changes[best["launch"]]),
+        "ratio": ratio_entry(measured.ratio(_at(best), _at(chosen))),
+    }
 
 
 def _at(point: Json) -> tuple[str, int]:

@@ -99,8 +99,9 @@ def switches(axes: Axes) -> tuple[str, ...]:
     """Return what members are told of the values that are made true, or seen, inside them."""
     told = []
     for name, value in axes.items():
-        inside = AXES[name].apply or AXES[name].observe
-        if inside is not None and value != DEFAULTS[name]:
+        axis = AXES.get(name)  # none for an axis of a study's own
+        inside = axis and (axis.apply or axis.observe)
+        if axis and inside and value != axis.default:
             told.append(f"{inside.__module__}={json.dumps(value)}")
     return tuple(told)
 

@@ -17,10 +17,11 @@ from scaling_study.collecting import points, rates
 from scaling_study.collecting.process_starts import process_starts
 from scaling_study.collecting.record_rows import FileRows, read_rows
 from scaling_study.collecting.record_schema import RecordError
-from scaling_study.collecting.window_table import pooled_quantiles, window_rows
+from scaling_study.collecting.window_table import of_equal_work, pooled_quantiles, window_rows
 from scaling_study.common.columns import BETWEEN, WINDOWS
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.planning.plan import replicates_of
+from scaling_study.planning.work import work_by_launch
 
 SHOWN_FILES = 3  # enough to find the rest; a study may have thousands
 
@@ -75,8 +76,10 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
     """
     found = _Found()
     unread = set((study_folder / "measure").glob("*/*.jsonl"))
+    work = work_by_launch(plan)
     for launch in plan["launches"]:
-        _add_launch(found, study_folder, launch, replicates_of(plan, launch), unread)
+        cohorts = replicates_of(plan, launch)
+        _add_launch(found, study_folder, launch, cohorts, unread, work=work[launch["id"]])
     if not found.cohorts:
         raise RecordError(
             f"no record file of the plan in {study_folder / 'measure'}: measure first"
@@ -129,8 +132,19 @@ def _add_launch(
     launch: Mapping[str, Any],
     replicates: int,
     unread: set[Path],
+    *,
+    work: float,
 ) -> None:
-    """Read a launch's files and take them out of `unread`; its step times are not kept."""
+    """Read a launch's files and take them out of `unread`; its step times are not kept.
+
+    Args:
+        found: What was read before; gets the launch.
+        study_folder: results/<study>.
+        launch: The plan's entry.
+        replicates: How many it has.
+        unread: All record files that were not read yet.
+        work: Of a step, in steps of the default launch.
+    """
     files = []
     for replicate in range(replicates):
         path = study_folder / "measure" / launch["id"] / f"{replicate}.jsonl"
@@ -145,13 +159,13 @@ def _add_launch(
             found.cohorts.append(_described(cohort, launch, path.relative_to(study_folder)))
     if any(len(file.rows) for file in files):
         rows = window_rows(files)
-        found.windows.append(rows[WINDOWS.names])
-        found.quantiles.append(pooled_quantiles(rows, files))
+        found.windows.append(of_equal_work(rows[WINDOWS.names], work))
+        found.quantiles.append(of_equal_work(pooled_quantiles(rows, files), work))
         for machine, own in rows.groupby("machine", sort=False):
             names = {"machine": machine, **_names(launch)}
             given = rates.rates(own, files)
-            found.rates.append(given.replicates.assign(**names))
-            found.between.append(given.between.assign(**names))
+            found.rates.append(of_equal_work(given.replicates, work).assign(**names))
+            found.between.append(of_equal_work(given.between, work).assign(**names))
 
 
 def _names(launch: Mapping[str, Any]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from scaling_study.common.stats import Integers, grouped_quantiles
 
 US_PER_S = 1e6
 STEP_QUANTILES = {"step_median_s": 0.5, "step_p95_s": 0.95, "step_p99_s": 0.99}
+STEP_TIMES = {"step_s", "step_mean_s", *STEP_QUANTILES}
 WINDOW = ("replicate", "cohort", "window", "take")
 """What tells a window of a launch from its others."""
 
@@ -60,6 +61,23 @@ def pooled_quantiles(rows: pd.DataFrame, files: Sequence[FileRows]) -> pd.DataFr
         [*STEP_QUANTILES.values()],
     )
     return pd.DataFrame(quantiles / US_PER_S, index=index, columns=[*STEP_QUANTILES])
+
+
+def of_equal_work(rows: pd.DataFrame, work: float) -> pd.DataFrame:
+    """Return rows of a launch per step of the default launch, where its own steps do other work.
+
+    Args:
+        rows: Of any table.
+        work: Of a step, in steps of the default launch.
+    """
+    if work == 1:
+        return rows
+    times = [name for name in rows if name in STEP_TIMES or str(name).endswith("_per_step")]
+    rates = [name for name in rows if name == "steps_per_s"]
+    return rows.assign(
+        **{str(name): rows[name] / work for name in times},
+        **{str(name): rows[name] * work for name in rates},
+    )
 
 
 def _step_us(files: Sequence[FileRows]) -> Integers:

@@ -1,5 +1,6 @@
 """What a study is asked to do: the config, checked completely before anything runs."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -101,12 +102,13 @@ def _read_inputs(value: object, info: ValidationInfo) -> tuple[str, ...]:
 
 
 def _read_arguments(value: object, info: ValidationInfo) -> tuple[str, ...]:
-    known = [placeholders.MEMBER, *info.data.get("parameters", {})]
+    parameters = info.data.get("parameters")  # none where these are mistaken
+    known = [placeholders.MEMBER, *(parameters or {})]
 
     def read(_: object, item: object) -> str:
         text = read_text(item)
         name = placeholders.unknown(text, known)
-        if name:
+        if name and parameters is not None:
             nearest = nearest_word(name, known)
             raise wrong(
                 item,
@@ -194,6 +196,22 @@ def _read_step(value: object) -> str | dict[str, int | str]:
     return {"optimizer": item}
 
 
+SAMPLES = "a number above 0, the name of a parameter, or null"
+
+
+def _read_samples(value: object, info: ValidationInfo) -> int | float | str | None:
+    if value is None:
+        return None
+    known = info.data.get("parameters", {})
+    if isinstance(value, str):
+        if value not in known:
+            raise wrong(value, "is no parameter", SAMPLES, nearest_word(value, known))
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise wrong(value, found(value), SAMPLES)
+    return value
+
+
 class Workload(Section):
     """The training script that is measured."""
 
@@ -225,6 +243,12 @@ class Workload(Section):
         Unit("steps"),
     ] = None
     """Steps that train one model; models/hour needs it."""
+
+    samples_per_step: Annotated[
+        int | float | str | None, PlainValidator(_read_samples), Allowed(SAMPLES), Unit("samples")
+    ] = None
+    """What a step processes. Where launches differ in it, all numbers are per step of the default
+    launch, and `steps_per_model` counts those."""
 
     inputs: Annotated[Sequence[str], PlainValidator(_read_inputs), Allowed(INPUTS)] = ()
     """Further files and folders whose change, in size or time, means measuring anew."""
@@ -402,6 +426,31 @@ class Config(Section):
         Mapping[str, NodeKind], PlainValidator(read_machines), Allowed(MACHINES)
     ] = {}
     """Kinds of node that are measured one by one and compared; without it, the machine itself."""
+
+    @model_validator(mode="after")
+    def _check_samples(self) -> Self:
+        name = self.workload.samples_per_step
+        if not isinstance(name, str):
+            return self
+        expansion = self.launches.expanded(self.workload.parameters)
+        wrong_ones = {
+            str(value): value
+            for launch in expansion.kept
+            if not isinstance(value := launch.axes[name], int | float) or value <= 0
+        }
+        if wrong_ones:
+            raise ConfigError(
+                [
+                    Problem(
+                        ("workload", "samples_per_step"),
+                        shorten(name),
+                        f"has the value {shorten(value)}",
+                        "a parameter whose values are numbers above 0",
+                    )
+                    for value in wrong_ones.values()
+                ]
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_search(self) -> Self:

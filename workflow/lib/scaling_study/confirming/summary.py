@@ -8,7 +8,7 @@ rounds differ; all arms together say more (``pooling``).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,25 @@ EMPTY: Json = {"arms": [], "left_out": [], "ratio": None, "ratio_same_n": None, 
 
 
 @dataclass(frozen=True, slots=True)
+class Length:
+    """How many steps a model has.
+
+    Attributes:
+        steps_per_model: Of the default launch; None if unknown.
+        work: Of a step of each launch, in steps of the default one.
+    """
+
+    steps_per_model: int | None
+    work: Mapping[str, float]
+
+    def of(self, launch: str) -> float | None:
+        """Return the steps that a launch itself takes for a model."""
+        if self.steps_per_model is None:
+            return None
+        return self.steps_per_model / self.work.get(launch, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
 class _Arm:
     """An arm with what each of its rounds shows, by turn."""
 
@@ -66,6 +85,7 @@ def summarise(
     files: Sequence[Path],
     windows: pd.DataFrame,
     steps_per_model: int | None,
+    work: Mapping[str, float],
     *,
     off: bool,
 ) -> Json:
@@ -76,6 +96,7 @@ def summarise(
         files: confirm/rounds.jsonl of each machine of the folder.
         windows: rows of tables/windows: machine, launch, n, valid, frequency_mhz.
         steps_per_model: of the workload.
+        work: of a step, in steps of the default launch, by launch.
         off: the config says ``confirm: off``.
 
     Raises:
@@ -99,7 +120,7 @@ def summarise(
             about = {"status": "none", "reason": "this machine has not been confirmed"}
         else:
             own = windows[(windows["machine"] == machine) & windows["valid"]]
-            about = _confirmed(entry, *found[machine], own, steps_per_model)
+            about = _confirmed(entry, *found[machine], own, Length(steps_per_model, work))
         machines.append({**head, **about})
     return {"machines": machines}
 
@@ -116,10 +137,10 @@ def _confirmed(
     head: Mapping[str, Any],
     records: Sequence[Json],
     windows: pd.DataFrame,
-    steps_per_model: int | None,
+    length: Length,
 ) -> Json:
     """Return what was confirmed on one machine."""
-    arms, left_out = _arms(head, records, steps_per_model)
+    arms, left_out = _arms(head, records, length)
     if RECOMMENDED not in arms:
         reason = next((one["reason"] for one in left_out if one["arm"] == RECOMMENDED), None)
         return {"status": "failed", "reason": reason, "left_out": left_out}
@@ -137,12 +158,12 @@ def _confirmed(
         "left_out": left_out,
         "ratio": _ratio(ratios.get(DEFAULT)),
         "ratio_same_n": _ratio(ratios.get(DEFAULT_SAME_N)),
-        "difference": _difference(entry, best, means[RECOMMENDED].value, windows, steps_per_model),
+        "difference": _difference(entry, best, means[RECOMMENDED].value, windows, length),
     }
 
 
 def _arms(
-    head: Mapping[str, Any], records: Sequence[Json], steps_per_model: int | None
+    head: Mapping[str, Any], records: Sequence[Json], length: Length
 ) -> tuple[dict[str, _Arm], list[Json]]:
     """Return the arms that have a figure, and why the others have none."""
     arms: dict[str, _Arm] = {}
@@ -152,8 +173,15 @@ def _arms(
         own = [one for one in records if one.get("arm") == key]
         ran = {one["turn"]: one for one in own if one["kind"] == "round" and one["status"] == "ok"}
         failed = [one for one in own if one.get("status") != "ok"]
-        how = timeline.basis(list(ran.values()), steps_per_model)
-        seen = {turn: timeline.look(one, steps_per_model, how) for turn, one in ran.items()}
+        steps = length.of(about["launch"])
+        how = timeline.basis(list(ran.values()), steps)
+        seen = {turn: timeline.look(one, steps, how) for turn, one in ran.items()}
+        if steps is None:  # a rate, of equal work
+            work = length.work.get(about["launch"], 1.0)
+            seen = {
+                turn: one if one.value is None else replace(one, value=one.value * work)
+                for turn, one in seen.items()
+            }
         # An arm that failed in one round gives no figure: the others were those that went well.
         if failed:
             left_out.append(_left_out(about, key, failed[0].get("status"), failed[0]["reason"]))
@@ -244,7 +272,7 @@ def _difference(
     arm: _Arm,
     confirmed: float,
     windows: pd.DataFrame,
-    steps_per_model: int | None,
+    length: Length,
 ) -> Json | None:
     """Return what was confirmed over what was predicted, as a product of known factors.
 
@@ -267,13 +295,14 @@ def _difference(
     parts = []
     start_s, iteration_s = arm.mean("start_s"), arm.mean("iteration_s")
     ordinary_s = arm.mean("ordinary_s")
-    if steps_per_model and start_s is not None and iteration_s and ordinary_s:
+    steps_per_model, own_steps = length.steps_per_model, length.of(arm.about["launch"])
+    if steps_per_model and own_steps and start_s is not None and iteration_s and ordinary_s:
         point = entry["recommended"]
         said_s = SECONDS_PER_HOUR * point["n"] / predicted
         said_start_s = max(0.0, said_s - steps_per_model * point["n"] / point["steps_per_s"])
         beside_s = start_s + (arm.mean("end_s") or 0.0)
-        said_steps_s = steps_per_model * ordinary_s / (1 - point["between_share"])
-        steps_s = steps_per_model * iteration_s
+        said_steps_s = own_steps * ordinary_s / (1 - point["between_share"])
+        steps_s = own_steps * iteration_s
         times = [
             said_start_s + said_steps_s,
             beside_s + said_steps_s,

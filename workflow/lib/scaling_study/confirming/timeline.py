@@ -82,7 +82,7 @@ class Basis:
     whole: bool
 
 
-def basis(records: Sequence[Mapping[str, Any]], steps_per_model: int | None) -> Basis:
+def basis(records: Sequence[Mapping[str, Any]], steps_per_model: float | None) -> Basis:
     """Return how the rounds of an arm are read."""
     later = bool(records) and all(
         any(run["again"] and run["iterations"] > 1 for run in runs)
@@ -112,13 +112,13 @@ def slots(record: Mapping[str, Any], *, later: bool) -> dict[int, list[Run]]:
     return {slot: [run for run in runs if run["again"]] for slot, runs in by_slot.items()}
 
 
-def is_whole(run: Run, steps_per_model: int) -> bool:
+def is_whole(run: Run, steps_per_model: float) -> bool:
     """Whether a start of the script trained one model, from beginning to end."""
     off = abs(run["iterations"] - steps_per_model)
     return run["ended_s"] is not None and off <= max(1, SAME_LENGTH * steps_per_model)
 
 
-def look(record: Mapping[str, Any], steps_per_model: int | None, how: Basis) -> Seen:
+def look(record: Mapping[str, Any], steps_per_model: float | None, how: Basis) -> Seen:
     """Return what a round shows.
 
     Args:

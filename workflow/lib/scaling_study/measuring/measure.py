@@ -100,7 +100,7 @@ def job_text(
             **{key: plan[key] for key in ("study", "seed", "processes")},
             "measure": _without(plan["measure"], "replicates"),
             "workload": {
-                **_without(plan["workload"], "steps_per_model"),
+                **_without(plan["workload"], "steps_per_model", "samples_per_step"),
                 "env_kept": reference,
             },
             **{name: _without(plan[name], "launches") for name in sections},
@@ -124,8 +124,8 @@ def read_job(text: str, replicate: int) -> Job:
     return Job(plan, plan.pop("launch"), replicate)
 
 
-def _without(section: Mapping[str, Any], key: str) -> dict[str, Any]:
-    return {name: value for name, value in section.items() if name != key}
+def _without(section: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {name: value for name, value in section.items() if name not in keys}
 
 
 def each_alone(settings: Mapping[str, Any], axes: Mapping[str, Any]) -> bool:

@@ -72,7 +72,7 @@ def write_headline(
             question, "Nothing to recommend", (), (Note(_sentence(recommendation["reason"]), True),)
         )
     lost = _lost_note(_lost(recommendation, failures) if failures else [])
-    notes = _notes(recommendation, noise, replicates)
+    notes = [_changed_note(recommendation), *_notes(recommendation, noise, replicates)]
     confirmed = None
     if confirmation is not None and confirmation["status"] == "confirmed":
         confirmed = arm(confirmation, "recommended")
@@ -84,6 +84,20 @@ def write_headline(
         verdict, bars = confirmed_verdict(confirmation, confirmed), confirmed_bars(confirmation)
     shown = [note for note in (*lost, *first, *notes) if note.text]
     return Headline(question, verdict, bars, tuple(shown))
+
+
+def _changed_note(recommendation: Mapping[str, Any]) -> Note:
+    """What would give more, and is not recommended because it trains otherwise."""
+    changed = recommendation.get("changed")
+    if changed is None:
+        return Note("")
+    what = " and ".join(f"{name} {value}" for name, value in changed["what"].items())
+    ratio = changed["ratio"]
+    return Note(
+        f"{changed['label']} with {processes(changed)} gives {format_ratio(ratio['value'])} as "
+        f"much ({span(ratio)}). It is not recommended, because it changes training ({what}): "
+        "compare the loss at equal samples before you use it."
+    )
 
 
 def _lost(recommendation: Mapping[str, Any], failures: Mapping[str, Any]) -> list[str]:

@@ -19,9 +19,14 @@ from markupsafe import Markup
 
 from scaling_study.axes.table import DEFAULTS
 from scaling_study.common.columns import EXPERIMENTS, OPERATORS, TABLES
-from scaling_study.common.quantities import format_count, format_percent, format_seconds
+from scaling_study.common.quantities import (
+    format_count,
+    format_percent,
+    format_seconds,
+)
 from scaling_study.planning import ladder
 from scaling_study.planning.plan import asked_replicates
+from scaling_study.planning.work import samples_per_step, work_by_launch
 from scaling_study.probing.probe import usable_topology
 from scaling_study.rendering import report_rows, svg, switch_script
 from scaling_study.rendering.busy import tell_lost_windows
@@ -29,6 +34,7 @@ from scaling_study.rendering.explanation import explain
 from scaling_study.rendering.figure_axes import find_boundaries
 from scaling_study.rendering.figure_series import choose_series
 from scaling_study.rendering.headline import describe_sureness, write_headline
+from scaling_study.rendering.headline_words import Note
 from scaling_study.rendering.report_between import view_between
 from scaling_study.rendering.report_confirm import view_confirmation
 from scaling_study.rendering.report_figures import Material, draw_all
@@ -282,7 +288,21 @@ def _headline(plan: Mapping[str, Any], study: MachineStudy) -> Headline:
         confirmation=study.confirmation,
     )
     lost = tell_lost_windows(failures, analyses["provenance"])
-    return replace(written, notes=(*lost, *written.notes))
+    return replace(written, notes=(*lost, *written.notes, *_work_note(plan)))
+
+
+def _work_note(plan: Mapping[str, Any]) -> tuple[Note, ...]:
+    """What a step is, where launches of the study do different work in one."""
+    if set(work_by_launch(plan).values()) <= {1.0}:
+        return ()
+    default = next(one["axes"] for one in plan["launches"] if one["id"] == plan["default"])
+    samples = samples_per_step(plan["workload"], default)
+    return (
+        Note(
+            f"A step is {samples:,g} samples, as in the default launch: launches are "
+            "compared by equal work. Profiles and causes tell of the script's own steps."
+        ),
+    )
 
 
 def _choose_series(plan: Mapping[str, Any], study: MachineStudy) -> tuple[Series, ...]:

@@ -1,0 +1,279 @@
+"""Axes of a study's own: from the config to arguments, names, tables and the launch script."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+import synthetic
+from projects import Project
+from scaling_study.collecting.collect import collect
+from scaling_study.common import placeholders
+from scaling_study.common.problems import ConfigError
+from scaling_study.configuring.config import load_config
+from scaling_study.measuring import resolve
+from scaling_study.planning.plan import Plan, make_plan
+from scaling_study.planning.work import work_by_launch
+from scaling_study.probing import probe
+
+SCRIPT = Path(__file__).with_name("workloads") / "sized.py"
+
+
+def config(launches=None, **workload):
+    return {
+        "study": "own",
+        "workload": {
+            "script": str(SCRIPT),
+            "args": ["--batch-size", "{batch_size}", "--seed", "{member}"],
+            "parameters": {"batch_size": 64},
+            **workload,
+        },
+        "launches": launches or {},
+    }
+
+
+def problem(content):
+    with pytest.raises(ConfigError) as caught:
+        load_config(content)
+    (found,) = caught.value.problems
+    return found
+
+
+# ---- config and plan
+
+
+def test_values_of_a_parameter_are_launches_like_those_of_any_axis():
+    plan = make_plan(
+        load_config(
+            config(
+                {
+                    "baseline": {"intra_op": 1},
+                    "grid": {"batch_size": [64, 128]},
+                    "one_change": {"batch_size": [256], "blas": ["mkl"]},
+                    "exclude": [{"batch_size": 128}],
+                }
+            )
+        )
+    )
+    assert [launch.label for launch in plan.launches] == [
+        "default", "intra_op 1", "intra_op 1 (repeat)", "intra_op 1, batch_size 256",
+        "intra_op 1, blas mkl",
+    ]  # fmt: skip
+    assert [one.label for one in plan.dropped] == ["intra_op 1, batch_size 128"]
+    assert [launch.axes["batch_size"] for launch in plan.launches] == [64, 64, 64, 256, 64]
+    assert plan.launches[3].id == "intra_op-1.batch_size-256-1d5faa"
+    again = Plan.from_dict(json.loads(json.dumps(plan.to_dict())))
+    assert again == plan
+
+
+def test_a_parameter_may_be_text():
+    content = config(
+        {"grid": {"mode": ["a b", "c"]}}, args=["--x={mode}"], parameters={"mode": "it's"}
+    )
+    labels = [launch.label for launch in make_plan(load_config(content)).launches]
+    assert labels == ["default", "default (repeat)", "mode a b", "mode c"]
+
+
+@pytest.mark.parametrize(
+    ("content", "path", "what", "allowed"),
+    [
+        (
+            config(parameters={"batch_size": 1, "rows": 5}),
+            "workload.parameters.rows", "is used by no argument and no variable", "{rows}",
+        ),
+        (
+            config(args=["{batchsize}", "{batch_size}"]),
+            "workload.args[0]", "{batchsize} stands for nothing", "{member}, {batch_size}",
+        ),
+        (
+            config(args=["{intra_op}"], parameters={"intra_op": 2}),
+            "workload.parameters.intra_op", "has the name of an axis", "another name",
+        ),
+        (
+            config(args=["{member}"], parameters={"member": 2}),
+            "workload.parameters.member", "has the name of the slot number", "another name",
+        ),
+        (
+            config(parameters={"Batch": 2}),
+            "workload.parameters.Batch", "is not the name of a parameter", "small letters",
+        ),
+        (
+            config(parameters={"batch_size": [2]}),
+            "workload.parameters.batch_size", "is a list", "a text or a number",
+        ),
+        (
+            config({"grid": {"batch_size": [True]}}),
+            "launches.grid.batch_size[0]", "is a boolean", "a text or a number",
+        ),
+        (
+            config({"grid": {"batchsize": [1]}}),
+            "launches.grid.batchsize", "unknown axis", "batch_size",
+        ),
+        (
+            config(samples_per_step="batch"),
+            "workload.samples_per_step", "is no parameter", "the name of a parameter",
+        ),
+        (
+            config(samples_per_step=0),
+            "workload.samples_per_step", "is a whole number", "a number above 0",
+        ),
+        (
+            config({"grid": {"batch_size": ["large"]}}, samples_per_step="batch_size"),
+            "workload.samples_per_step", "has the value 'large'", "numbers above 0",
+        ),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named(content, path, what, allowed):
+    found = problem(content)
+    assert found.path == path
+    assert what in found.what
+    assert allowed in found.allowed
+
+
+def test_a_slip_gets_the_nearest_name():
+    assert problem(config(args=["{batch_sze}", "{batch_size}"])).nearest == "{batch_size}"
+    assert problem(config({"baseline": {"batch_sizes": 1}})).nearest == "batch_size"
+
+
+# ---- what members get
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("{a}-{b}", "1-{b}"),
+        ("{{a}} {{b}}", "{a} {{b}}"),
+        ('{"a": {a}}', '{"a": 1}'),
+        ("{member}", "{member}"),
+    ],
+)
+def test_only_parameters_are_replaced_in_variables(text, filled):
+    assert placeholders.fill_known(text, {"a": 1}) == filled
+
+
+def test_each_launch_gets_its_own_arguments_and_variables(tmp_path):
+    content = config(
+        {"baseline": {"batch_size": 8}}, env={"SIZE": "{batch_size} {other}", "PLAIN": "{member}"}
+    )
+    plan = make_plan(load_config(content)).to_dict()
+    plan["workload"]["env"] = content["workload"]["env"]  # as a job reads them
+    machine = probe.read_machine().to_dict()
+    for launch, size in zip(plan["launches"], ("64", "8"), strict=False):
+        found = resolve.resolve(plan, launch["axes"], machine, tmp_path, [2])
+        assert found.members[1].command[1:] == ("--batch-size", size, "--seed", "1")
+        assert found.launch.env["SIZE"] == f"{size} {{other}}"
+        assert found.launch.env["PLAIN"] == "{member}"
+
+
+# ---- equal work
+
+
+def with_sizes(folder, sizes, **options):
+    """A made-up study whose launches have batch sizes, the default's first."""
+    plan = synthetic.write_study(folder, **options)
+    for launch in plan["launches"]:
+        launch["axes"]["batch_size"] = sizes.get(launch["label"], sizes["default"])
+    plan["workload"] |= {"parameters": {"batch_size": 64}, "samples_per_step": "batch_size"}
+    return plan
+
+
+def test_a_step_counts_as_the_work_it_does(tmp_path):
+    plan = synthetic.write_study(tmp_path)
+    plain = collect(tmp_path, plan)
+    plan = with_sizes(tmp_path, {"default": 64, "intra_op 2": 256})
+    assert set(work_by_launch(plan).values()) == {1.0, 4.0}
+    scaled = collect(tmp_path, plan)
+    for name in ("windows", "replicates", "points"):
+        before, after = getattr(plain, name), getattr(scaled, name)
+        other = before["label"] == "intra_op 2"
+        for column in before.columns:
+            if column == "steps_per_s":
+                factor = 4
+            elif column in {"step_s", "step_mean_s", "step_median_s", "user_s_per_step"}:
+                factor = 1 / 4
+            else:
+                continue
+            ratios = (after[column][other] / before[column][other]).dropna()
+            assert ratios.tolist() == pytest.approx([factor] * len(ratios))
+            assert after[column][~other].equals(before[column][~other])
+    points = scaled.points.set_index(["label", "n"])["models_per_hour"]
+    assert points["intra_op 2", 1] > 3 * plain.points.set_index(["label", "n"])[
+        "models_per_hour"
+    ]["intra_op 2", 1]  # fmt: skip
+
+
+def test_without_samples_all_steps_do_the_same_work(tmp_path):
+    plan = with_sizes(tmp_path, {"default": 64, "intra_op 2": 256})
+    plan["workload"]["samples_per_step"] = None
+    assert set(work_by_launch(plan).values()) == {1.0}
+    plan["workload"]["samples_per_step"] = 32
+    assert set(work_by_launch(plan).values()) == {1.0}
+
+
+# ---- a whole study
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp("own"))
+    project.take_every_window()
+    content = config(
+        {"baseline": {"intra_op": 1}, "one_change": {"batch_size": [512], "pause": [0.002]}}
+    )
+    content["workload"] |= {
+        "script": "tests/workloads/sized.py",
+        "parameters": {"batch_size": 64, "pause": 0.008},
+        "args": ["--batch-size", "{batch_size}", "--pause", "{pause}", "--seed", "{member}"],
+        "samples_per_step": "batch_size",
+        "steps_per_model": 800,
+        "env": {"TELL": "waits {pause}"},
+    }
+    content |= {
+        "processes": [1],
+        "measure": {
+            "replicates": 2, "windows": 2, "steps": 20, "shortest_s": 0.5, "longest_s": 3.0,
+            "settle_s": 0.1, "warmup_steps": 5,
+        },
+        "profile": {"launches": []},
+        "why": "off",
+        "confirm": {"seconds": 15},
+    }  # fmt: skip
+    project.configure(yaml.safe_dump(content))
+    done = project.snakemake()
+    assert done.returncode == 0, done.stdout + done.stderr
+    return project
+
+
+@pytest.mark.slow
+def test_the_best_value_is_recommended_and_confirmed(study, tmp_path):
+    results = study.folder / "results/own"
+    (entry,) = json.loads((results / "analysis/recommendation.json").read_text())["machines"]
+    assert entry["recommended"]["label"] == "intra_op 1, pause 0.002"
+    (confirmed,) = json.loads((results / "analysis/confirmation.json").read_text())["machines"]
+    assert confirmed["ratio"]["value"] > 1.2
+    assert "--batch-size 64 --pause 0.002" in (results / "launch/recommended.sh").read_text()
+    done = subprocess.run(
+        ["/bin/bash", results / "launch/recommended.sh", tmp_path / "logs"], check=False
+    )
+    assert done.returncode == 0
+    assert (tmp_path / "logs/member-0.log").read_text() == "64 samples, waits 0.002\n"
+
+
+@pytest.mark.slow
+def test_a_larger_batch_gives_more_for_equal_work_and_is_not_recommended(study):
+    """It waits as long in a step, for eight times as many samples; but it trains otherwise."""
+    results = study.folder / "results/own"
+    (entry,) = json.loads((results / "analysis/recommendation.json").read_text())["machines"]
+    changed = entry["changed"]
+    assert changed["what"] == {"batch_size": 512}
+    assert changed["steps_per_s"] > 3 * entry["default"]["steps_per_s"]
+    assert changed["ratio"]["value"] > 1.02
+
+
+@pytest.mark.slow
+def test_the_report_says_what_a_step_is_and_what_trains_otherwise(study):
+    text = (study.folder / "reports/own.html").read_text()
+    assert "A step is 64 samples" in text
+    assert "it changes training (batch_size 512)" in text

@@ -1,0 +1,65 @@
+"""What a launch's step does: how much work, and whether training is the same.
+
+Tables and reports compare equal work: a step is one of the default launch's. A launch whose step
+processes four times as many samples does four such steps in each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.axes.table import AXES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def samples_per_step(workload: Mapping[str, Any], axes: Mapping[str, Any]) -> float | None:
+    """Return the samples that a step of a launch processes; None where no study says it.
+
+    Args:
+        workload: the plan's section.
+        axes: the launch's values.
+    """
+    said = workload.get("samples_per_step")
+    if said is None:
+        return None
+    return float(axes[said] if isinstance(said, str) else said)
+
+
+def work_by_launch(plan: Mapping[str, Any]) -> dict[str, float]:
+    """Return the work of a step, in steps of the default launch, by the id of the launch.
+
+    Args:
+        plan: plan.json, or what a race has made of it.
+    """
+    launches, workload = plan["launches"], plan["workload"]
+    axes = {launch["id"]: launch["axes"] for launch in launches}
+    default = axes.get(plan.get("default", ""), {})
+    usual = samples_per_step(workload, default) if default else None
+    if usual is None:
+        return dict.fromkeys(axes, 1.0)
+    return {
+        launch: (samples_per_step(workload, own) or usual) / usual for launch, own in axes.items()
+    }
+
+
+def changed_training(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what each launch changes of training itself, by launch: values by axis, or nothing.
+
+    That is how many samples a step has, and axes that compute with coarser numbers. Whether the
+    loss still falls alike is not known.
+
+    Args:
+        plan: plan.json, or what a race has made of it.
+    """
+    axes = {launch["id"]: launch["axes"] for launch in plan["launches"]}
+    default = axes.get(plan["default"], {})
+    coarser = [name for name, axis in AXES.items() if axis.numbers == "coarser"]
+    watched = [*coarser, plan["workload"].get("samples_per_step")]
+    return {
+        launch: {
+            name: own[name] for name in watched if name in own and own[name] != default.get(name)
+        }
+        for launch, own in axes.items()
+    }
