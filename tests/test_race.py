@@ -347,3 +347,30 @@ def test_what_a_batch_takes_is_expected_from_what_starts_took(launches):
 def test_a_combination_has_the_changes_and_the_threads_of_both():
     found = combination(replace(single("a"), threads=2), single("b"))
     assert found == Entrant("a=on+b=on", frozenset({("a", "on"), ("b", "on")}), 2)
+
+
+# ---- what changes training
+
+
+def aside(axis):
+    return replace(single(axis), aside=True)
+
+
+def test_what_changes_training_is_screened_and_never_chosen_nor_raced():
+    found = truth(a=plateau(8, 1.2), batch=plateau(8, 3.0))
+    found["a=on+batch=on"] = plateau(8, 3.6)
+    machine = Machine(found)
+    race, history, competing, starts = run(machine, field(single("a"), aside("batch")))
+    assert race.choice.launch == "a"
+    assert race.choice.probability > 0.9
+    assert sum(one.launch == "batch" for one in starts) == 1
+    # At the end the choice is tried with it, once.
+    assert [one.stage for one in history][-2:] == ["aside", "done"]
+    assert sum(one.launch == "a=on+batch=on" for one in starts) == 1
+    assert competing.entrants["a=on+batch=on"].aside
+
+
+def test_a_change_of_training_that_does_not_help_is_not_tried_again():
+    machine = Machine(truth(a=plateau(8, 1.2), batch=plateau(8, 0.5)))
+    _, history, *_ = run(machine, field(single("a"), aside("batch")))
+    assert "aside" not in [one.stage for one in history]

@@ -199,3 +199,33 @@ def test_where_a_race_chose_a_point_that_is_no_candidate_the_best_of_all_is_reco
     found = recommended(tmp_path, DEFAULT, BASELINE, change=raced)
     assert not found["raced"]
     assert found["recommended"]["n"] == 3
+
+
+@pytest.mark.parametrize("axis", ["batch", "autocast"])
+def test_what_changes_training_is_named_beside_the_recommendation(tmp_path, axis):
+    """The samples of a step, or coarser numbers: three times as fast, and not recommended."""
+
+    def change(plan):
+        for launch in plan["launches"]:
+            launch["axes"] |= {"batch": 64, "autocast": "off"}
+        other = next(one for one in plan["launches"] if one["axes"]["intra_op"] == 2)
+        other["axes"][axis] = {"batch": 512, "autocast": "bf16"}[axis]
+        plan["workload"]["samples_per_step"] = "batch" if axis == "batch" else None
+
+    found = recommended(
+        tmp_path,
+        synthetic.Launch({}, "default", synthetic.linear(10.0)),
+        synthetic.Launch({"intra_op": 1}, "baseline", synthetic.linear(20.0)),
+        synthetic.Launch({"intra_op": 2}, "grid", synthetic.linear(60.0)),
+        change=change,
+    )
+    assert found["recommended"]["label"] == "intra_op 1"
+    changed = found["changed"]
+    assert changed["label"] == "intra_op 2"
+    assert changed["what"] == {axis: {"batch": 512, "autocast": "bf16"}[axis]}
+    assert changed["ratio"]["value"] > 2
+    assert {entry["label"] for entry in found["ranking"]} >= {"intra_op 1", "intra_op 2"}
+
+
+def test_nothing_is_named_where_training_stays_the_same(tmp_path):
+    assert recommended(tmp_path, DEFAULT, BASELINE)["changed"] is None

@@ -3,7 +3,8 @@
 The model is the one printed in "Parallelization Speed Training" on PyTorch's forum: embeddings of
 654 users and 1,127 items, generalised matrix factorisation beside a multilayer perceptron, and one
 layer that joins them (He et al. 2017, https://arxiv.org/abs/1708.05031). As there, every positive
-row gets four negatives drawn inside ``__getitem__``, so 256 positives make a batch of 1,280.
+row gets four negatives drawn inside ``__getitem__``, so 256 positives make a batch of 1,280. With
+``--sampling batch`` the data set draws those of a whole batch at once (``__getitems__``).
 
 The shapes printed there have 74,673 parameters, and so has this model; the post's own count of
 12,453,873 does not belong to them.
@@ -35,6 +36,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=83_731, help="positive ratings")
     parser.add_argument("--batch-size", type=int, default=256, help="positive ratings per batch")
     parser.add_argument("--negatives", type=int, default=4, help="negatives drawn per positive")
+    parser.add_argument(
+        "--sampling", choices=["one", "batch"], default="one", help="rows that are made at once"
+    )
     parser.add_argument("--workers", type=int, default=0, help="processes of the data loader")
     parser.add_argument("--epochs", type=int, default=10, help="passes over the ratings")
     parser.add_argument("--lr", type=float, default=1e-3, help="learning rate of Adam")
@@ -85,6 +89,43 @@ class Ratings(Dataset[Tensor]):
         ).float()
         instances[1:, LABEL] = 0
         return instances
+
+
+class BatchRatings(Ratings):
+    """The same, with the rows of a batch made together."""
+
+    def __getitems__(self, indices: list[int]) -> Tensor:
+        """Return a batch, as the loader's usual collation of single items makes it.
+
+        Returns:
+            Float tensor of shape (positives, 1 + negatives, 24).
+        """
+        positives = self.rows[torch.as_tensor(indices)]
+        instances = positives.unsqueeze(1).repeat(1, 1 + self.negatives, 1)
+        instances[:, 1:, ITEM] = self._draw(positives[:, USER].long()).float()
+        instances[:, 1:, LABEL] = 0
+        return instances
+
+    def _draw(self, users: Tensor) -> Tensor:
+        """Draw items that each user never rated, without repetition: rejected ones are drawn anew.
+
+        Returns:
+            Integer tensor of shape (users, negatives).
+        """
+        drawn = torch.randint(N_ITEMS, (len(users), self.negatives))
+        while True:
+            rejected = self.unrated[users.unsqueeze(1), drawn] == 0
+            for place in range(1, self.negatives):
+                rejected[:, place] |= (drawn[:, :place] == drawn[:, place : place + 1]).any(dim=1)
+            count = int(rejected.sum())
+            if not count:
+                return drawn
+            drawn[rejected] = torch.randint(N_ITEMS, (count,))
+
+
+def as_it_is(batch: Tensor) -> Tensor:
+    """Collate nothing: the batch is made already."""
+    return batch
 
 
 class ContextAwareEmbeddings(nn.Module):
@@ -171,8 +212,16 @@ def main() -> None:
     """Train one model and print its loss after every epoch."""
     args = parse_arguments()
     torch.manual_seed(args.seed)
-    ratings = Ratings(synthetic_ratings(args.rows, args.seed), args.negatives)
-    loader = DataLoader(ratings, batch_size=args.batch_size, shuffle=True, num_workers=args.workers)
+    at_once = args.sampling == "batch"
+    kind = BatchRatings if at_once else Ratings
+    ratings = kind(synthetic_ratings(args.rows, args.seed), args.negatives)
+    loader = DataLoader(
+        ratings,
+        batch_size=args.batch_size,
+        shuffle=True,
+        num_workers=args.workers,
+        collate_fn=as_it_is if at_once else None,
+    )
     model = ContextualNCF()
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
     for epoch in range(1, args.epochs + 1):

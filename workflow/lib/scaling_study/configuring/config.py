@@ -224,8 +224,7 @@ class Workload(Section):
     """Axes of this study's own, each with its default: `launches` gives them further values."""
 
     args: Annotated[Sequence[str], PlainValidator(_read_arguments), Allowed(ARGUMENTS)] = ()
-    """Its arguments. `{member}` becomes the slot number (0, 1, …), a parameter's name in braces its
-    value, and `{{word}}` passes `{word}`."""
+    """Its arguments, with parameters in braces; `{member}` is the slot number (0, 1, …)."""
 
     env: Annotated[Mapping[str, str], PlainValidator(_read_variables), Allowed(VARIABLES)] = {}
     """Variables for members alone, which may be keys; those that an axis sets are refused."""
@@ -247,8 +246,7 @@ class Workload(Section):
     samples_per_step: Annotated[
         int | float | str | None, PlainValidator(_read_samples), Allowed(SAMPLES), Unit("samples")
     ] = None
-    """What a step processes. Where launches differ in it, all numbers are per step of the default
-    launch, and `steps_per_model` counts those."""
+    """What a step processes; where that differs, launches are compared by equal work."""
 
     inputs: Annotated[Sequence[str], PlainValidator(_read_inputs), Allowed(INPUTS)] = ()
     """Further files and folders whose change, in size or time, means measuring anew."""

@@ -48,18 +48,20 @@ def changed_training(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return what each launch changes of training itself, by launch: values by axis, or nothing.
 
     That is how many samples a step has, and axes that compute with coarser numbers. Whether the
-    loss still falls alike is not known.
+    loss still falls alike is not known. A study whose baseline changes it accepts that.
 
     Args:
         plan: plan.json, or what a race has made of it.
     """
     axes = {launch["id"]: launch["axes"] for launch in plan["launches"]}
-    default = axes.get(plan["default"], {})
+    usual = [axes.get(plan[one], {}) for one in ("default", "baseline")]
     coarser = [name for name, axis in AXES.items() if axis.numbers == "coarser"]
     watched = [*coarser, plan["workload"].get("samples_per_step")]
     return {
         launch: {
-            name: own[name] for name in watched if name in own and own[name] != default.get(name)
+            name: own[name]
+            for name in watched
+            if name in own and all(own[name] != other.get(name) for other in usual)
         }
         for launch, own in axes.items()
     }

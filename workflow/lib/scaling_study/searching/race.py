@@ -13,6 +13,9 @@ race
     Fresh starts of the best launch, and of those from which most is expected (expected improvement:
     Jones, Schonlau and Welch, Journal of Global Optimization 13, 1998), at the counts that may be
     their best ones and those beside.
+aside
+    Launches that change training itself are screened, and neither chosen nor raced. At the end the
+    choice starts once more with the best such change.
 
 A race ends when the best point is surely within the tolerance of the best one, or when no round
 fits into the budget. Looking again after every round finds a lucky moment sooner or later, so each
@@ -80,12 +83,14 @@ class Entrant:
         changes: what differs from the baseline, as axis and value.
         threads: CPUs that a member uses: its best count is smaller by that factor.
         alone: each process count has a cohort of its own.
+        aside: it changes training itself, so it may not be chosen.
     """
 
     launch: str
     changes: Changes
     threads: int = 1
     alone: bool = False
+    aside: bool = False
 
     def cohorts(self, counts: Sequence[int]) -> list[int]:
         """Return how many members each cohort has that is started for some counts."""
@@ -229,7 +234,8 @@ class Race:
             self._column = self._known.column
             best = self._simplest()
             ours = self._draws[:, self._column[best]]
-            enough = self._draws.max(axis=1) + math.log1p(-settings.tolerance)
+            rivals = [at for point, at in self._column.items() if self._eligible(point[0])]
+            enough = self._draws[:, rivals].max(axis=1) + math.log1p(-settings.tolerance)
             self.choice: Choice | None = Choice(*best, float((ours >= enough).mean()))
         else:
             self.choice = None
@@ -281,10 +287,13 @@ class Race:
         own = self._asked(choice.launch)
         unseen = set(own) - set(self._counts[choice.launch])
         if not combined and not unseen:
+            reason = None
             if not hopeful:
-                return Round("done", reason="nothing else is expected to be better")
-            if choice.probability >= self._needed() and self._made[choice.launch] > 1:
-                return Round("done", reason="the choice is sure enough")
+                reason = "nothing else is expected to be better"
+            elif choice.probability >= self._needed() and self._made[choice.launch] > 1:
+                reason = "the choice is sure enough"
+            if reason is not None:
+                return self._aside(choice) or Round("done", reason=reason)
         rivals = [
             *(Task(one.launch, self._asked(choice.launch)) for one in combined),
             *(Task(launch, self._asked(launch)) for launch in hopeful if launch != choice.launch),
@@ -299,6 +308,30 @@ class Race:
         often = max(1, min(MOST_BATCHES, int(often)))
         batches = [batch] * (often if combined else often * self._settings.nodes)
         return self._round("combine" if combined else "race", batches, combined)
+
+    def _aside(self, choice: Choice) -> Round | None:
+        """The choice with the best change of training beside, once; None where there is none."""
+        best = self._entrants[choice.launch]
+        taken = {axis for axis, _ in best.changes}
+        there = {one.changes for one in self._entrants.values()}
+        singles = [
+            one
+            for one in map(self._entrants.__getitem__, self._counts)
+            if one.aside and len(one.changes) == 1 and self._effect(one.launch).mean() > 0
+        ]
+        if best is self._field.default or not best.changes or not singles:
+            return None
+        single = max(singles, key=lambda one: float(self._effect(one.launch).mean()))
+        ((axis, _),) = single.changes
+        together = best.changes | single.changes
+        excluded = any(rule.holds(together) for rule in self._field.exclusions)
+        if axis in taken or together in there or excluded:
+            return None
+        new = combination(best, single)
+        asked = self._asked(choice.launch)
+        batch = [Task(choice.launch, asked), Task(new.launch, asked)]
+        found = self._round("aside", [batch], (new,))
+        return found if found.batches else None
 
     # Counts
 
@@ -344,7 +377,9 @@ class Race:
 
     def _simplest(self) -> Point:
         """The best point; of those that hardly differ, the one that changes and takes the least."""
-        means = {point: self._known.mean(point) for point in self._column}
+        means = {
+            point: self._known.mean(point) for point in self._column if self._eligible(point[0])
+        }
         enough = max(means.values()) - HARDLY * self._settings.tolerance
         close = [point for point, mean in means.items() if mean >= enough]
 
@@ -352,6 +387,12 @@ class Race:
             return len(self._entrants[point[0]].changes), point[1], -means[point]
 
         return min(close, key=order)
+
+    def _eligible(self, launch: str) -> bool:
+        """Whether a launch may be chosen; all may, where the others gave nothing."""
+        return not self._entrants[launch].aside or all(
+            self._entrants[one].aside for one in self._counts
+        )
 
     def _best(self, launch: str) -> int:
         """The count with the highest mean."""
@@ -377,6 +418,8 @@ class Race:
         ours = self._draws[:, self._column[choice.launch, choice.n]]
         found = {}
         for launch, counts in self._counts.items():
+            if not self._eligible(launch):
+                continue
             own = self._draws[:, [self._column[launch, n] for n in counts]].max(axis=1)
             own += sum(growth for _, growth in self._further(launch))
             found[launch] = float(np.maximum(own - ours, 0).mean())
@@ -424,7 +467,7 @@ class Race:
         return [
             one
             for one in map(self._entrants.__getitem__, self._counts)
-            if len(one.changes) == 1 and one.launch != default
+            if len(one.changes) == 1 and one.launch != default and self._eligible(one.launch)
         ]
 
     def _additive(self) -> float:
@@ -529,6 +572,7 @@ def combination(first: Entrant, second: Entrant) -> Entrant:
         changes,
         max(first.threads, second.threads),
         first.alone or second.alone,
+        first.aside or second.aside,
     )
 
 

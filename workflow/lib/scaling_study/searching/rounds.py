@@ -16,6 +16,7 @@ from scaling_study.common.throughputs import Start
 from scaling_study.configuring.launches import named
 from scaling_study.measuring import measure
 from scaling_study.planning import ladder
+from scaling_study.planning.work import changed_training
 from scaling_study.probing import probe
 from scaling_study.searching.race import Entrant, Exclusion, Field, Race, Settings
 
@@ -182,6 +183,7 @@ def competing(plan: Mapping[str, Any], topology: Topology, quota_cpus: float | N
     known = {launch["id"]: launch for launch in plan["launches"]}
     base = known[plan["baseline"]]["axes"]
     cpus = len(topology.cpus)
+    training = changed_training(plan)
 
     def entrant(launch: str) -> Entrant:
         axes = known[launch]["axes"]
@@ -191,6 +193,7 @@ def competing(plan: Mapping[str, Any], topology: Topology, quota_cpus: float | N
             changes(base, axes),
             threads if isinstance(threads, int) else cpus,
             measure.each_alone(plan["measure"], axes),
+            bool(training[launch]),
         )
 
     fixed = {plan["default"], plan["baseline"], plan["repeat"]}
