@@ -25,7 +25,9 @@ def main() -> None:
         launches = {launch["id"]: launch for launch in plan["launches"]}
         found = storage.read_json(options.recommendation)
     with job_process.prepared("confirm", options.log, options.probed):
-        Confirmation(job, launches, found, options.output, options.builds).run()
+        Confirmation(
+            job, launches, found, options.output, options.builds, baseline=plan["baseline"]
+        ).run()
 
 
 if __name__ == "__main__":

@@ -277,3 +277,4 @@ def test_the_report_says_what_a_step_is_and_what_trains_otherwise(study):
     text = (study.folder / "reports/own.html").read_text()
     assert "A step is 64 samples" in text
     assert "it changes training (batch_size 512)" in text
+    assert "Compare the loss at equal samples" in text

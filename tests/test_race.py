@@ -374,3 +374,11 @@ def test_a_change_of_training_that_does_not_help_is_not_tried_again():
     machine = Machine(truth(a=plateau(8, 1.2), batch=plateau(8, 0.5)))
     _, history, *_ = run(machine, field(single("a"), aside("batch")))
     assert "aside" not in [one.stage for one in history]
+
+
+def test_a_small_gain_is_tried_where_the_choice_left_little_of_a_step():
+    """A hundredth of a step is a tenth of what is left where the choice is ten times as fast."""
+    found = truth(a=plateau(8, 10.0), b=plateau(8, 1 / 0.99))
+    found["a=on+b=on"] = plateau(8, 1 / 0.09)
+    race, *_ = run(Machine(found), field(single("a"), single("b")))
+    assert race.choice.launch == "a=on+b=on"

@@ -64,9 +64,10 @@ def member(folder, values, script=SCRIPT, *arguments):
     try:
         how = cohort.launcher(switches=switches(values))
         cohort.start(how, 0, script, *arguments)
-        cohort.wait_resting([0])
-        cohort.train(0)
+        cohort.wait_resting([0])  # after its first step
         got = cohort.attest(0)
+        cohort.train(0)
+        assert cohort.attest(0)["switches"] == got["switches"]
     finally:
         cohort.close()
     rows = {row["axis"]: row for row in checks(values, [SLOT], [got])}

@@ -14,6 +14,7 @@ from scaling_study.analysing.failures import list_failures
 from scaling_study.analysing.noise import noise
 from scaling_study.analysing.pace import pace
 from scaling_study.analysing.recommend import enough, or_null, recommend, records
+from scaling_study.analysing.single_changes import single_changes
 from scaling_study.common import stats
 from scaling_study.common.topology import Topology, parse_cpu_list
 
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 DOMAINS: tuple[Domain, ...] = ("l3", "node", "socket")
 """Parts of a machine that have a cache or a memory of their own, smallest first."""
-FILES = ("scaling", "noise", "recommendation", "failures", "attestation", "provenance")
+FILES = (
+    *("scaling", "noise", "recommendation", "single_changes", "failures", "attestation"),
+    "provenance",
+)
 NAMES = ("launch", "label", "arm")
 AFTER = ("changes", "counted", "once")
 """What an attestation after the last window adds: what changed, what was counted, and whether each
@@ -62,6 +66,7 @@ def analyse(
             "scaling": scaling(own, own_rates, cohorts, description),
             "noise": noise(own_rates, plan),
             "recommendation": recommend(own, own_rates, cohorts, plan),
+            "single_changes": single_changes(own, own_rates, plan),
             "failures": list_failures(cohorts, study["missing"]),
             "attestation": attestation(cohorts, windows[windows["machine"] == machine]),
             "provenance": provenance(cohorts, description),

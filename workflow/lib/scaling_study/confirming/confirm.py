@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.axes import build
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.confirming import rounds
+from scaling_study.confirming import losses, rounds
 from scaling_study.confirming.round_schema import SCHEMA_VERSION
 from scaling_study.confirming.running import RunningRound
 from scaling_study.measuring import measure, resolve
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-MODULES = ("confirming/confirm", "confirming/rounds", "confirming/running")
+MODULES = ("confirming/confirm", "confirming/losses", "confirming/rounds", "confirming/running")
 """What decides, beside the harness, what is run."""
 
 # What must be equal for rounds of an earlier run to stand beside new ones.
-SAME = ("schema_version", "arms", "seed", "seconds", "measured_hash", "harness_hash",
+SAME = ("schema_version", "arms", "compared", "seed", "seconds", "measured_hash", "harness_hash",
         "machine_hash")  # fmt: skip
 
 log = logging.getLogger("confirm")
@@ -48,6 +48,7 @@ class Confirmation:
         recommendation: analysis/recommendation.json.
         path: confirm/rounds.jsonl.
         builds: folder of built environments.
+        baseline: id of the baseline.
     """
 
     def __init__(
@@ -57,6 +58,8 @@ class Confirmation:
         recommendation: Mapping[str, Any],
         path: Path,
         builds: Path,
+        *,
+        baseline: str,
     ) -> None:
         self._job = job
         self._launches = launches
@@ -69,6 +72,13 @@ class Confirmation:
             if entry["machine"] == self._machine["hash"]
         ]
         self._arms = rounds.choose_arms(entries[0], job.launch) if entries else ()
+        self._entry = entries[0] if self._arms else None
+        self._baseline = baseline
+        self._compared = (
+            losses.to_compare(entries[0], launches[baseline]["axes"], launches)
+            if self._arms
+            else []
+        )
         self._resolved: dict[str, resolve.Resolved] = {}
 
     def run(self) -> None:
@@ -80,6 +90,7 @@ class Confirmation:
             self._journal.write(head)
         if not any(record["kind"] == "end" for record in records):
             self._run(records)
+            self._compare_losses({one["launch"] for one in records if one["kind"] == "losses"})
             self._journal.write({"kind": "end", "wall_s": time.monotonic() - began_s})
         self._journal.finish()
 
@@ -95,6 +106,7 @@ class Confirmation:
             "study": plan["study"],
             "machine_hash": self._machine["hash"],
             "arms": [asdict(arm) for arm in self._arms],
+            "compared": self._compared,
             "seed": self._job.seed,
             "seconds": float(plan["confirm"]["seconds"]),
             "measured_hash": measure.measured_digest(plan["workload"], python),
@@ -146,6 +158,27 @@ class Confirmation:
         )
         found = running.run(planned.round_s, planned.most_s)
         return {"kind": "round", "turn": one.turn, "arm": arm.key, **found}
+
+    def _compare_losses(self, done: set[str]) -> None:
+        """Train some steps with each finalist that computes with other numbers."""
+        known: list[float] = []
+        for launch in self._compared:
+            if launch in done or self._entry is None:
+                continue
+            log.info(
+                "comparing the loss of %s with the baseline's", self._launches[launch]["label"]
+            )
+            steps = losses.steps_for(self._entry["recommended"]["step_s"])
+            with private.folder() as own, private.part(own, "losses") as folder:
+                try:
+                    found = losses.compare(
+                        self._resolve(self._baseline, 1), self._resolve(launch, 1), steps, folder,
+                        known,
+                    )  # fmt: skip
+                except UnavailableError as error:
+                    found = {"status": "failed", "reason": error.reason, "steps": 0,
+                             "baseline": [], "losses": [], "alike": None}  # fmt: skip
+            self._journal.write({"kind": "losses", "launch": launch, **found})
 
     def _resolve(self, launch: str, n: int) -> resolve.Resolved:
         """Resolve a launch as its cohorts were: slots depend on how many there are."""

@@ -2,12 +2,13 @@
 
 History of the schema:
     1: first version.
-    2: starts say how long the ordinary iterations of their process took.
+    2: starts say how long the ordinary iterations of their process took. Later files have
+       `compared` in the head, and losses.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
 import pydantic
 from pydantic import Field
@@ -45,6 +46,7 @@ class Head(TypedDict):
     study: str
     machine_hash: str
     arms: list[ArmRecord]
+    compared: NotRequired[list[str]]
     seed: int
     seconds: Seconds
     measured_hash: str
@@ -101,6 +103,20 @@ class LeftOut(TypedDict):
     reason: str
 
 
+class Losses(TypedDict):
+    """The losses of a launch that computes with other numbers, and the baseline's; see `losses`."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    kind: Literal["losses"]
+    launch: str
+    status: Literal["ok", "failed"]
+    reason: str | None
+    steps: Count
+    baseline: list[float]
+    losses: list[float]
+    alike: bool | None
+
+
 class End(TypedDict):
     """The last line."""
 
@@ -109,7 +125,7 @@ class End(TypedDict):
     wall_s: Seconds
 
 
-Record = Head | RoundRecord | LeftOut | End
+Record = Head | RoundRecord | LeftOut | Losses | End
 _RECORD: pydantic.TypeAdapter[Record] = pydantic.TypeAdapter(
     Annotated[Record, Field(discriminator="kind")],
 )

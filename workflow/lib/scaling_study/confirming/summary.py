@@ -37,7 +37,10 @@ PARTS = ("start", "between", "queue")
 
 SECONDS_PER_HOUR = 3600
 
-EMPTY: Json = {"arms": [], "left_out": [], "ratio": None, "ratio_same_n": None, "difference": None}
+EMPTY: Json = {
+    **{name: [] for name in ("arms", "left_out", "losses")},
+    **dict.fromkeys(("ratio", "ratio_same_n", "difference")),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +159,7 @@ def _confirmed(
         "reason": None,
         "arms": shown,
         "left_out": left_out,
+        "losses": [one for one in records if one["kind"] == "losses"],
         "ratio": _ratio(ratios.get(DEFAULT)),
         "ratio_same_n": _ratio(ratios.get(DEFAULT_SAME_N)),
         "difference": _difference(entry, best, means[RECOMMENDED].value, windows, length),

@@ -426,13 +426,15 @@ def serve(
         scaling_study.asked = member.asked
 
     def prepare() -> None:
+        # Before the gate's own hook: what a switch does at the end of the first step is done when
+        # the member rests there, and tells what it has.
+        switching.apply(switches)
         attach(member, by_mark=by_mark)
         if change:
             from scaling_study.member import changes  # noqa: PLC0415 (of experiments only)
 
             for name in change:
                 changes.apply(name)
-        switching.apply(switches)
 
     after_torch.call_back(prepare)
     run(member, command[0], command[1:], begin_anew, once=once)

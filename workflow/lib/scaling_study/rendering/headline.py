@@ -72,7 +72,12 @@ def write_headline(
             question, "Nothing to recommend", (), (Note(_sentence(recommendation["reason"]), True),)
         )
     lost = _lost_note(_lost(recommendation, failures) if failures else [])
-    notes = [_changed_note(recommendation), *_notes(recommendation, noise, replicates)]
+    compared = {one["launch"]: one for one in (confirmation or {}).get("losses", ())}
+    notes = [
+        *_loss_notes(recommendation, compared),
+        _changed_note(recommendation, compared),
+        *_notes(recommendation, noise, replicates),
+    ]
     confirmed = None
     if confirmation is not None and confirmation["status"] == "confirmed":
         confirmed = arm(confirmation, "recommended")
@@ -86,17 +91,49 @@ def write_headline(
     return Headline(question, verdict, bars, tuple(shown))
 
 
-def _changed_note(recommendation: Mapping[str, Any]) -> Note:
+def _loss_text(compared: Mapping[str, Any] | None) -> str:
+    """How a launch's loss is beside the baseline's; empty where nobody looked."""
+    if compared is None:
+        return ""
+    if compared["status"] != "ok":
+        return f"Its loss could not be compared: {compared['reason']}."
+    low, high = min(compared["baseline"]), max(compared["baseline"])
+    own = sum(compared["losses"]) / len(compared["losses"])
+    how = (
+        "fell as the baseline's did" if compared["alike"] else "did not fall as the baseline's did"
+    )
+    return (
+        f"Its loss {how}: {own:.4g} over the second half of {compared['steps']} steps, "
+        f"{low:.4g} to {high:.4g} in {len(compared['baseline'])} runs of the baseline."
+    )
+
+
+def _loss_notes(
+    recommendation: Mapping[str, Any], compared: Mapping[str, Mapping[str, Any]]
+) -> list[Note]:
+    """The same of what is recommended, where it computes with other numbers."""
+    found = compared.get(recommendation["recommended"]["launch"])
+    text = _loss_text(found)
+    if not text:
+        return []
+    start = "The recommended launch computes in another order or precision than the baseline."
+    return [Note(f"{start} {text}", bool(found and not found["alike"]))]
+
+
+def _changed_note(
+    recommendation: Mapping[str, Any], compared: Mapping[str, Mapping[str, Any]]
+) -> Note:
     """What would give more, and is not recommended because it trains otherwise."""
     changed = recommendation.get("changed")
     if changed is None:
         return Note("")
     what = " and ".join(f"{name} {value}" for name, value in changed["what"].items())
     ratio = changed["ratio"]
+    text = _loss_text(compared.get(changed["launch"]))
     return Note(
         f"{changed['label']} with {processes(changed)} gives {format_ratio(ratio['value'])} as "
-        f"much ({span(ratio)}). It is not recommended, because it changes training ({what}): "
-        "compare the loss at equal samples before you use it."
+        f"much ({span(ratio)}). It is not recommended, because it changes training ({what}). "
+        f"{text or 'Compare the loss at equal samples before you use it.'}"
     )
 
 

@@ -27,7 +27,10 @@ from scaling_study.rendering.switch_script import render_switches
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ANALYSES = ("scaling", "noise", "recommendation", "failures", "attestation", "provenance")
+ANALYSES = (
+    *("scaling", "noise", "recommendation", "single_changes", "failures", "attestation"),
+    "provenance",
+)
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 BINDER = [sys.executable, "-P", str(bind.__file__)]
 QUEUE = [sys.executable, "-P", str(model_queue.__file__)]

@@ -36,6 +36,7 @@ from scaling_study.rendering.figure_series import choose_series
 from scaling_study.rendering.headline import describe_sureness, write_headline
 from scaling_study.rendering.headline_words import Note
 from scaling_study.rendering.report_between import view_between
+from scaling_study.rendering.report_changes import view_changes
 from scaling_study.rendering.report_confirm import view_confirmation
 from scaling_study.rendering.report_figures import Material, draw_all
 from scaling_study.rendering.report_machines import view_comparison
@@ -61,6 +62,7 @@ CONTENTS = (
     ("confirmed", "Confirmed"),
     ("race", "The race"),
     ("why", "Why it stops"),
+    ("changes", "Single changes"),
     ("time", "Where the time goes"),
     ("launches", "Launches"),
     ("figures", "Figures"),
@@ -68,6 +70,8 @@ CONTENTS = (
     ("effective", "Evidence"),
 )
 """Sections of a machine: the end of each one's id, and its name in the page's contents."""
+SOMETIMES = {"race": "search", "changes": "changes"}
+"""Those that not every report has, with the part of the view that they show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +222,8 @@ def _contents(views: Sequence[Mapping[str, Any]], *, several: bool) -> list[tupl
     """Targets and texts of the links at the page's top."""
     if not several:
         view = views[0]
-        there = [(end, text) for end, text in CONTENTS if end != "race" or view["search"]]
+        absent = {end for end, key in SOMETIMES.items() if not view[key]}
+        there = [(end, text) for end, text in CONTENTS if end not in absent]
         links = [(f"{view['anchor']}-{end}", text) for end, text in there]
     else:
         links = [("compared", "Machines"), *((view["anchor"], view["name"]) for view in views)]
@@ -260,6 +265,9 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
             series,
             study.machine,
             plan["workload"]["step"],
+        ),
+        "changes": view_changes(
+            study.analyses["single_changes"], report_rows.usable_cpus(study.machine)
         ),
         "time": study.time,
         "causes": study.causes,

@@ -1,0 +1,182 @@
+"""Whether the loss of a launch that computes with other numbers falls as the baseline's does."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scaling_study.configuring.config import load_config
+from scaling_study.confirming import losses
+from scaling_study.measuring import resolve
+from scaling_study.planning.plan import make_plan
+from scaling_study.probing import probe
+
+WORKLOADS = Path(__file__).with_name("workloads")
+
+TRAIN = """
+import sys, torch
+torch.manual_seed(3)
+weight = torch.nn.Parameter(torch.randn(8))
+optimizer = torch.optim.SGD([weight], lr=0.01)
+for _ in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    (weight ** 2).sum().backward()
+    optimizer.step()
+print("ended")
+"""
+
+
+def run(folder, *options, text=TRAIN, steps=1000):
+    script, file = folder / "train.py", folder / "losses.json"
+    script.write_text(text)
+    words = ["-m", "scaling_study.member.losses", file, *options, "--", script, str(steps)]
+    done = subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, check=False, cwd=folder
+    )
+    return done, json.loads(file.read_text()) if file.exists() else None
+
+
+def test_losses_are_written_after_so_many_steps(tmp_path):
+    done, found = run(tmp_path, "--steps", "5")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert found["steps"] == len(found["losses"]) == 5
+    assert found["losses"] == sorted(found["losses"], reverse=True)
+
+
+def test_a_script_that_ends_earlier_leaves_what_it_has(tmp_path):
+    done, found = run(tmp_path, "--steps", "50", steps=7)
+    assert (done.returncode, done.stdout) == (0, "ended\n")
+    assert len(found["losses"]) == 7
+
+
+def test_a_seed_moves_the_scripts_own(tmp_path):
+    runs = [run(tmp_path, "--steps", "2", "--seed", seed)[1]["losses"] for seed in "012"]
+    assert runs[0] == run(tmp_path, "--steps", "2")[1]["losses"]
+    assert len({tuple(one) for one in runs}) == 3
+
+
+def test_a_switch_is_set(tmp_path):
+    text = TRAIN + "print(torch.get_num_interop_threads())"
+    done, _ = run(tmp_path, "--steps", "50", "--switch", "scaling_study.axes.inter_op=3",
+                  text=text, steps=2)  # fmt: skip
+    assert done.stdout == "ended\n3\n"
+
+
+# ---- which launches
+
+
+def plan(**launches):
+    content = {
+        "study": "losses",
+        "workload": {
+            "script": str(WORKLOADS / "sized.py"),
+            "args": ["--batch-size", "{batch_size}"],
+            "parameters": {"batch_size": 64},
+            "samples_per_step": "batch_size",
+        },
+        "launches": {"baseline": {"intra_op": 1}, "include": list(launches.values())},
+    }
+    made = make_plan(load_config(content)).to_dict()
+    return made, {one["id"]: one for one in made["launches"]}
+
+
+def entry(launches, label, changed=None, what=()):
+    ids = {one["label"]: one["id"] for one in launches.values()}
+    other = None if changed is None else {"launch": ids[changed], "what": dict.fromkeys(what)}
+    return {"recommended": {"launch": ids[label]}, "changed": other}
+
+
+def test_finalists_with_other_numbers_on_the_same_samples_are_compared():
+    made, known = plan(
+        a={"optimizer_kernel": "fused"},
+        b={"autocast": "bf16"},
+        c={"batch_size": 128},
+        d={"autocast": "bf16", "batch_size": 128},
+        e={"allocator": "mimalloc"},
+    )
+    base = known[made["baseline"]]["axes"]
+
+    def compared(*arguments):
+        found = losses.to_compare(entry(known, *arguments), base, known)
+        return [known[one]["label"] for one in found]
+
+    one = "intra_op 1, "
+    assert compared(one + "allocator mimalloc") == []
+    assert compared(one + "optimizer_kernel fused") == [one + "optimizer_kernel fused"]
+    assert compared("intra_op 1", one + "autocast bf16", ["autocast"]) == [one + "autocast bf16"]
+    assert compared("intra_op 1", one + "batch_size 128", ["batch_size"]) == []
+    both = one + "autocast bf16, batch_size 128"
+    assert compared("intra_op 1", both, ["autocast", "batch_size"]) == []
+
+
+# ---- real runs
+
+
+@pytest.fixture
+def resolved(tmp_path):
+    """A launch of a script, by the change that it makes of a baseline of one thread."""
+
+    def make(script, **changes):
+        content = {
+            "study": "losses",
+            "workload": {"script": str(script), "args": ["100"]},
+            "launches": {"baseline": {"intra_op": 1, **changes}},
+        }
+        data = make_plan(load_config(content)).to_dict()
+        axes = next(one["axes"] for one in data["launches"] if one["id"] == data["baseline"])
+        return resolve.resolve(data, axes, probe.read_machine().to_dict(), tmp_path, [1])
+
+    return make
+
+
+def test_a_fused_optimizer_trains_alike(tmp_path, resolved):
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    known = []
+    found = losses.compare(
+        resolved(script), resolved(script, optimizer_kernel="fused"), 20, tmp_path, known
+    )
+    assert (found["status"], found["alike"]) == ("ok", True)
+    assert found["losses"] == pytest.approx(found["baseline"], rel=1e-4)
+    assert known == found["baseline"]
+    assert len(set(known)) == losses.SEEDS
+
+
+def test_numbers_that_are_too_coarse_are_found(tmp_path, resolved):
+    """The weights are so small that they are denormal numbers: flushed, nothing is trained."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\n"
+        "weight = torch.nn.Parameter(torch.full((8,), 1e-39))\n"
+        "optimizer = torch.optim.SGD([weight], lr=1e-39)\n"
+        "for _ in range(100):\n"
+        "    optimizer.zero_grad()\n"
+        "    loss = 1 - (weight * 1e38).sum() * 1e-1\n"
+        "    loss.backward()\n"
+        "    optimizer.step()\n"
+    )
+    found = losses.compare(resolved(script), resolved(script, denormals="flush"), 20, tmp_path, [])
+    assert (found["status"], found["alike"]) == ("ok", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("raise SystemExit('no data')", "ended with status 1: no data"),
+        (("import torch\nx = torch.ones(2, requires_grad=True)\n"
+         "(x * 2).backward(torch.ones(2))"), "calls backward on no single number"),
+    ],
+)  # fmt: skip
+def test_a_run_that_gives_no_loss_says_why(tmp_path, resolved, text, reason):
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    found = losses.compare(resolved(script), resolved(script), 5, tmp_path, [])
+    assert (found["status"], found["alike"]) == ("failed", None)
+    assert reason in found["reason"]
+
+
+@pytest.mark.parametrize(("step_s", "steps"), [(0.001, 300), (0.2, 100), (30.0, 20)])
+def test_slow_steps_are_fewer(step_s, steps):
+    assert losses.steps_for(step_s) == steps

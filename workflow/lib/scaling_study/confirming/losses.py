@@ -1,0 +1,118 @@
+"""Whether the loss falls alike where a launch computes with other numbers.
+
+The baseline trains some steps three times, with other seeds for what the script draws; so does
+the launch. It falls alike where the mean of its runs is no worse than the worst of the baseline's.
+A loss is the mean over the second half of the steps. Nothing is timed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scaling_study.axes.table import AXES
+from scaling_study.launchers.launcher import bind_command, split_preload
+from scaling_study.member import switching
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from scaling_study.measuring.resolve import Resolved
+
+Json = dict[str, Any]
+
+SEEDS = 3
+MOST_STEPS, FEWEST_STEPS = 300, 20
+STEPS_S = 20.0
+"""A run trains about so long."""
+LIMIT_S = 300.0
+"""A run that takes longer, its start included, has failed."""
+LAST_WORDS = 300
+
+
+def to_compare(
+    entry: Mapping[str, Any], baseline: Mapping[str, Any], launches: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Return the finalists whose numbers differ from the baseline's, on the same samples.
+
+    Args:
+        entry: the machine's of recommendation.json.
+        baseline: its axes.
+        launches: plan.json's by id.
+    """
+    found = []
+    for one in (entry["recommended"], entry.get("changed")):
+        axes = launches[one["launch"]]["axes"] if one else {}
+        different = [name for name, value in axes.items() if value != baseline.get(name)]
+        switched = [name for name in different if name in AXES and AXES[name].numbers != "same"]
+        samples = [name for name in (one or {}).get("what", {}) if name not in AXES]
+        if switched and not samples:
+            found.append(one["launch"])
+    return found
+
+
+def steps_for(step_s: float) -> int:
+    """Return how many steps a run has."""
+    return int(min(MOST_STEPS, max(FEWEST_STEPS, STEPS_S / step_s)))
+
+
+def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
+    """Train with one member's process, alone; return its loss.
+
+    Raises:
+        RuntimeError: it failed, took too long, or calls backward on no single number.
+    """
+    launch, member = resolved.launch, resolved.members[0]
+    file = folder / f"losses-{seed}.json"
+    file.unlink(missing_ok=True)
+    env, preload = split_preload(launch.env)
+    command = [
+        *bind_command(member.cpus, member.mempolicy, preload),
+        *(launch.python, "-m", "scaling_study.member.losses", str(file)),
+        *("--steps", str(steps), "--seed", str(seed), *switching.options(launch.switches)),
+        *("--", *member.command),
+    ]
+    log = folder / f"losses-{seed}.log"
+    with log.open("wb") as output:
+        try:
+            done = subprocess.run(
+                command, env=env, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=subprocess.STDOUT, timeout=LIMIT_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"{steps} steps took longer than {LIMIT_S:g} s") from None
+    if done.returncode or not file.exists():
+        words = log.read_text(errors="replace").strip()[-LAST_WORDS:]
+        raise RuntimeError(f"ended with status {done.returncode}: {words}")
+    losses = json.loads(file.read_text(encoding="utf-8"))["losses"]
+    if not losses:
+        raise RuntimeError("the script calls backward on no single number")
+    return float(np.mean(losses[len(losses) // 2 :]))
+
+
+def compare(
+    baseline: Resolved, other: Resolved, steps: int, folder: Path, known: list[float]
+) -> Json:
+    """Return what a launch's loss is beside the baseline's: a record, but for its kind and launch.
+
+    Args:
+        baseline: resolved for one process.
+        other: the launch, likewise.
+        steps: of each run.
+        folder: private.
+        known: losses of the baseline; gets them where it has none yet.
+    """
+    try:
+        if not known:
+            known += [train(baseline, steps, seed, folder) for seed in range(SEEDS)]
+        found = [train(other, steps, seed, folder) for seed in range(SEEDS)]
+    except RuntimeError as error:
+        return {"status": "failed", "reason": str(error), "steps": steps, "baseline": [],
+                "losses": [], "alike": None}  # fmt: skip
+    alike = bool(np.mean(found) <= max(known))  # not so where it is NaN
+    return {"status": "ok", "reason": None, "steps": steps, "baseline": list(known),
+            "losses": found, "alike": alike}  # fmt: skip

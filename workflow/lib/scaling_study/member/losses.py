@@ -1,0 +1,90 @@
+"""Run a script for some steps and write down its losses; nothing is timed.
+
+``python -m scaling_study.member.losses FILE --steps N --seed K [--switch ..] -- SCRIPT ARGS...``
+
+A loss is what ``backward`` is called on, where that is one number. Seed K is added to every seed
+that the script sets for torch, so that runs of one script differ as other trainings of it would, on
+the same data. The process ends after N steps of its optimizers, or with the script.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from scaling_study.member import after_torch, bind, counted, switching
+
+
+class Losses:
+    """The losses of one run."""
+
+    def __init__(self, file: Path, steps: int) -> None:
+        self._file, self._steps = file, steps
+        self._done = 0
+        self._values: list[float] = []
+
+    def attach(self, seed: int) -> None:
+        """Install the hooks in this process's torch."""
+        import torch  # noqa: PLC0415 (the script's to import first: see after_torch)
+        from torch.optim import optimizer  # noqa: PLC0415
+
+        backward, manual_seed = torch.autograd.backward, torch.manual_seed
+
+        @functools.wraps(backward)
+        def note(tensors: Any, *args: Any, **kwargs: Any) -> None:
+            one = tensors if isinstance(tensors, torch.Tensor) else tensors[0]
+            if one.numel() == 1:
+                self._values.append(float(one.detach()))
+            backward(tensors, *args, **kwargs)
+
+        @functools.wraps(manual_seed)
+        def moved(given: int) -> Any:
+            return manual_seed(int(given) + seed)
+
+        torch.autograd.backward = note
+        torch.manual_seed = torch.random.manual_seed = moved
+        optimizer.register_optimizer_step_post_hook(self._step)
+
+    def _step(self, *_: object) -> None:
+        self._done += 1
+        if self._done >= self._steps:
+            self.write()
+            sys.stdout.flush()
+            os._exit(0)
+
+    def write(self) -> None:
+        """Write what there is: ``steps`` and ``losses``, one for each call of backward."""
+        content = {"steps": self._done, "losses": self._values}
+        self._file.write_text(json.dumps(content), encoding="utf-8")
+
+
+def main(argv: list[str]) -> None:
+    """Parse ``FILE [options] -- SCRIPT ARGS`` and run."""
+    import argparse  # noqa: PLC0415
+
+    parser = argparse.ArgumentParser(description="Write down a training script's losses.")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--steps", type=int, required=True, help="of optimizers, then it ends")
+    parser.add_argument("--seed", type=int, default=0, help="added to the script's seeds")
+    parser.add_argument("--switch", action="append", default=[], help="an axis's value to set")
+    arguments, (script, *args) = bind.split_command(argv)
+    options = parser.parse_args(arguments)
+    del sys.path[0]  # -m put the working directory there
+    losses = Losses(options.file.absolute(), options.steps)
+    atexit.register(losses.write)
+
+    def prepare() -> None:
+        losses.attach(options.seed)
+        switching.apply(options.switch)
+
+    after_torch.call_back(prepare)
+    counted.run_once(script, args)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,158 @@
+"""The section of the report that says what each single change does, and why more does not help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common.quantities import (
+    format_count,
+    format_percent,
+    format_ratio,
+    format_seconds,
+)
+from scaling_study.rendering.headline_words import span
+from scaling_study.rendering.report_rows import Cell, Row, number_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+WORTH_SAYING = 0.05
+"""A smaller part of a step, or difference of two steps, needs no sentence."""
+
+REST = ("forward", "backward", "optimizer")
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesView:
+    """What the templates show.
+
+    Attributes:
+        n: processes, in words.
+        rows: the baseline and each single change.
+        steps: the way to the best combination of them.
+        notes: why more threads and workers help no more than they do.
+    """
+
+    n: str
+    rows: list[Row]
+    steps: list[Row]
+    notes: list[str]
+
+
+def view_changes(found: Json | None, cpus: int) -> ChangesView | None:
+    """Make the view of one machine; None where nothing was changed alone.
+
+    Args:
+        found: its entry of analysis/single_changes.json; None in older studies.
+        cpus: that may be used.
+    """
+    if found is None or not found["changes"]:
+        return None
+    base, changes = found["baseline"], found["changes"]
+    threads = [one for one in changes if one["axis"] == "intra_op" and _is_count(one["value"])]
+    workers = [one for one in changes if one["axis"] == "loader_workers"]
+    notes = [*_threads(base, threads, cpus), *_workers(base, workers, cpus)]
+    return ChangesView(
+        format_count(found["n"], "process", "processes"),
+        [_row(base, "baseline"), *(_row(one, f"{one['axis']} {one['value']}") for one in changes)],
+        [_step_row(one) for one in found["steps"]],
+        notes,
+    )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _row(one: Json, label: str) -> Row:
+    gain = one.get("gain")
+    return {
+        "label": label,
+        "step": number_cell(one["step_s"], text=format_seconds(one["step_s"])),
+        "gain": _gain_cell(gain, ""),
+        **{
+            name: number_cell(one[name], text=format_seconds(one[name])) for name in ("load", *REST)
+        },
+        "cpus": number_cell(one["cpu_use"]),
+    }
+
+
+def _step_row(one: Json) -> Row:
+    return {
+        "label": f"{one['axis']} {one['value']}",
+        "alone": _gain_cell(one["alone"], ""),
+        "predicted": number_cell(one["predicted"], text=format_ratio(one["predicted"])),
+        "measured": _gain_cell(one["measured"], "not measured"),
+    }
+
+
+def _gain_cell(gain: Json | None, without: str) -> Cell:
+    if gain is None:
+        return number_cell(None, text=without)
+    return number_cell(gain["value"], gain["low"], gain["high"], text=format_ratio(gain["value"]))
+
+
+def _rest(one: Json) -> float | None:
+    """Time of a step outside of the loader."""
+    parts = [one[name] for name in REST]
+    return None if None in parts else float(sum(parts))
+
+
+def _threads(base: Json, rows: Sequence[Json], cpus: int) -> list[str]:
+    """Why more threads shorten a step no more than they do."""
+    known = [one for one in rows if one["gain"]["value"] and one["step_s"]]
+    if not known or not base["step_s"]:
+        return []
+    best = max(known, key=lambda one: one["gain"]["value"])
+    ratio = best["gain"]
+    text = (
+        f"Threads: the best of these, {best['value']}, makes training "
+        f"{format_ratio(ratio['value'])} as fast ({span(ratio) or 'one start'})."
+    )
+    load, rest, rest_then = base["load"], _rest(base), _rest(best)
+    if load is not None and load > WORTH_SAYING * base["step_s"]:
+        most = base["step_s"] / load
+        text += (
+            f" {format_percent(load / base['step_s'])} of a step is time in the loader, which one "
+            f"thread of the process does: threads can bring {format_ratio(most)} at most."
+        )
+    if rest and rest_then:
+        text += (
+            f" The rest of a step takes {format_seconds(rest)} with the baseline and "
+            f"{format_seconds(rest_then)} then."
+        )
+    above = [one["value"] for one in known if one["value"] > cpus]
+    if above:
+        text += f" More threads than the {cpus} CPUs take turns on them."
+    return [text]
+
+
+def _workers(base: Json, rows: Sequence[Json], cpus: int) -> list[str]:
+    """What loader workers take off the training process, and what they cost it."""
+    known = [one for one in rows if one["gain"]["value"] and one["load"] is not None]
+    if not known or base["load"] is None:
+        return []
+    best = max(known, key=lambda one: one["gain"]["value"])
+    ratio, rest, rest_then = best["gain"], _rest(base), _rest(best)
+    text = (
+        f"Loader workers: with {best['value']} the training process spends "
+        f"{format_seconds(best['load'])} of a step on the loader, and "
+        f"{format_seconds(base['load'])} as the script is; training is "
+        f"{format_ratio(ratio['value'])} as fast ({span(ratio) or 'one start'})."
+    )
+    if rest and rest_then and rest_then > (1 + WORTH_SAYING) * rest:
+        text += (
+            f" The rest of a step grows from {format_seconds(rest)} to {format_seconds(rest_then)}:"
+            f" workers take CPU time and caches from training, on {format_count(cpus, 'CPU')}."
+        )
+    left = best["load"] / best["step_s"] if best["step_s"] else 0.0
+    if left > WORTH_SAYING:
+        text += (
+            f" It still waits for {format_percent(left)} of the time: to make a batch takes longer "
+            "than to train on it, or to hand it over takes that long."
+        )
+    return [text]
