@@ -60,7 +60,7 @@ def test_several_nodes_meet_all_launches_sooner():
         return played(plan, "epyc-9654-2s-nps4", 3.0)
 
     assert met(4).screened_s < 0.6 * met(1).screened_s
-    assert met(4).starts > met(1).starts
+    assert met(4).all_s < met(1).all_s
 
 
 def test_a_grid_has_no_race_to_tell_of():

@@ -45,11 +45,11 @@ def to_compare(
         launches: plan.json's by id.
     """
     found = []
-    for one in (entry["recommended"], entry.get("changed")):
-        axes = launches[one["launch"]]["axes"] if one else {}
+    for one in filter(None, (entry["recommended"], entry.get("changed"))):
+        axes = launches[one["launch"]]["axes"]
         different = [name for name, value in axes.items() if value != baseline.get(name)]
         switched = [name for name in different if name in AXES and AXES[name].numbers != "same"]
-        samples = [name for name in (one or {}).get("what", {}) if name not in AXES]
+        samples = [name for name in one.get("what", {}) if name not in AXES]
         if switched and not samples:
             found.append(one["launch"])
     return found

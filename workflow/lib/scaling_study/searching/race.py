@@ -445,7 +445,7 @@ class Race:
         """
         alone, ours = self._effect(launch), self._effect(choice.launch)
         saved = -np.expm1(-np.maximum(alone, 0)) * np.exp(np.maximum(ours, 0))
-        return np.maximum(alone, -np.log(np.maximum(1 - saved, LEAST_LEFT)))
+        return np.asarray(np.maximum(alone, -np.log(np.maximum(1 - saved, LEAST_LEFT))))
 
     def _combinations(self, choice: Choice) -> tuple[Entrant, ...]:
         """Combinations that are new and worth a start, best first."""
