@@ -468,9 +468,13 @@ class Race:
             # Chance alone gives a gain too; the change gets no credit for that part.
             worth = gain - INTERACTION / math.sqrt(2 * math.pi)
             if worth > WORTH * self._settings.tolerance and self._effect(one.launch).mean() > 0:
-                found.append((worth, combination(best, one)))
-        found.sort(key=lambda pair: -pair[0])
-        return tuple(entrant for _, entrant in found[: BATCH - 2])
+                found.append((worth, axis, combination(best, one)))
+        found.sort(key=lambda one: -one[0])
+        # Values of one axis bring much the same: the best of each axis first.
+        by_axis: dict[str, Entrant] = {}
+        for _, axis, entrant in found:
+            by_axis.setdefault(axis, entrant)
+        return tuple(by_axis.values())[: BATCH - 2]
 
     def _singles(self) -> list[Entrant]:
         """Launches that change one thing of the baseline, and were measured."""
