@@ -67,8 +67,9 @@ WIDEST = 4
 """Axes that a combination changes at most."""
 INTERACTION = 0.03
 """Standard deviation of what two changes do together beyond what each does alone, as logarithm."""
-ADDITIVE, ADDITIVE_SPREAD = 0.8, 0.4
-"""How much of what a change brings alone it brings beside another, before any two were tried."""
+ADDITIVE = 0.8
+"""How much of what a change brings alone it brings beside another, before any two were tried; it
+counts as much as one combination whose parts bring much alone."""
 LEAST_LEFT = 0.3
 """Of a step's time, at least, where a change is thought to save what it saves alone."""
 DRAWS = 2000
@@ -488,22 +489,26 @@ class Race:
     def _additive(self) -> float:
         """How much of what further changes bring alone they bring together with others.
 
-        Learnt from the combinations that were measured; by least squares, with a weak prior.
+        Learnt from the combinations that were measured, each of them alike: two changes that get in
+        each other's way, such as two remedies for one thing, say little of others.
         """
         alone = {
             next(iter(one.changes)): float(self._effect(one.launch).mean())
             for one in self._singles()
         }
-        over, under = ADDITIVE / ADDITIVE_SPREAD**2, 1 / ADDITIVE_SPREAD**2
+        over, under = ADDITIVE, 1.0
         for launch in self._counts:
             changes = self._entrants[launch].changes
             if len(changes) > 1 and changes <= set(alone):
                 parts = sorted(alone[one] for one in changes)
                 further = sum(parts[:-1])
+                if further <= 0:
+                    continue
                 brought = float(self._effect(launch).mean()) - parts[-1]
-                over += further * brought / INTERACTION**2
-                under += further**2 / INTERACTION**2
-        return max(0.0, min(1.0, over / under))
+                weight = further**2 / (further**2 + INTERACTION**2)
+                over += weight * min(1.0, max(0.0, brought / further))
+                under += weight
+        return over / under
 
     # Time
 
