@@ -384,10 +384,10 @@ def test_a_small_gain_is_tried_where_the_choice_left_little_of_a_step():
     assert race.choice.launch == "a=on+b=on"
 
 
-def test_combinations_take_one_value_of_each_axis_first():
+def test_beside_a_large_gain_one_value_of_each_axis_is_tried_first():
     others = [single("a"), single("b", "1"), single("b", "2"), single("b", "3"), single("c")]
     others = [replace(one, launch=f"{one.launch}{number}") for number, one in enumerate(others)]
-    rates = dict(zip([one.launch for one in others], (1.5, 1.3, 1.29, 1.28, 1.1), strict=True))
+    rates = dict(zip([one.launch for one in others], (5.0, 1.3, 1.29, 1.28, 1.1), strict=True))
     found = truth(**{launch: plateau(8, rate) for launch, rate in rates.items()})
     _, history, *_ = run(Machine(found), field(*others))
     first = next(one for one in history if one.combined)

@@ -67,9 +67,11 @@ WIDEST = 4
 """Axes that a combination changes at most."""
 INTERACTION = 0.03
 """Standard deviation of what two changes do together beyond what each does alone, as logarithm."""
-ADDITIVE = 0.8
-"""How much of what a change brings alone it brings beside another, before any two were tried; it
-counts as much as one combination whose parts bring much alone."""
+ADDITIVE, ADDITIVE_SPREAD = 0.8, 0.4
+"""How much of what a change brings alone it brings beside another, before any two were tried."""
+FAR = math.log(2)
+"""A choice that is better than the baseline by so much (as logarithm) leaves another script to
+speed up: what changes bring beside it is not what they bring alone."""
 LEAST_LEFT = 0.3
 """Of a step's time, at least, where a change is thought to save what it saves alone."""
 DRAWS = 2000
@@ -455,7 +457,8 @@ class Race:
             return ()
         there = {one.changes for one in self._entrants.values()}
         taken = {axis for axis, _ in best.changes}
-        share = self._additive()
+        far = float(self._effect(choice.launch).mean()) > FAR
+        share = ADDITIVE if far else self._additive()
         chance = np.random.default_rng(self._settings.seed).standard_normal(DRAWS) * INTERACTION
         found = []
         for one in self._singles():
@@ -464,18 +467,17 @@ class Race:
             excluded = any(rule.holds(together) for rule in self._field.exclusions)
             if axis in taken or together in there or excluded:
                 continue
-            effect = self._beside(one.launch, choice)
+            effect = self._beside(one.launch, choice) if far else self._effect(one.launch)
             gain = float(np.maximum(share * effect + chance, 0).mean())
             # Chance alone gives a gain too; the change gets no credit for that part.
             worth = gain - INTERACTION / math.sqrt(2 * math.pi)
             if worth > WORTH * self._settings.tolerance and self._effect(one.launch).mean() > 0:
                 found.append((worth, axis, combination(best, one)))
         found.sort(key=lambda one: -one[0])
-        # Values of one axis bring much the same: the best of each axis first.
-        by_axis: dict[str, Entrant] = {}
-        for _, axis, entrant in found:
-            by_axis.setdefault(axis, entrant)
-        return tuple(by_axis.values())[: BATCH - 2]
+        if far:  # the best of each axis first: what one axis brings says nothing of others
+            firsts = {axis: entrant for _, axis, entrant in reversed(found)}
+            found = [one for one in found if firsts[one[1]] is one[2]]
+        return tuple(entrant for *_, entrant in found[: BATCH - 2])
 
     def _singles(self) -> list[Entrant]:
         """Launches that change one thing of the baseline, and were measured."""
@@ -489,26 +491,22 @@ class Race:
     def _additive(self) -> float:
         """How much of what further changes bring alone they bring together with others.
 
-        Learnt from the combinations that were measured, each of them alike: two changes that get in
-        each other's way, such as two remedies for one thing, say little of others.
+        Learnt from the combinations that were measured; by least squares, with a weak prior.
         """
         alone = {
             next(iter(one.changes)): float(self._effect(one.launch).mean())
             for one in self._singles()
         }
-        over, under = ADDITIVE, 1.0
+        over, under = ADDITIVE / ADDITIVE_SPREAD**2, 1 / ADDITIVE_SPREAD**2
         for launch in self._counts:
             changes = self._entrants[launch].changes
             if len(changes) > 1 and changes <= set(alone):
                 parts = sorted(alone[one] for one in changes)
                 further = sum(parts[:-1])
-                if further <= 0:
-                    continue
                 brought = float(self._effect(launch).mean()) - parts[-1]
-                weight = further**2 / (further**2 + INTERACTION**2)
-                over += weight * min(1.0, max(0.0, brought / further))
-                under += weight
-        return over / under
+                over += further * brought / INTERACTION**2
+                under += further**2 / INTERACTION**2
+        return max(0.0, min(1.0, over / under))
 
     # Time
 
