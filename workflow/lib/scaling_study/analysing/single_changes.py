@@ -68,7 +68,7 @@ def single_changes(points: pd.DataFrame, rates: pd.DataFrame, plan: Mapping[str,
         "n": n,
         "baseline": _entry(found[plan["baseline"]]),
         "changes": changes,
-        "steps": _steps(different, changes, gain),
+        "steps": _steps(_entry(found[plan["baseline"]]), different, changes, gain),
     }
 
 
@@ -88,15 +88,15 @@ def _entry(point: Mapping[str, Any]) -> Json:
 
 
 def _steps(
-    different: Mapping[str, Mapping[str, Any]], changes: Sequence[Json], gain: Any
+    base: Json, different: Mapping[str, Mapping[str, Any]], changes: Sequence[Json], gain: Any
 ) -> list[Json]:
     """The way from the baseline to the best of the launches whose changes were all tried alone.
 
     The change that gains most alone comes first.
 
     Returns:
-        For each change in this order: ``axis``, ``value``, ``alone`` (its gain), ``predicted`` (the
-        product of all gains so far) and ``measured`` (the launch with just these changes; None
+        For each change in this order: ``axis``, ``value``, ``alone`` (its gain), ``predicted`` (of
+        all so far, see `_predicted`) and ``measured`` (the launch with just these changes; None
         where it was not measured).
     """
     alone = {(one["axis"], str(one["value"])): one for one in changes}
@@ -113,17 +113,34 @@ def _steps(
         return []
     best = max(whole, key=lambda launch: gain(launch)["value"] or 0.0)
     order = sorted(known[best], key=lambda one: -(alone[one]["gain"]["value"] or 0.0))
-    found, predicted = [], 0.0
+    found = []
     for count, one in enumerate(order, 1):
-        predicted += math.log(alone[one]["gain"]["value"] or 1.0)
         same = [launch for launch, own in known.items() if set(own) == set(order[:count])]
         found.append(
             {
                 "axis": alone[one]["axis"],
                 "value": alone[one]["value"],
                 "alone": alone[one]["gain"],
-                "predicted": math.exp(predicted),
+                "predicted": _predicted(base, [alone[each] for each in order[:count]]),
                 "measured": gain(same[0]) if same else None,
             }
         )
     return found
+
+
+def _predicted(base: Json, changes: Sequence[Json]) -> float:
+    """What changes are expected to gain together.
+
+    Each shortens a phase of a step by the same factor as alone: what one takes away of a phase, the
+    next cannot take again. Where phases are not known, gains multiply.
+    """
+    phases_s = {name: base[name] for name in PHASES}
+    if None in phases_s.values() or any(one[name] is None for one in changes for name in PHASES):
+        return math.prod(one["gain"]["value"] or 1.0 for one in changes)
+    before_s = sum(phases_s.values())
+    for one in changes:
+        for name, phase_s in phases_s.items():
+            if base[name]:
+                phases_s[name] = phase_s * one[name] / base[name]
+    after_s = sum(phases_s.values())
+    return float(before_s / after_s) if after_s else math.nan
