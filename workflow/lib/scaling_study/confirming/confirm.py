@@ -161,7 +161,6 @@ class Confirmation:
 
     def _compare_losses(self, done: set[str]) -> None:
         """Train some steps with each finalist that computes with other numbers."""
-        known: list[float] = []
         for launch in self._compared:
             if launch in done or self._entry is None:
                 continue
@@ -173,7 +172,7 @@ class Confirmation:
                 try:
                     found = losses.compare(
                         self._resolve(self._baseline, 1), self._resolve(launch, 1), steps, folder,
-                        known,
+                        self._entry["recommended"]["n"],
                     )  # fmt: skip
                 except UnavailableError as error:
                     found = {"status": "failed", "reason": error.reason, "steps": 0,

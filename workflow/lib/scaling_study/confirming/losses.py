@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,14 +62,13 @@ def steps_for(step_s: float) -> int:
 
 
 def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
-    """Train with one member's process, alone; return its loss.
+    """Train with one member's process; return its loss.
 
     Raises:
         RuntimeError: it failed, took too long, or calls backward on no single number.
     """
     launch, member = resolved.launch, resolved.members[0]
     file = folder / f"losses-{seed}.json"
-    file.unlink(missing_ok=True)
     env, preload = split_preload(launch.env)
     command = [
         *bind_command(member.cpus, member.mempolicy, preload),
@@ -94,9 +94,7 @@ def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
     return float(np.mean(losses[len(losses) // 2 :]))
 
 
-def compare(
-    baseline: Resolved, other: Resolved, steps: int, folder: Path, known: list[float]
-) -> Json:
+def compare(baseline: Resolved, other: Resolved, steps: int, folder: Path, at_once: int) -> Json:
     """Return what a launch's loss is beside the baseline's: a record, but for its kind and launch.
 
     Args:
@@ -104,15 +102,24 @@ def compare(
         other: the launch, likewise.
         steps: of each run.
         folder: private.
-        known: losses of the baseline; gets them where it has none yet.
+        at_once: runs beside each other; there was room for so many members.
     """
+
+    def run(task: tuple[Resolved, str, int]) -> float:
+        resolved, name, seed = task
+        own = folder / f"{name}-{seed}"
+        own.mkdir()
+        return train(resolved, steps, seed, own)
+
+    tasks = [(baseline, "baseline", seed) for seed in range(SEEDS)]
+    tasks += [(other, "other", seed) for seed in range(SEEDS)]
     try:
-        if not known:
-            known += [train(baseline, steps, seed, folder) for seed in range(SEEDS)]
-        found = [train(other, steps, seed, folder) for seed in range(SEEDS)]
+        with ThreadPoolExecutor(max_workers=min(at_once, len(tasks))) as pool:
+            losses = list(pool.map(run, tasks))
     except RuntimeError as error:
         return {"status": "failed", "reason": str(error), "steps": steps, "baseline": [],
                 "losses": [], "alike": None}  # fmt: skip
-    alike = bool(np.mean(found) <= max(known))  # not so where it is NaN
-    return {"status": "ok", "reason": None, "steps": steps, "baseline": list(known),
+    usual, found = losses[:SEEDS], losses[SEEDS:]
+    alike = bool(np.mean(found) <= max(usual))  # not so where it is NaN
+    return {"status": "ok", "reason": None, "steps": steps, "baseline": usual,
             "losses": found, "alike": alike}  # fmt: skip
