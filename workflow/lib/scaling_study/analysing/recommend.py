@@ -152,7 +152,7 @@ def _choose(
             "at_n": None if same_n is None else _entry(same_n),
             "most": _most(measured, default, by_launch[plan["default"]]),
         },
-        "best": _entry(max(candidates, key=gives)),
+        "best": _entry(max(same or candidates, key=gives)),
         "recommended": {
             **_entry(chosen),
             "probability_best": sure.get(chosen["launch"]),

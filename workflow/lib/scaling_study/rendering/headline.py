@@ -130,9 +130,10 @@ def _changed_note(
     what = " and ".join(f"{name} {value}" for name, value in changed["what"].items())
     ratio = changed["ratio"]
     text = _loss_text(compared.get(changed["launch"]))
+    sure = "one start" if changed["replicates"] == 1 else span(ratio)
     return Note(
         f"{changed['label']} with {processes(changed)} gives {format_ratio(ratio['value'])} as "
-        f"much ({span(ratio)}). It is not recommended, because it changes training ({what}). "
+        f"much ({sure}). It is not recommended, because it changes training ({what}). "
         f"{text or 'Compare the loss at equal samples before you use it.'}"
     )
 

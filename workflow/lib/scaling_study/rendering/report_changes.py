@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common.quantities import (
@@ -13,7 +13,7 @@ from scaling_study.common.quantities import (
     format_seconds,
 )
 from scaling_study.rendering.headline_words import span
-from scaling_study.rendering.report_rows import Cell, Row, number_cell
+from scaling_study.rendering.report_rows import ONE_START, Cell, Row, number_cell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +73,7 @@ def _row(one: Json, label: str) -> Row:
     return {
         "label": label,
         "step": number_cell(one["step_s"], text=format_seconds(one["step_s"])),
-        "gain": _gain_cell(gain, ""),
+        "gain": _gain_cell(gain, "", once=one["replicates"] == 1),
         **{
             name: number_cell(one[name], text=format_seconds(one[name])) for name in ("load", *REST)
         },
@@ -90,10 +90,16 @@ def _step_row(one: Json) -> Row:
     }
 
 
-def _gain_cell(gain: Json | None, without: str) -> Cell:
+def _gain_cell(gain: Json | None, without: str, *, once: bool = False) -> Cell:
     if gain is None:
         return number_cell(None, text=without)
-    return number_cell(gain["value"], gain["low"], gain["high"], text=format_ratio(gain["value"]))
+    cell = number_cell(gain["value"], gain["low"], gain["high"], text=format_ratio(gain["value"]))
+    return replace(cell, interval=ONE_START) if once else cell
+
+
+def _sure(one: Json) -> str:
+    """The interval of a gain; of one start it would cover all that may be."""
+    return ONE_START if one["replicates"] == 1 else span(one["gain"])
 
 
 def _rest(one: Json) -> float | None:
@@ -111,7 +117,7 @@ def _threads(base: Json, rows: Sequence[Json], cpus: int) -> list[str]:
     ratio = best["gain"]
     text = (
         f"Threads: the best of these, {best['value']}, makes training "
-        f"{format_ratio(ratio['value'])} as fast ({span(ratio) or 'one start'})."
+        f"{format_ratio(ratio['value'])} as fast ({_sure(best)})."
     )
     load, rest, rest_then = base["load"], _rest(base), _rest(best)
     if load is not None and load > WORTH_SAYING * base["step_s"]:
@@ -142,7 +148,7 @@ def _workers(base: Json, rows: Sequence[Json], cpus: int) -> list[str]:
         f"Loader workers: with {best['value']} the training process spends "
         f"{format_seconds(best['load'])} of a step on the loader, and "
         f"{format_seconds(base['load'])} as the script is; training is "
-        f"{format_ratio(ratio['value'])} as fast ({span(ratio) or 'one start'})."
+        f"{format_ratio(ratio['value'])} as fast ({_sure(best)})."
     )
     if rest and rest_then and rest_then > (1 + WORTH_SAYING) * rest:
         text += (
