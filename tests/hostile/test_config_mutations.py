@@ -78,7 +78,9 @@ def mutate(draw, mapping):
     if change == "drop":
         del container[key]
     elif change == "retype":
-        container[key] = copy.copy(draw(st.sampled_from(JUNK)))
+        junk = draw(st.sampled_from(JUNK))
+        # Further changes may be made inside of it, which the next example must not meet.
+        container[key] = junk if junk is RECURSIVE else copy.deepcopy(junk)
     elif change == "nest":
         container[key] = draw(
             st.sampled_from([[value], {"x": value}, {key: value}, [value, value]])
