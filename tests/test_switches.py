@@ -167,10 +167,19 @@ def run(folder, values, *arguments):
     return float(done.stdout)
 
 
-@pytest.mark.parametrize("values", [*ALL, TOGETHER], ids=name_of)
-def test_the_file_needs_nothing_of_its_module(tmp_path, values):
-    """Training ends with the same loss, up to what the switch does to numbers."""
+def test_the_file_needs_nothing_of_its_modules(tmp_path):
+    check_the_file(tmp_path, TOGETHER)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("values", ALL, ids=name_of)
+def test_the_file_of_each_switch_needs_nothing_of_its_module(tmp_path, values):
     needs_compiler(values)
+    check_the_file(tmp_path, values)
+
+
+def check_the_file(tmp_path, values):
+    """Training ends with the same loss, up to what the switch does to numbers."""
     plain = run(tmp_path, {}, "--epochs", "3")
     loss = run(tmp_path, values, "--epochs", "3")
     coarser = any(AXES[name].numbers == "coarser" for name in values)
