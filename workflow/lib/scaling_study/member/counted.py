@@ -148,7 +148,7 @@ def attach(counter: Counter, step: str) -> None:
     os.register_at_fork(after_in_child=counter.leave)
 
     def hook() -> None:
-        from torch.optim import optimizer  # noqa: PLC0415 (see worker.attach_when_imported)
+        from torch.optim import optimizer  # noqa: PLC0415 (see after_torch)
 
         optimizer.register_optimizer_step_pre_hook(counter.before_optimizer)
         optimizer.register_optimizer_step_post_hook(counter.after_optimizer)

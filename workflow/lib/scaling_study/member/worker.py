@@ -308,7 +308,7 @@ def _runs(frame: FrameType) -> bool:
 
 def attach(member: Member, *, by_mark: bool) -> None:
     """Install the member's hooks and wrappers in this process's torch."""
-    import torch  # noqa: PLC0415 (see attach_when_imported)
+    import torch  # noqa: PLC0415 (see after_torch)
     from torch.optim import optimizer  # noqa: PLC0415
     from torch.utils.data import dataloader  # noqa: PLC0415
 
