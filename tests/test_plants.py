@@ -6,14 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from jobs import WORKLOADS, config, environment, processes, why_command
-from processes import PATIENCE_S, killed_at_the_end, state
+from processes import PATIENCE_S, killed_at_the_end, state, wait_until
 from scaling_study.configuring.config import load_config
 from scaling_study.experimenting import unthrottled
 from scaling_study.planning.efforts import EFFORTS
@@ -80,13 +79,6 @@ def run_outside(folder, *options):
     )
 
 
-def wait_until(condition, seconds=120.0):
-    until = time.monotonic() + seconds
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert condition()
-
-
 def groups():
     hierarchy = read_hierarchy("cpu")
     return list(hierarchy.folders[0].glob("planted-quota-*")) if hierarchy else []
@@ -117,10 +109,11 @@ def test_members_are_stopped_again_and_again(tmp_path):
         [*OUTSIDE, "--stop", "0.8", "--", *member], env=environment(tmp_path)
     )
     with killed_at_the_end(process):
-        wait_until(lambda: processes(tmp_path, "-c from pathlib"))
+        wait_until(lambda: processes(tmp_path, "-c from pathlib"), "the member")
         (pid,) = processes(tmp_path, "-c from pathlib")
         for stopped in (True, False) * 3:
-            wait_until(lambda: (state(pid) == "T") == stopped)  # noqa: B023 (it is called here)
+            what = "stopped" if stopped else "going on"
+            wait_until(lambda: (state(pid) == "T") == stopped, what)  # noqa: B023 (called here)
         ends.touch()
         assert process.wait() == 0
     assert processes(tmp_path) == []
@@ -213,19 +206,24 @@ def test_a_quota_that_holds_nobody_back_makes_windows_no_longer(tmp_path):
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_however_the_caller_ends(tmp_path, signum):
     quota = ["--quota-cpus", "0.5"] if plant_list.no_quota() is None else []
-    caller = "import subprocess, sys, time\nsubprocess.Popen(sys.argv[1:])\ntime.sleep(60)"
+    # A shell's background job, as these tests may be, has its children ignore SIGINT.
+    caller = (
+        "import signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+        "subprocess.Popen(sys.argv[1:])\ntime.sleep(60)"
+    )
     sleep = [sys.executable, "-c", "import time; time.sleep(50)"]
     command = [*OUTSIDE, "--hog", "memory", *quota, "--", *sleep]
     process = subprocess.Popen(
         [sys.executable, "-c", caller, *command], env=environment(tmp_path),
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    wait_until(lambda: processes(tmp_path, "time.sleep(50)"))
-    wait_until(lambda: len(processes(tmp_path)) >= 4)
+    wait_until(lambda: processes(tmp_path, "time.sleep(50)"), "the command")
+    wait_until(lambda: len(processes(tmp_path)) >= 4, "all that is beside it")
     process.send_signal(signum)
     process.wait()
-    wait_until(lambda: processes(tmp_path) == [])
-    wait_until(lambda: groups() == [])
+    wait_until(lambda: processes(tmp_path) == [], "the end of all")
+    wait_until(lambda: groups() == [], "no group left")
 
 
 def test_a_killed_makers_group_is_removed_by_the_next(tmp_path, monkeypatch):
