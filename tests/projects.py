@@ -13,6 +13,18 @@ PARTS = ("Snakefile", "config", "envs", "profiles", "scripts", "workflow", "test
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--cores", "192"]
 
 
+SHORT = {
+    "replicates": 2,
+    "windows": 2,
+    "steps": 20,
+    "shortest_s": 0.5,
+    "longest_s": 3.0,
+    "settle_s": 0.1,
+    "warmup_steps": 5,
+}
+"""The section `measure` of a study that takes no longer than it must."""
+
+
 class Project:
     """A copy of the project in which a study is run."""
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import synthetic
-from projects import Project
+from projects import SHORT, Project
 from scaling_study.collecting.collect import collect
 from scaling_study.common import placeholders
 from scaling_study.common.problems import ConfigError
@@ -232,10 +232,7 @@ def study(tmp_path_factory):
     }
     content |= {
         "processes": [1],
-        "measure": {
-            "replicates": 2, "windows": 2, "steps": 20, "shortest_s": 0.5, "longest_s": 3.0,
-            "settle_s": 0.1, "warmup_steps": 5,
-        },
+        "measure": SHORT,
         "profile": {"launches": []},
         "why": "off",
         "confirm": {"seconds": 15},

@@ -59,7 +59,7 @@ def test_a_switch_says_what_it_does_to_numbers_and_how_a_script_does_it(name):
 
 
 def member(folder, values, script=SCRIPT, *arguments):
-    """What a member that is started with these values reports, and the rows of its checks."""
+    """Start a member with these values; return its report, and the rows of its checks."""
     cohort = SmallCohort(folder / "cohort", 1)
     try:
         how = cohort.launcher(switches=switches(values))

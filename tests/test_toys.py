@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from jobs import ROOT
-from projects import Project
+from projects import SHORT, Project
 
 pytestmark = pytest.mark.slow
 
@@ -21,15 +21,7 @@ STUDY = {
         "baseline": {"intra_op": 1},
         "include": [{"pace": "quick", "launcher": "polite"}],
     },
-    "measure": {
-        "replicates": 2,
-        "windows": 2,
-        "steps": 20,
-        "shortest_s": 0.5,
-        "longest_s": 3.0,
-        "settle_s": 0.1,
-        "warmup_steps": 5,
-    },
+    "measure": SHORT,
     "profile": {"launches": []},
     "why": "off",
     "confirm": {"seconds": 10},

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from projects import SNAKEMAKE, Project
+from projects import SHORT, SNAKEMAKE, Project
 from scaling_study.measuring.environment import INHERITED
 
 pytestmark = pytest.mark.slow
@@ -38,15 +38,7 @@ def study(script=SCRIPT, **launches):
             },
             **launches,
         },
-        "measure": {
-            "replicates": 2,
-            "windows": 2,
-            "steps": 20,
-            "shortest_s": 0.5,
-            "longest_s": 3.0,
-            "settle_s": 0.1,
-            "warmup_steps": 5,
-        },
+        "measure": dict(SHORT),
         "profile": {"samples": 12, "unprofiled_s": 0.5},
         "why": "off",
         "confirm": "off",

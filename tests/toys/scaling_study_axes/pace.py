@@ -11,7 +11,7 @@ def apply(value: str) -> None:
 
 
 def observe() -> str:
-    """Return what the script is told."""
+    """Return the pace that holds."""
     import torch
 
     return torch.pace

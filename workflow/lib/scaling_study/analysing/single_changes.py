@@ -1,4 +1,4 @@
-"""What each single change of the baseline does to a step, and what those that were put together do.
+"""The effect of each single change of the baseline on a step, and of the best of them together.
 
 All of it at one process count, the smallest that the baseline was measured at: with one process
 alone a change shows what it does for one model. Gains are ratios of throughputs, so they count
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysing.recommend import or_null, ratio_entry, records
 from scaling_study.common import stats
+from scaling_study.configuring.launches import differing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,11 +49,7 @@ def single_changes(points: pd.DataFrame, rates: pd.DataFrame, plan: Mapping[str,
         return ratio_entry(measured.ratio((launch, n), (plan["baseline"], n)))
 
     different = {
-        launch: {
-            axis: value
-            for axis, value in launches[launch]["axes"].items()
-            if value != base.get(axis)
-        }
+        launch: differing(launches[launch]["axes"], base)
         for launch in found
         if launch in launches and launches[launch]["arm"] != "repeat"
     }
@@ -62,13 +59,14 @@ def single_changes(points: pd.DataFrame, rates: pd.DataFrame, plan: Mapping[str,
         if len(changed) == 1
         for axis, value in changed.items()
     ]
+    ours = _entry(found[plan["baseline"]])
     axes = list(base)
     changes.sort(key=lambda one: (axes.index(one["axis"]), _order(one["value"])))
     return {
         "n": n,
-        "baseline": _entry(found[plan["baseline"]]),
+        "baseline": ours,
         "changes": changes,
-        "steps": _steps(_entry(found[plan["baseline"]]), different, changes, gain),
+        "steps": _steps(ours, different, changes, gain),
     }
 
 

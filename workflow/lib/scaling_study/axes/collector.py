@@ -1,4 +1,4 @@
-"""What Python's garbage collector looks through again and again."""
+"""The objects that Python's garbage collector examines."""
 
 from scaling_study.axes.axis import Axis
 
@@ -25,7 +25,7 @@ def observe() -> str:
 
 
 AXIS = Axis(
-    "what Python's garbage collector looks through again and again",
+    "the objects that Python's garbage collector examines",
     {
         "default": "all objects that may be part of a cycle",
         "frozen": "only those made after the first optimizer step (gc.freeze)",

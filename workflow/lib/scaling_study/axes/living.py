@@ -4,6 +4,7 @@ import gc
 from typing import TypeVar
 
 T = TypeVar("T")
+V = TypeVar("V", int, str)
 
 
 def living(kind: type[T]) -> list[T]:
@@ -16,3 +17,10 @@ def living(kind: type[T]) -> list[T]:
     if frozen:
         gc.freeze()
     return found
+
+
+def the_one(values: set[V], without: str) -> V | str:
+    """Return the value that all have; a text of several, or what to say where there is none."""
+    if len(values) == 1:
+        return next(iter(values))
+    return ", ".join(map(str, sorted(values))) or without

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from scaling_study.axes.axis import Axis, Others
-from scaling_study.axes.living import living
-from scaling_study.axes.values import MOST_THREADS
-from scaling_study.common.problems import wrong
+from scaling_study.axes.axis import Axis
+from scaling_study.axes.living import living, the_one
+from scaling_study.axes.values import counts
 
 
 def apply(value: int) -> None:
@@ -51,25 +50,13 @@ def observe() -> int | str:
     from torch.utils.data import DataLoader
 
     found = {one.num_workers for one in living(DataLoader)}
-    if not found:
-        return "no torch DataLoader lives"
-    return found.pop() if len(found) == 1 else ", ".join(map(str, sorted(found)))
+    return the_one(found, "no torch DataLoader lives")
 
-
-def _read(value: object, _files: bool) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    if not 0 <= value <= MOST_THREADS:
-        raise wrong(value, "is not allowed", WORKERS.allowed)
-    return value
-
-
-WORKERS = Others(f"a whole number from 0 to {MOST_THREADS}", _read)
 
 AXIS = Axis(
     "processes that a torch DataLoader prepares its batches in",
     {"script": "as the script says"},
-    WORKERS,
+    counts(0),
     order=200,
     apply=apply,
     lines="loader = DataLoader(..., num_workers={})".format,

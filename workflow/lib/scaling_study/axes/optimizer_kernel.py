@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scaling_study.axes.axis import Axis
-from scaling_study.axes.living import living
+from scaling_study.axes.living import living, the_one
 
 
 def apply(value: str) -> None:
@@ -29,7 +29,7 @@ def observe() -> str:
         if one.state
         for group in one.param_groups
     }
-    return ", ".join(sorted(found)) or "no optimizer took a step"
+    return the_one(found, "no optimizer took a step")
 
 
 AXIS = Axis(

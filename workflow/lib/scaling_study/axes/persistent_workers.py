@@ -1,7 +1,7 @@
 """Whether a loader's workers live on between epochs."""
 
 from scaling_study.axes.axis import Axis
-from scaling_study.axes.living import living
+from scaling_study.axes.living import living, the_one
 
 
 def apply(value: str) -> None:
@@ -33,7 +33,7 @@ def observe() -> str:
         for one in living(DataLoader)
         if one.num_workers
     }
-    return ", ".join(sorted(found)) or "no torch DataLoader with workers lives"
+    return the_one(found, "no torch DataLoader with workers lives")
 
 
 AXIS = Axis(

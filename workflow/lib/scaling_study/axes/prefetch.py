@@ -1,7 +1,7 @@
 """Batches that each worker of a loader prepares ahead."""
 
 from scaling_study.axes.axis import Axis
-from scaling_study.axes.living import living
+from scaling_study.axes.living import living, the_one
 from scaling_study.axes.values import COUNT
 
 
@@ -30,9 +30,7 @@ def observe() -> "int | str":
     from torch.utils.data import DataLoader
 
     found = {one.prefetch_factor for one in living(DataLoader) if one.num_workers}
-    if not found:
-        return "no torch DataLoader with workers lives"
-    return found.pop() if len(found) == 1 else ", ".join(map(str, sorted(found)))
+    return the_one(found, "no torch DataLoader with workers lives")
 
 
 AXIS = Axis(

@@ -96,14 +96,14 @@ def place(axes: Axes, topology: Topology, count: int) -> tuple[Slot, ...]:
 
 
 def switches(axes: Axes) -> tuple[str, ...]:
-    """Return what members are told of the values that are made true, or seen, inside them."""
-    told = []
+    """Return the switches of a launch: the values that each member sets, or reads, in itself."""
+    found = []
     for name, value in axes.items():
         axis = AXES.get(name)  # none for an axis of a study's own
         inside = axis and (axis.apply or axis.observe)
         if axis and inside and value != axis.default:
-            told.append(f"{inside.__module__}={json.dumps(value)}")
-    return tuple(told)
+            found.append(f"{inside.__module__}={json.dumps(value)}")
+    return tuple(found)
 
 
 def checks(
@@ -154,11 +154,11 @@ def _holds(name: str, value: Value, got: Attestation) -> bool:
     axis = AXES[name]
     if axis.holds is not None:
         return axis.holds(value, got)
-    return value == axis.default or got.get("switches", {}).get(name) == value
+    return value == axis.default or got["switches"].get(name) == value
 
 
 def _effective(name: str, got: Attestation) -> str:
     effective = AXES[name].effective
     if effective is not None:
         return effective(got)
-    return str(got.get("switches", {}).get(name, "nothing was observed"))
+    return str(got["switches"].get(name, "nothing was observed"))

@@ -11,12 +11,18 @@ from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 MOST_THREADS = 4096
 
 
-def _read_count(value: object, _files: bool) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    if not 1 <= value <= MOST_THREADS:
-        raise wrong(value, "is not allowed", COUNT.allowed)
-    return value
+def counts(least: int) -> Others:
+    """Return whole numbers from ``least`` on as the values of an axis."""
+    allowed = f"a whole number from {least} to {MOST_THREADS}"
+
+    def read(value: object, _files: bool) -> int | None:
+        if isinstance(value, bool) or not isinstance(value, int):
+            return None
+        if not least <= value <= MOST_THREADS:
+            raise wrong(value, "is not allowed", allowed)
+        return value
+
+    return Others(allowed, read)
 
 
 def _read_library(value: object, files: bool) -> str | None:
@@ -45,5 +51,5 @@ def read_id_list(value: object, allowed: str) -> str:
     return format_cpu_list(ids)
 
 
-COUNT = Others(f"a whole number from 1 to {MOST_THREADS}", _read_count)
+COUNT = counts(1)
 LIBRARY = Others("the path of a shared library (with a /)", _read_library)

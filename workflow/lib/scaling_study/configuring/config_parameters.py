@@ -20,22 +20,20 @@ PARAMETERS = f"a section of names ({NAMES}) with the default of each, {PARAMETER
 MOST_BITS = 64
 
 
-def read_parameter(value: object) -> str | int | float:
-    """Read a value of a parameter.
-
-    Raises:
-        ConfigError: It is no text or number that can be passed to a process.
-    """
-    read_text(value)
-    assert isinstance(value, str | int | float)  # noqa: S101 (for the type checker)
-    return value
-
-
 def read_text(item: object) -> str:
     """Read an argument or a variable's value; a number stands for its text.
 
     Raises:
         ConfigError: It cannot be passed to a process.
+    """
+    return str(read_parameter(item))
+
+
+def read_parameter(item: object) -> str | int | float:
+    """Read a value of a parameter.
+
+    Raises:
+        ConfigError: It is no text or number that can be passed to a process.
     """
     if isinstance(item, bool) or not isinstance(item, str | int | float):
         raise wrong(item, found(item), PARAMETER)
@@ -43,14 +41,13 @@ def read_text(item: object) -> str:
         raise wrong(item, found(item), PARAMETER, repr(str(item)))
     if isinstance(item, int) and item.bit_length() > MOST_BITS:
         raise wrong(item, "is too large", f"a text, or a number of at most {MOST_BITS} bits")
-    text = str(item)
     try:
-        passable = b"\0" not in text.encode()
+        passable = b"\0" not in str(item).encode()
     except UnicodeEncodeError:
         passable = False
     if not passable:
         raise wrong(item, "cannot be passed to a process", "text without NUL and lone surrogates")
-    return text
+    return item
 
 
 def read_parameters(value: object) -> dict[str, str | int | float]:

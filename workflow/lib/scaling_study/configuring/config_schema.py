@@ -26,22 +26,20 @@ UNKNOWN_KEY = "unknown key"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What sections know of the whole file while it is read.
+    """A config that is read on the machine on which its files must exist.
 
     A plan read back on another machine is validated without it.
 
     Attributes:
-        files: Files that the config names must exist.
         parameters: The study's own axes, each with its default.
     """
 
-    files: bool = True
     parameters: Mapping[str, str | int | float] = dataclasses.field(default_factory=dict)
 
 
 def must_exist(info: ValidationInfo) -> bool:
     """Say whether files are looked up on this machine."""
-    return isinstance(info.context, Context) and info.context.files
+    return isinstance(info.context, Context)
 
 
 def parameters(info: ValidationInfo) -> Mapping[str, str | int | float]:

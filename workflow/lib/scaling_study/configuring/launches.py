@@ -138,7 +138,7 @@ def launch_id(axes: Axes, defaults: Axes = DEFAULTS) -> str:
     Returns:
         Letters, digits, `_`, `.` and `-`; at most 73 characters.
     """
-    changed = dict(_changed(axes, defaults))
+    changed = differing(axes, defaults)
     readable = ".".join(f"{name}-{_slug(value)}" for name, value in changed.items()) or "default"
     digest = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
     exact = len(readable) <= READABLE_CHARACTERS and all(
@@ -150,7 +150,7 @@ def launch_id(axes: Axes, defaults: Axes = DEFAULTS) -> str:
 
 def label(axes: Axes, defaults: Axes = DEFAULTS) -> str:
     """Describe a launch by the values that differ from the default, such as `intra_op 1`."""
-    changed = _changed(axes, defaults)
+    changed = differing(axes, defaults).items()
     return ", ".join(f"{name} {value_text(value)}" for name, value in changed) or "default"
 
 
@@ -159,8 +159,9 @@ def value_text(value: Value) -> str:
     return " | ".join(value) if isinstance(value, tuple) else printable(value)
 
 
-def _changed(axes: Axes, defaults: Axes) -> Iterator[tuple[str, Value]]:
-    return ((name, value) for name, value in axes.items() if value != defaults[name])
+def differing(axes: Axes, others: Axes) -> dict[str, Value]:
+    """Return the values of a launch that another one has not, by axis."""
+    return {name: value for name, value in axes.items() if value != others.get(name)}
 
 
 def _changes(base: Axes, one_change: Mapping[str, Sequence[Value]]) -> Iterator[Candidate]:

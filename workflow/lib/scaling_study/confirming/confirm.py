@@ -72,13 +72,11 @@ class Confirmation:
             if entry["machine"] == self._machine["hash"]
         ]
         self._arms = rounds.choose_arms(entries[0], job.launch) if entries else ()
-        self._entry = entries[0] if self._arms else None
         self._baseline = baseline
-        self._compared = (
-            losses.to_compare(entries[0], launches[baseline]["axes"], launches)
-            if self._arms
-            else []
-        )
+        self._compared: list[str] = []
+        if self._arms:
+            self._recommended = entries[0]["recommended"]
+            self._compared = losses.to_compare(entries[0], launches[baseline]["axes"], launches)
         self._resolved: dict[str, resolve.Resolved] = {}
 
     def run(self) -> None:
@@ -162,21 +160,20 @@ class Confirmation:
     def _compare_losses(self, done: set[str]) -> None:
         """Train some steps with each finalist that computes with other numbers."""
         for launch in self._compared:
-            if launch in done or self._entry is None:
+            if launch in done:
                 continue
             log.info(
                 "comparing the loss of %s with the baseline's", self._launches[launch]["label"]
             )
-            steps = losses.steps_for(self._entry["recommended"]["step_s"])
+            steps = losses.steps_for(self._recommended["step_s"])
             with private.folder() as own, private.part(own, "losses") as folder:
                 try:
                     found = losses.compare(
                         self._resolve(self._baseline, 1), self._resolve(launch, 1), steps, folder,
-                        self._entry["recommended"]["n"],
+                        self._recommended["n"],
                     )  # fmt: skip
                 except UnavailableError as error:
-                    found = {"status": "failed", "reason": error.reason, "steps": 0,
-                             "baseline": [], "losses": [], "alike": None}  # fmt: skip
+                    found = losses.failed(error.reason)
             self._journal.write({"kind": "losses", "launch": launch, **found})
 
     def _resolve(self, launch: str, n: int) -> resolve.Resolved:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scaling_study.axes.table import AXES
+from scaling_study.configuring.launches import differing
 from scaling_study.launchers.launcher import bind_command, split_preload
 from scaling_study.member import switching
 
@@ -48,8 +49,8 @@ def to_compare(
     found = []
     for one in filter(None, (entry["recommended"], entry.get("changed"))):
         axes = launches[one["launch"]]["axes"]
-        different = [name for name, value in axes.items() if value != baseline.get(name)]
-        switched = [name for name in different if name in AXES and AXES[name].numbers != "same"]
+        different = [AXES[name] for name in differing(axes, baseline) if name in AXES]
+        switched = [axis for axis in different if axis.numbers != "same"]
         samples = [name for name in one.get("what", {}) if name not in AXES]
         if switched and not samples:
             found.append(one["launch"])
@@ -94,6 +95,12 @@ def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
     return float(np.mean(losses[len(losses) // 2 :]))
 
 
+def failed(reason: str) -> Json:
+    """Return a record, but for its kind and launch, of a comparison that gave nothing."""
+    return {"status": "failed", "reason": reason, "steps": 0, "baseline": [], "losses": [],
+            "alike": None}  # fmt: skip
+
+
 def compare(baseline: Resolved, other: Resolved, steps: int, folder: Path, at_once: int) -> Json:
     """Return what a launch's loss is beside the baseline's: a record, but for its kind and launch.
 
@@ -117,8 +124,7 @@ def compare(baseline: Resolved, other: Resolved, steps: int, folder: Path, at_on
         with ThreadPoolExecutor(max_workers=min(at_once, len(tasks))) as pool:
             losses = list(pool.map(run, tasks))
     except RuntimeError as error:
-        return {"status": "failed", "reason": str(error), "steps": steps, "baseline": [],
-                "losses": [], "alike": None}  # fmt: skip
+        return failed(str(error))
     usual, found = losses[:SEEDS], losses[SEEDS:]
     alike = bool(np.mean(found) <= max(usual))  # not so where it is NaN
     return {"status": "ok", "reason": None, "steps": steps, "baseline": usual,

@@ -18,8 +18,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scaling_study.launchers.host import Host
-from scaling_study.launchers.launcher import Launch, Launcher
+from scaling_study.launchers.host import hosted
+from scaling_study.launchers.launcher import Launcher
 
 
 def environment() -> dict[str, str]:
@@ -105,13 +105,9 @@ def main(folder: str, members: int) -> None:
             sys.stdout.flush()
 
 
-def _starter(launch: Launch, members: int) -> Host:
-    return Host(launch, __name__, members)
-
-
 LAUNCHER = Launcher(
     "workers of a Dask LocalCluster with Dask's own default environment",
-    _starter,
+    hosted(__name__),
     # A worker samples its own stack a hundred times a second, also while its task sleeps.
     rests=False,
     # The cluster starts its workers itself.

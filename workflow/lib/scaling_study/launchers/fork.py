@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scaling_study.launchers.host import Host
-from scaling_study.launchers.launcher import Launch, Launcher
+from scaling_study.launchers.host import hosted
+from scaling_study.launchers.launcher import Launcher
 from scaling_study.member import bind, worker
 
 
@@ -60,13 +60,9 @@ def main(folder: Path) -> None:
         sys.stdout.flush()
 
 
-def _starter(launch: Launch, members: int) -> Host:
-    return Host(launch, __name__, members)
-
-
 LAUNCHER = Launcher(
     "forked from one server that has imported torch",
-    _starter,
+    hosted(__name__),
     # A forked process shares nearly all of what a fresh one keeps for itself.
     least_bytes=4 * 1024**2,
     note=(

@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING
 from scaling_study.launchers.launcher import LaunchError, bind_command, split_preload
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scaling_study.launchers.launcher import Launch, Member
 
 SHARED = ("step", "switches", "change")
 """Fields of a launch that a request holds, beside the member's."""
+
+
+def hosted(module: str) -> Callable[[Launch, int], Host]:
+    """Return what starts the members of a cohort from a process of a module, the launcher's own."""
+    return lambda launch, members: Host(launch, module, members)
 
 
 class Host:

@@ -21,6 +21,7 @@ from scaling_study.launchers.launcher import Launch, Member
 from scaling_study.measuring import capacity, cohort, environment
 from scaling_study.member import iterations
 from scaling_study.planning import ladder
+from scaling_study.planning.work import parameters_of
 from scaling_study.probing import probe
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def resolve(
     effects = table.prepare(asked, Where(machine, builds))
     topology = probe.usable_topology(machine)
     slots = [slot.to_dict() for slot in table.place(asked, topology, max(counts))]
-    own = {name: asked[name] for name in workload.get("parameters", {})}
+    own = parameters_of(workload, asked)
     members = [_member(workload, own, slot) for slot in slots]
     variables = {name: placeholders.fill_known(text, own) for name, text in workload["env"].items()}
     threads = _threads(asked["intra_op"], members, topology)

@@ -1,4 +1,4 @@
-"""What a launch's step does: how much work, and whether training is the same.
+"""What a launch makes of a script: its parameters, the work of a step, and another training.
 
 Tables and reports compare equal work: a step is one of the default launch's. A launch whose step
 processes four times as many samples does four such steps in each.
@@ -25,6 +25,11 @@ def samples_per_step(workload: Mapping[str, Any], axes: Mapping[str, Any]) -> fl
     if said is None:
         return None
     return float(axes[said] if isinstance(said, str) else said)
+
+
+def parameters_of(workload: Mapping[str, Any], axes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a launch's values of the study's own axes, which plans of before do not have."""
+    return {name: axes[name] for name in workload.get("parameters", {})}
 
 
 def work_by_launch(plan: Mapping[str, Any]) -> dict[str, float]:

@@ -38,6 +38,7 @@ from scaling_study.rendering.headline_words import (
     processes,
     small_print,
     span,
+    sure,
 )
 
 if TYPE_CHECKING:
@@ -91,10 +92,8 @@ def write_headline(
     return Headline(question, verdict, bars, tuple(shown))
 
 
-def _loss_text(compared: Mapping[str, Any] | None) -> str:
-    """How a launch's loss is beside the baseline's; empty where nobody looked."""
-    if compared is None:
-        return ""
+def _loss_text(compared: Mapping[str, Any]) -> str:
+    """How a launch's loss is beside the baseline's."""
     if compared["status"] != "ok":
         return f"Its loss could not be compared: {compared['reason']}."
     low, high = min(compared["baseline"]), max(compared["baseline"])
@@ -113,11 +112,10 @@ def _loss_notes(
 ) -> list[Note]:
     """The same of what is recommended, where it computes with other numbers."""
     found = compared.get(recommendation["recommended"]["launch"])
-    text = _loss_text(found)
-    if not text:
+    if found is None:
         return []
     start = "The recommended launch computes in another order or precision than the baseline."
-    return [Note(f"{start} {text}", bool(found and not found["alike"]))]
+    return [Note(f"{start} {_loss_text(found)}", not found["alike"])]
 
 
 def _changed_note(
@@ -129,12 +127,12 @@ def _changed_note(
         return Note("")
     what = " and ".join(f"{name} {value}" for name, value in changed["what"].items())
     ratio = changed["ratio"]
-    text = _loss_text(compared.get(changed["launch"]))
-    sure = "one start" if changed["replicates"] == 1 else span(ratio)
+    found = compared.get(changed["launch"])
+    text = _loss_text(found) if found else "Compare the loss at equal samples before you use it."
+    interval = sure(ratio, changed["replicates"])
     return Note(
         f"{changed['label']} with {processes(changed)} gives {format_ratio(ratio['value'])} as "
-        f"much ({sure}). It is not recommended, because it changes training ({what}). "
-        f"{text or 'Compare the loss at equal samples before you use it.'}"
+        f"much ({interval}). It is not recommended, because it changes training ({what}). {text}"
     )
 
 

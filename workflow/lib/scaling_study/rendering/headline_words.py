@@ -22,6 +22,8 @@ UNITS = {"models_per_hour": "models/hour", "steps_per_s": "steps/s"}
 NOUNS = {"models_per_hour": "models per hour", "steps_per_s": "steps per second"}
 PLAIN_NAMES = {"default": "the default launch", "intra_op 1": "one thread per process"}
 """Labels that have a name in plain words."""
+ONE_START = "one start"
+"""Instead of an interval that would cover all that may be."""
 WIDE = 4.0
 """From this ratio of an interval's ends on, only its lower end is claimed."""
 
@@ -104,6 +106,11 @@ def span(ratio: Json) -> str:
     if not known(ratio["low"]) or not known(ratio["high"]):
         return ""
     return f"{format_ratio(ratio['low'])} to {format_ratio(ratio['high'])}"
+
+
+def sure(ratio: Json, replicates: int) -> str:
+    """The interval of a ratio; that of one start would cover all that may be."""
+    return ONE_START if replicates == 1 else span(ratio)
 
 
 def times(ratio: Json, against: str) -> str:

@@ -21,6 +21,7 @@ from scaling_study.common.quantities import (
 )
 from scaling_study.launchers.table import LAUNCHERS
 from scaling_study.measuring.environment import LIBRARY_FOLDER
+from scaling_study.planning.work import parameters_of
 from scaling_study.rendering.switch_script import switched
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def render_launch_script(
     values = launch["requested_env"]
     switches = [switches_file] if switched(launch["axes"]) else []
     options = [word for file in switches for word in ("--switches", file)]
-    own = {name: launch["axes"][name] for name in workload.get("parameters", {})}
+    own = parameters_of(workload, launch["axes"])
     private = sorted(workload["env"])
     return SCRIPT.format(
         script_text=_one_line(workload["script"]),

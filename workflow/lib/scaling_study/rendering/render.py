@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.analysing.analyse import FILES
 from scaling_study.axes.build import interpreter
 from scaling_study.common import placeholders, storage, workload_env
 from scaling_study.common.columns import BETWEEN, POINTS, WINDOWS
 from scaling_study.measuring.environment import INHERITED, member_environment
 from scaling_study.member import again, bind, model_queue
+from scaling_study.planning.work import parameters_of
 from scaling_study.profiling import profiles
 from scaling_study.rendering import svg
 from scaling_study.rendering.launch_script import render_launch_script
@@ -27,10 +29,6 @@ from scaling_study.rendering.switch_script import render_switches
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ANALYSES = (
-    *("scaling", "noise", "recommendation", "single_changes", "failures", "attestation"),
-    "provenance",
-)
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 BINDER = [sys.executable, "-P", str(bind.__file__)]
 QUEUE = [sys.executable, "-P", str(model_queue.__file__)]
@@ -78,6 +76,9 @@ def render_study(
     for study in studies:
         recommended = study.analyses["recommendation"]["recommended"]
         _write_values(Path(study.launching.path), planned, recommended)
+        switches = _switches_of(Path(study.launching.path))
+        if switches not in texts:  # those of an earlier recommendation
+            switches.unlink(missing_ok=True)
     return list(texts)
 
 
@@ -128,7 +129,7 @@ def _read_machines(
     folder, name = source.folder, source.name
     texts: dict[Path, str] = {}
     entries = {
-        one: storage.read_json(folder / "analysis" / f"{one}.json")["machines"] for one in ANALYSES
+        one: storage.read_json(folder / "analysis" / f"{one}.json")["machines"] for one in FILES
     }
     points = storage.read_table(folder / "tables", POINTS)
     between = storage.read_table(folder / "tables", BETWEEN)
@@ -238,7 +239,6 @@ def _switches(recommendation: Mapping[str, Any], path: Path) -> dict[Path, str]:
     """The text of that file, where the recommended launch has switches."""
     recommended = recommendation["recommended"]
     text = render_switches(recommended["axes"], path.name) if recommended else None
-    path.unlink(missing_ok=True)  # of an earlier recommendation
     return {path: text} if text else {}
 
 
@@ -250,8 +250,7 @@ def _write_values(
     if not reference:
         file.unlink(missing_ok=True)
     elif Path(reference["file"]).exists():
-        parameters = plan["workload"].get("parameters", {})
-        own = {name: recommended["axes"][name] for name in parameters} if recommended else {}
+        own = parameters_of(plan["workload"], recommended["axes"]) if recommended else {}
         values = {
             name: placeholders.fill_known(text, own)
             for name, text in workload_env.read(reference).items()

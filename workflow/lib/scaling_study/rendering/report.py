@@ -19,11 +19,8 @@ from markupsafe import Markup
 
 from scaling_study.axes.table import DEFAULTS
 from scaling_study.common.columns import EXPERIMENTS, OPERATORS, TABLES
-from scaling_study.common.quantities import (
-    format_count,
-    format_percent,
-    format_seconds,
-)
+from scaling_study.common.quantities import format_count, format_percent, format_seconds
+from scaling_study.configuring.launches import differing
 from scaling_study.planning import ladder
 from scaling_study.planning.plan import asked_replicates
 from scaling_study.planning.work import samples_per_step, work_by_launch
@@ -429,9 +426,7 @@ def _readable_plan(plan: Mapping[str, Any], compared: Mapping[str, Any] | None) 
     changed = {
         launch["id"]: {
             "arm": launch["arm"],
-            **{
-                axis: value for axis, value in launch["axes"].items() if value != DEFAULTS.get(axis)
-            },
+            **differing(launch["axes"], DEFAULTS),
         }
         for launch in plan["launches"]
     }

@@ -12,8 +12,8 @@ from scaling_study.common.quantities import (
     format_ratio,
     format_seconds,
 )
-from scaling_study.rendering.headline_words import span
-from scaling_study.rendering.report_rows import ONE_START, Cell, Row, number_cell
+from scaling_study.rendering.headline_words import ONE_START, sure
+from scaling_study.rendering.report_rows import Cell, Row, number_cell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,11 +97,6 @@ def _gain_cell(gain: Json | None, without: str, *, once: bool = False) -> Cell:
     return replace(cell, interval=ONE_START) if once else cell
 
 
-def _sure(one: Json) -> str:
-    """The interval of a gain; of one start it would cover all that may be."""
-    return ONE_START if one["replicates"] == 1 else span(one["gain"])
-
-
 def _rest(one: Json) -> float | None:
     """Time of a step outside of the loader."""
     parts = [one[name] for name in REST]
@@ -117,7 +112,7 @@ def _threads(base: Json, rows: Sequence[Json], cpus: int) -> list[str]:
     ratio = best["gain"]
     text = (
         f"Threads: the best of these, {best['value']}, makes training "
-        f"{format_ratio(ratio['value'])} as fast ({_sure(best)})."
+        f"{format_ratio(ratio['value'])} as fast ({sure(ratio, best['replicates'])})."
     )
     load, rest, rest_then = base["load"], _rest(base), _rest(best)
     if load is not None and load > WORTH_SAYING * base["step_s"]:
@@ -148,7 +143,7 @@ def _workers(base: Json, rows: Sequence[Json], cpus: int) -> list[str]:
         f"Loader workers: with {best['value']} the training process spends "
         f"{format_seconds(best['load'])} of a step on the loader, and "
         f"{format_seconds(base['load'])} as the script is; training is "
-        f"{format_ratio(ratio['value'])} as fast ({_sure(best)})."
+        f"{format_ratio(ratio['value'])} as fast ({sure(ratio, best['replicates'])})."
     )
     if rest and rest_then and rest_then > (1 + WORTH_SAYING) * rest:
         text += (

@@ -16,6 +16,7 @@ from scaling_study.common.quantities import (
     known,
 )
 from scaling_study.common.topology import Topology, parse_cpu_list
+from scaling_study.rendering.headline_words import ONE_START
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 Facts = list[tuple[str, str]]
 Row = dict[str, Any]
-
-ONE_START = "one start"
 
 
 @dataclass(frozen=True, slots=True)

@@ -317,22 +317,15 @@ class Race:
     def _aside(self, choice: Choice) -> Round | None:
         """The choice with the best change of training beside, once; None where there is none."""
         best = self._entrants[choice.launch]
-        taken = {axis for axis, _ in best.changes}
-        there = {one.changes for one in self._entrants.values()}
-        singles = [
-            one
-            for one in map(self._entrants.__getitem__, self._counts)
-            if one.aside and len(one.changes) == 1 and self._effect(one.launch).mean() > 0
-        ]
-        if best is self._field.default or not best.changes or not singles:
+        gains = {
+            one: float(self._effect(one.launch).mean()) for one in self._singles() if one.aside
+        }
+        single = max(gains, key=lambda one: gains[one], default=None)
+        if best is self._field.default or not best.changes or not single or gains[single] <= 0:
             return None
-        single = max(singles, key=lambda one: float(self._effect(one.launch).mean()))
-        ((axis, _),) = single.changes
-        together = best.changes | single.changes
-        excluded = any(rule.holds(together) for rule in self._field.exclusions)
-        if axis in taken or together in there or excluded:
+        new = self._together(best, single)
+        if new is None:
             return None
-        new = combination(best, single)
         asked = self._asked(choice.launch)
         batch = [Task(choice.launch, asked), Task(new.launch, asked)]
         found = self._round("aside", [batch], (new,))
@@ -441,43 +434,41 @@ class Race:
         theirs = self._column[base, self._best(base)]
         return np.asarray(self._draws[:, ours] - self._draws[:, theirs])
 
-    def _beside(self, launch: str, choice: Choice) -> Floats:
-        """Draws of what a change may bring beside the choice: its ratio, or the time that it saves.
-
-        Where the choice has made most of a step disappear, the same time is a larger part of it.
-        """
-        alone, ours = self._effect(launch), self._effect(choice.launch)
-        saved = -np.expm1(-np.maximum(alone, 0)) * np.exp(np.maximum(ours, 0))
-        return np.asarray(np.maximum(alone, -np.log(np.maximum(1 - saved, LEAST_LEFT))))
-
     def _combinations(self, choice: Choice) -> tuple[Entrant, ...]:
         """Combinations that are new and worth a start, best first."""
         best = self._entrants[choice.launch]
         if best is self._field.default or not best.changes or len(best.changes) >= WIDEST:
             return ()
-        there = {one.changes for one in self._entrants.values()}
-        taken = {axis for axis, _ in best.changes}
-        far = float(self._effect(choice.launch).mean()) > FAR
+        ours = self._effect(choice.launch)
+        far = float(ours.mean()) > FAR
         share = ADDITIVE if far else self._additive()
         chance = np.random.default_rng(self._settings.seed).standard_normal(DRAWS) * INTERACTION
         found = []
         for one in self._singles():
-            ((axis, _),) = one.changes
-            together = best.changes | one.changes
-            excluded = any(rule.holds(together) for rule in self._field.exclusions)
-            if axis in taken or together in there or excluded:
+            new = self._together(best, one) if self._eligible(one.launch) else None
+            if new is None:
                 continue
-            effect = self._beside(one.launch, choice) if far else self._effect(one.launch)
+            alone = self._effect(one.launch)
+            effect = _beside(alone, ours) if far else alone
             gain = float(np.maximum(share * effect + chance, 0).mean())
             # Chance alone gives a gain too; the change gets no credit for that part.
             worth = gain - INTERACTION / math.sqrt(2 * math.pi)
-            if worth > WORTH * self._settings.tolerance and self._effect(one.launch).mean() > 0:
-                found.append((worth, axis, combination(best, one)))
-        found.sort(key=lambda one: -one[0])
-        if far:  # the best of each axis first: what one axis brings says nothing of others
-            firsts = {axis: entrant for _, axis, entrant in reversed(found)}
-            found = [one for one in found if firsts[one[1]] is one[2]]
-        return tuple(entrant for *_, entrant in found[: BATCH - 2])
+            if worth > WORTH * self._settings.tolerance and alone.mean() > 0:
+                # Beside a large gain the best of each axis: what one brings says nothing of others.
+                ((axis, value),) = one.changes
+                found.append((worth, axis if far else (axis, value), new))
+        kinds: dict[object, Entrant] = {}
+        for _, kind, new in sorted(found, key=lambda one: -one[0]):
+            kinds.setdefault(kind, new)
+        return tuple(kinds.values())[: BATCH - 2]
+
+    def _together(self, best: Entrant, single: Entrant) -> Entrant | None:
+        """A launch with one change more; None where it is there, excluded, or changes that axis."""
+        new = combination(best, single)
+        there = any(new.changes == one.changes for one in self._entrants.values())
+        taken = {axis for axis, _ in best.changes} & {axis for axis, _ in single.changes}
+        excluded = any(rule.holds(new.changes) for rule in self._field.exclusions)
+        return None if there or taken or excluded else new
 
     def _singles(self) -> list[Entrant]:
         """Launches that change one thing of the baseline, and were measured."""
@@ -485,7 +476,7 @@ class Race:
         return [
             one
             for one in map(self._entrants.__getitem__, self._counts)
-            if len(one.changes) == 1 and one.launch != default and self._eligible(one.launch)
+            if len(one.changes) == 1 and one.launch != default
         ]
 
     def _additive(self) -> float:
@@ -496,6 +487,7 @@ class Race:
         alone = {
             next(iter(one.changes)): float(self._effect(one.launch).mean())
             for one in self._singles()
+            if self._eligible(one.launch)
         }
         over, under = ADDITIVE / ADDITIVE_SPREAD**2, 1 / ADDITIVE_SPREAD**2
         for launch in self._counts:
@@ -580,6 +572,19 @@ class Race:
         names = {task.launch for batch in fitting for task in batch}
         new = tuple(one for one in combined if one.launch in names)
         return Round(stage, tuple(fitting), new)
+
+
+def _beside(alone: Floats, ours: Floats) -> Floats:
+    """Draws of what a change may bring beside the choice: its ratio, or the time that it saves.
+
+    Where the choice has made most of a step disappear, the same time is a larger part of it.
+
+    Args:
+        alone: what the change brings the baseline, as logarithm.
+        ours: what the choice brings it.
+    """
+    saved = -np.expm1(-np.maximum(alone, 0)) * np.exp(np.maximum(ours, 0))
+    return np.asarray(np.maximum(alone, -np.log(np.maximum(1 - saved, LEAST_LEFT))))
 
 
 def combination(first: Entrant, second: Entrant) -> Entrant:
