@@ -31,7 +31,7 @@ def config(known, **sections):
             "env": {"API_KEY": KEY},
             "steps_per_model": 300,
         },
-        "processes": [1, 2],
+        "processes": [2],
         "launches": {
             "baseline": {"intra_op": 1, "wait_policy": "passive"},
             "one_change": {"launcher": ["fork", "dask"]},
@@ -46,7 +46,7 @@ def config(known, **sections):
             "warmup_steps": 3,
             "retakes": 2,
         },
-        "profile": {"launches": ["baseline"], "samples": 40, "rate_hz": 20},
+        "profile": {"launches": ["baseline"], "samples": 20, "rate_hz": 20},
         "why": "off",
         "confirm": {"seconds": 10},
         **sections,

@@ -39,7 +39,7 @@ def study(script=SCRIPT, **launches):
             **launches,
         },
         "measure": dict(SHORT),
-        "profile": {"samples": 12, "unprofiled_s": 0.5},
+        "profile": {"launches": ["baseline"], "samples": 12, "unprofiled_s": 0.5},
         "why": "off",
         "confirm": "off",
     }
