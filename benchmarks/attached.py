@@ -28,7 +28,8 @@ from torch.optim import optimizer
 from torch.utils.data import dataloader
 
 from scaling_study.common import private
-from scaling_study.member import channel, worker
+from scaling_study.member import channel
+from scaling_study.member.member import Member
 
 ROOT = Path(__file__).parent.parent
 ITERATOR = dataloader._BaseDataLoaderIter  # noqa: SLF001 (what the harness wraps)
@@ -53,12 +54,12 @@ CASES = {
 }
 
 
-def attached_member(folder: Path) -> worker.Member:
+def attached_member(folder: Path) -> Member:
     """Make a member whose gate stays open."""
     channel.create(folder, 1)
     os.open(folder / "rest", os.O_RDWR | os.O_NONBLOCK)
     os.open(folder / "gate-0", os.O_RDWR)
-    member = worker.Member(folder, 0, "exec")
+    member = Member(folder, 0, "exec")
     channel.open_words(folder)[channel.ORDER] = channel.RUN
     return member
 
@@ -66,7 +67,7 @@ def attached_member(folder: Path) -> worker.Member:
 class Switch:
     """Puts the harness into torch and takes it out."""
 
-    def __init__(self, member: worker.Member) -> None:
+    def __init__(self, member: Member) -> None:
         self._member = member
         self._inner = ITERATOR.__next__, torch.autograd.backward
         self._loader = member.wrap_loader(self._inner[0])

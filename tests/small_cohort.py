@@ -41,10 +41,11 @@ def train(members, slots, steps=5):
 class SmallCohort:
     """Members of any launcher, each with a script of its own."""
 
-    def __init__(self, folder, count):
+    def __init__(self, folder, count, ranks=None):
         (folder / "memory").mkdir(parents=True)
         self.folder = folder
-        self.members = Members(folder, count)
+        self.ranks = ranks
+        self.members = Members(folder, count, ranks or 1)
         self._launchers = []
 
     def launcher(self, name="exec", *, env=None, step="optimizer", switches=(), members=1):
@@ -55,6 +56,7 @@ class SmallCohort:
             env=member_environment(os.environ, ONE_THREAD | (env or {}), {}),
             step=step,
             switches=switches,
+            ranks=self.ranks,
         )
         self._launchers.append(LAUNCHERS[name].starter(launch, members))
         return self._launchers[-1]

@@ -60,6 +60,7 @@ def test_the_order_of_axes_is_that_in_names_of_launches():
         "build", "launcher", "intra_op", "inter_op", "wait_policy", "blas", "isa", "allocator",
         "huge_pages", "placement", "membind", "optimizer_kernel", "matmul_precision", "autocast",
         "compile", "denormals", "collector", "prefetch", "persistent_workers", "loader_workers",
+        "ranks",
     ]  # fmt: skip
 
 
@@ -91,6 +92,7 @@ RESERVED = {
     "DNNL_MAX_CPU_ISA",  # oneDNN's older name
     "MALLOC_MMAP_MAX_", "MALLOC_TOP_PAD_",  # glibc's other two thresholds
     "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY",  # other ways to bind
+    *table.AXES["ranks"].variables,  # each rank gets its own, from what starts the group
 }  # fmt: skip
 
 
@@ -423,6 +425,13 @@ RIGHT_AND_WRONG = [
     ),
     ("huge_pages", "default", [{}, {"huge_page_bytes": 2**21}, {"huge_page_bytes": None}], []),
     ("huge_pages", "always", [{"huge_page_bytes": 2**21}], [{}, {"huge_page_bytes": None}]),
+    ("ranks", "none", [{}], []),
+    (
+        "ranks",
+        2,
+        [{"switches": {"ranks": 2}}],
+        [{"switches": {"ranks": 1}}, {"switches": {"ranks": "joined nothing"}}],
+    ),
 ]
 
 

@@ -25,7 +25,7 @@ from small_cohort import train, until
 MEMBER = """
 import os, sys, time
 from pathlib import Path
-from scaling_study.member.worker import Member
+from scaling_study.member.member import Member
 member = Member(Path(sys.argv[1]), int(sys.argv[2]), "test")
 """
 STEPPING = (

@@ -12,6 +12,7 @@ import pytest
 import scaling_study
 from processes import wait_until
 from scaling_study.member import channel, worker
+from scaling_study.member.member import Member
 from small_cohort import SmallCohort
 
 WORKLOADS = Path(__file__).with_name("workloads")
@@ -26,7 +27,7 @@ MS = 1_000_000
 class Clock:
     def __init__(self, monkeypatch):
         self.now_ns = 0
-        monkeypatch.setattr(worker, "_now", lambda: self.now_ns)
+        monkeypatch.setattr("scaling_study.member.member._now", lambda: self.now_ns)
 
     def passes(self, milliseconds):
         self.now_ns += milliseconds * MS
@@ -47,7 +48,7 @@ def cohort(tmp_path):
 
 @pytest.fixture
 def member(cohort, clock):
-    one = worker.Member(cohort.folder, 0, "test")
+    one = Member(cohort.folder, 0, "test")
     cohort.members.words(0)[channel.ORDER] = channel.RUN
     one.step_end()  # the fresh one
     return one
@@ -199,7 +200,8 @@ import sys
 from pathlib import Path
 import scaling_study
 from scaling_study.member import worker
-member = worker.Member(Path(sys.argv[1]), int(sys.argv[2]), "test")
+from scaling_study.member.member import Member
+member = Member(Path(sys.argv[1]), int(sys.argv[2]), "test")
 scaling_study.mark = member.step_end
 worker.run(member, sys.argv[3], sys.argv[4:])
 """
@@ -269,10 +271,11 @@ def test_a_script_without_a_step_says_what_a_step_is(cohort, plain, code):
     process = plain.start(0, code)
     text = cohort.wait_ended(0)
     assert process.wait() == 1
-    assert text.rstrip().endswith(
+    assert (
         "script 0.py ended without a step: a step ends with optimizer.step(), or, with"
         " 'step: mark' in the config, with scaling_study.mark()"
-    )
+    ) in text
+    assert "RANK and WORLD_SIZE as torchrun sets them" in text.splitlines()[-1]
 
 
 def test_a_later_run_without_a_step_is_a_mistake_too(cohort, plain, tmp_path):

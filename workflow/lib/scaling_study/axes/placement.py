@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import cycle, islice, repeat, zip_longest
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.axes import ranks
 from scaling_study.axes.axis import Axis, Others, Slot
 from scaling_study.axes.values import read_id_list
 from scaling_study.common.problems import read_each, wrong
@@ -186,8 +187,9 @@ def _round_robin(cpus: Sequence[Cpu], levels: Sequence[str]) -> list[Cpu]:
 
 
 def width(axes: Axes) -> int:
-    """Return how many CPUs a slot of a launch asks for."""
-    return axes["intra_op"] if isinstance(axes["intra_op"], int) else 1
+    """Return how many CPUs a slot of a launch asks for; its ranks share them."""
+    threads = axes["intra_op"] if isinstance(axes["intra_op"], int) else 1
+    return threads * (ranks.asked(axes) or 1)
 
 
 def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot, ...]:

@@ -51,7 +51,8 @@ def to_compare(
         axes = launches[one["launch"]]["axes"]
         different = [AXES[name] for name in differing(axes, baseline) if name in AXES]
         switched = [axis for axis in different if axis.numbers != "same"]
-        samples = [name for name in one.get("what", {}) if name not in AXES]
+        coarser = [name for name, axis in AXES.items() if axis.numbers == "coarser"]
+        samples = one.get("what", {}).keys() - set(coarser)
         if switched and not samples:
             found.append(one["launch"])
     return found
@@ -72,7 +73,7 @@ def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
     file = folder / f"losses-{seed}.json"
     env, preload = split_preload(launch.env)
     command = [
-        *bind_command(member.cpus, member.mempolicy, preload),
+        *bind_command(member.cpus, member.mempolicy, preload, launch.group),
         *(launch.python, "-m", "scaling_study.member.losses", str(file)),
         *("--steps", str(steps), "--seed", str(seed), *switching.options(launch.switches)),
         *("--", *member.command),

@@ -29,8 +29,10 @@ class Exec:
         options += switching.options(launch.switches)
         for name in launch.change:
             options += ["--change", name]
+        options += launch.group
+        again = ["--again"] if launch.group else []
         command = [
-            *bind_command(member.cpus, member.mempolicy, preload),
+            *bind_command(member.cpus, member.mempolicy, preload, [*launch.group, *again]),
             *(launch.python, "-m", "scaling_study.member.worker"),
             *(str(launch.folder), str(member.slot), *options, "--", *member.command),
         ]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from scaling_study.member import bind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 
@@ -43,6 +43,7 @@ class Launch:
         switches: values of axes that are made true inside each member (see ``switching``).
         change: single changes that are made inside each member (see ``changes``).
         masked: names of variables whose values are for the members alone.
+        ranks: processes of each member, which train together; None for one that knows of no ranks.
     """
 
     folder: Path
@@ -53,6 +54,12 @@ class Launch:
     switches: tuple[str, ...] = ()
     change: tuple[str, ...] = ()
     masked: frozenset[str] = frozenset()
+    ranks: int | None = None
+
+    @property
+    def group(self) -> list[str]:
+        """Options, of ``bind.py`` and of ``worker`` alike, for a member that is a group."""
+        return [] if self.ranks is None else ["--ranks", str(self.ranks)]
 
     def log(self, slot: int) -> Path:
         """Return the file that gets a member's output."""
@@ -115,14 +122,23 @@ class Launcher:
     remark: str = ""
 
 
-def bind_command(cpus: str | None, mempolicy: str, env: Mapping[str, str]) -> list[str]:
-    """Return the start of a command line that binds, sets ``env`` and becomes what follows."""
+def bind_command(
+    cpus: str | None, mempolicy: str, env: Mapping[str, str], group: Sequence[str] = ()
+) -> list[str]:
+    """Return the start of a command line that binds, sets ``env`` and becomes what follows.
+
+    Args:
+        cpus: a list of CPUs; None is not bound.
+        mempolicy: a memory policy.
+        env: what is for the command alone, such as preloads.
+        group: options for a group of ranks (see ``Launch.group``).
+    """
     command = [sys.executable, "-P", str(bind.__file__), "--mempolicy", mempolicy]
     if cpus is not None:
         command += ["--cpus", cpus]
     for name, value in env.items():
         command += ["--env", f"{name}={value}"]
-    return [*command, "--die-with", str(os.getpid()), "--"]
+    return [*command, *group, "--die-with", str(os.getpid()), "--"]
 
 
 def split_preload(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

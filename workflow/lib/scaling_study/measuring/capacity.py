@@ -20,8 +20,7 @@ from scaling_study.probing import room
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# A gate and the process itself. Hardware counters take what is left of the limit.
-DESCRIPTORS_PER_MEMBER = 2
+# A gate of each process, and the member itself. Hardware counters take what is left of the limit.
 
 # The coordinator and its keeper, a launcher's host, and what they start now and then.
 SPARE_TASKS = 16
@@ -36,17 +35,20 @@ class Need:
         threads: of all members together, at least.
         launcher: how they are started.
         member_bytes: that each was seen to take; 0 where none was.
+        processes: of each member.
     """
 
     members: int
     threads: int
     launcher: str
     member_bytes: int = 0
+    processes: int = 1
 
     @property
     def memory_bytes(self) -> int:
         """What all members take of the memory, at least."""
-        return self.members * max(self.member_bytes, LAUNCHERS[self.launcher].least_bytes)
+        least_bytes = self.processes * LAUNCHERS[self.launcher].least_bytes
+        return self.members * max(self.member_bytes, least_bytes)
 
     def of(self, members: int) -> Self:
         """Return the need of a cohort with fewer of these members."""
@@ -60,7 +62,7 @@ def check(needs: Sequence[Need]) -> None:
         UnavailableError: They cannot; it says which limit is in the way.
     """
     members = sum(need.members for need in needs)
-    _check_descriptors(members)
+    _check_descriptors(members, sum(need.members * need.processes for need in needs))
     _check_tasks(members, sum(need.threads for need in needs), SPARE_TASKS * len(needs))
     _check_memory(members, sum(need.memory_bytes for need in needs))
 
@@ -115,18 +117,19 @@ def _fit(needs: Sequence[Need]) -> bool:
     return True
 
 
-def _check_descriptors(members: int) -> None:
+def _check_descriptors(members: int, processes: int) -> None:
     limit, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return
     used = sum(1 for _ in Path("/proc/self/fd").iterdir()) + SPARE_DESCRIPTORS
-    needed = used + DESCRIPTORS_PER_MEMBER * members
+    needed = used + members + processes
     if needed > limit:
+        fit = max(0, limit - used) * members // (members + processes)
         raise UnavailableError(
             f"{members} members need {needed} open files, and the limit is {limit} (ulimit -n)",
             f"ulimit -n {needed} in the shell that starts the study"
             + (f" (the hard limit is {hard}: as root)" if needed > hard >= 0 else "")
-            + f", or processes of at most {max(0, limit - used) // DESCRIPTORS_PER_MEMBER}",
+            + f", or processes of at most {fit}",
         )
 
 

@@ -139,7 +139,7 @@ class Cohort:
         self._specs = {member.slot: member for member in members}
         self._host = host
         self.events: list[dict[str, Any]] = []
-        self.members = Members(launch.folder, len(members))
+        self.members = Members(launch.folder, len(members), launch.ranks or 1)
         how = LAUNCHERS[launch.launcher]
         self._launcher = how.starter(launch, len(members))
         self._restless = not how.rests

@@ -27,14 +27,24 @@ _MOMENT_S = 0.001
 class Members:
     """All members of a cohort, by slot, as seen by their coordinator."""
 
-    def __init__(self, folder: Path, count: int) -> None:
-        channel.create(folder, count)
+    def __init__(self, folder: Path, count: int, ranks: int = 1) -> None:
+        channel.create(folder, count, ranks)
         words = channel.open_words(folder)
-        self._pages = [channel.Page(words, slot) for slot in range(count)]
+        self._pages = [channel.Page(words, slot * ranks) for slot in range(count)]
+        self._others = [
+            [channel.Page(words, slot * ranks + rank) for rank in range(1, ranks)]
+            for slot in range(count)
+        ]
         # Opened for reading too, so that a gate without a member is no error and the pipe of
         # resting slots never ends. Only these descriptors do not block: a member's own do.
         flags = os.O_RDWR | os.O_NONBLOCK
-        self._gates = [os.open(folder / f"gate-{slot}", flags) for slot in range(count)]
+        self._gates = [os.open(channel.gate(folder, slot), flags) for slot in range(count)]
+        # Rank 0 opens those of the other ranks for them; all of them end with this process.
+        self._held = [
+            os.open(channel.gate(folder, slot, rank), flags)
+            for slot in range(count)
+            for rank in range(1, ranks)
+        ]
         self._rest = os.open(folder / "rest", flags)
         self._pidfds: dict[int, int] = {}
         self._poll = select.epoll()
@@ -46,7 +56,7 @@ class Members:
     def close(self) -> None:
         """Let go of the gates: a member that still sleeps there ends."""
         self._poll.close()
-        for descriptor in (*self._gates, self._rest, *self._pidfds.values()):
+        for descriptor in (*self._gates, *self._held, self._rest, *self._pidfds.values()):
             os.close(descriptor)
 
     def words(self, slot: int) -> memoryview:
@@ -56,6 +66,10 @@ class Members:
     def steps(self, slot: int) -> list[channel.Step]:
         """Return a member's kept steps since its last release."""
         return self._pages[slot].steps()
+
+    def others(self, slot: int) -> list[list[channel.Step]]:
+        """Return the same of each other rank of a member, by rank from 1 up."""
+        return [page.steps() for page in self._others[slot]]
 
     def done(self, slot: int, since_ns: int) -> int:
         """Count a member's steps that began after ``since_ns``: all but the first that ended.
@@ -96,7 +110,8 @@ class Members:
         words = self.words(slot)
         # One step is missing between the last process's and the next one's.
         earlier = words[channel.EARLIER] + words[channel.STEPS] + bool(words[channel.PARKED_NS])
-        words[:] = memoryview(bytes(words.nbytes)).cast("q")
+        for page in (self._pages[slot], *self._others[slot]):
+            page.words[:] = memoryview(bytes(words.nbytes)).cast("q")
         words[channel.EARLIER] = earlier
         # What an earlier process of this slot left unread must not let the next one pass its gate,
         # nor speak for it.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.axes import table
+from scaling_study.axes import ranks, table
 from scaling_study.axes.axis import Where
 from scaling_study.common import placeholders, workload_env
 from scaling_study.common.topology import parse_cpu_list
@@ -91,8 +91,11 @@ def resolve(
     own = parameters_of(workload, asked)
     members = [_member(workload, own, slot) for slot in slots]
     variables = {name: placeholders.fill_known(text, own) for name, text in workload["env"].items()}
-    threads = _threads(asked["intra_op"], members, topology)
-    need = capacity.Need(max(counts), threads, asked["launcher"], member_bytes)
+    threads = _threads(asked, members, topology)
+    group = ranks.asked(asked)
+    need = capacity.Need(
+        max(counts), threads, asked["launcher"], member_bytes, processes=group or 1
+    )
     fitting, missing = capacity.fitting(need, counts)
     return Resolved(
         launch=Launch(
@@ -103,6 +106,7 @@ def resolve(
             launcher=asked["launcher"],
             switches=table.switches(asked),
             masked=frozenset(workload["env"]),
+            ranks=group,
         ),
         members=tuple(members),
         slots=tuple(slots),
@@ -140,10 +144,15 @@ def _member(workload: Mapping[str, Any], own: Mapping[str, Any], slot: Mapping[s
     return Member(slot["slot"], slot["cpus"], slot["policy"], command)
 
 
-def _threads(intra_op: int | str, members: Sequence[Member], topology: Topology) -> int:
-    """Return how many threads operators start in all members: by default one for each core."""
-    if isinstance(intra_op, int):
-        return intra_op * len(members)
+def _threads(asked: Mapping[str, Any], members: Sequence[Member], topology: Topology) -> int:
+    """Return how many threads operators start in all members: by default one for each core.
+
+    Several ranks have one thread each by default, as torchrun starts them.
+    """
+    group = ranks.asked(asked) or 1
+    if isinstance(asked["intra_op"], int) or group > 1:
+        each = asked["intra_op"] if isinstance(asked["intra_op"], int) else 1
+        return each * group * len(members)
     core_of = {cpu.cpu: cpu.core for cpu in topology.cpus}
     masks = [core_of if one.cpus is None else parse_cpu_list(one.cpus) for one in members]
     return sum(len({core_of[cpu] for cpu in mask}) for mask in masks)

@@ -2,6 +2,10 @@
 
 ``python bind.py --cpus 0-3 --mempolicy bind:0 --env OMP_NUM_THREADS=1 -- python train.py``
 
+With ``--ranks 2`` it stays, and starts the command as torchrun does: as a group of so many
+cooperating processes on this machine, with all of torchrun's variables, on the loopback interface
+and on a fresh port. They share its CPUs and policy. One that fails ends its group.
+
 Affinity (sched_setaffinity(2)) and memory policy (set_mempolicy(2)) both survive ``execve``, so
 everything that the command allocates and every thread that it starts is placed from its first
 instruction on. The preloads are part of the new environment and never apply to this process.
@@ -18,6 +22,9 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
+
+# Time for the other ranks to end by themselves after one has failed; then they are killed.
+GRACE_S = 2
 
 
 def die_with_parent(parent: int, sig: int = signal.SIGKILL) -> None:
@@ -93,6 +100,90 @@ def read_variables(path: str) -> dict[str, str]:
         sys.exit(f"bind: {path} is no JSON object of variables")
 
 
+def rank_variables(count: int, number: int) -> dict[str, str]:
+    """Return what torchrun sets for every rank of a group (its manual, "Environment Variables").
+
+    Args:
+        count: how many ranks.
+        number: how many groups were started before this one.
+    """
+    import socket  # noqa: PLC0415 (takes longer to import than all the rest)
+
+    with socket.socket() as free:  # the kernel gives out a port that it has not given for long
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    sizes = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE")
+    return {
+        **dict.fromkeys(sizes, str(count)),
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "ROLE_NAME": "default",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RUN_ID": f"{os.getpid()}-{number}",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        # There is no agent with a store: rank 0 has it.
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+    }
+
+
+def run_ranks(count: int, command: list[str], environment: dict[str, str], number: int) -> int:
+    """Run a group of ranks to its end; return its status, as a shell gives it.
+
+    Args:
+        count: how many ranks.
+        command: what each of them is.
+        environment: of all; torchrun's own variables replace what it has of them.
+        number: how many groups were started before this one.
+    """
+    # As torchrun: several ranks have a thread each where nobody has said another number.
+    usual = {"OMP_NUM_THREADS": "1"} if count > 1 else {}
+    # Else gloo looks up the machine's name, which may lead elsewhere or nowhere.
+    usual["GLOO_SOCKET_IFNAME"] = "lo"
+    shared = {**usual, **environment, **rank_variables(count, number)}
+    parent, ranks = os.getpid(), {}
+    for rank in range(count):
+        own = dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), str(rank))
+        pid = os.fork()
+        if pid == 0:
+            die_with_parent(parent)
+            become(command, {**shared, **own})
+        ranks[pid] = rank
+
+    def stop(signum: int, _frame: object) -> None:
+        for pid in ranks:
+            os.kill(pid, signal.SIGKILL if signum == signal.SIGALRM else signum)
+        signal.alarm(GRACE_S)
+
+    for signum in (signal.SIGTERM, signal.SIGALRM):
+        signal.signal(signum, stop)
+    failed = 0
+    while ranks:
+        pid, status = os.wait()
+        if pid not in ranks:  # left behind by a rank that has ended
+            continue
+        rank = ranks.pop(pid)
+        if status and not failed:
+            code = os.waitstatus_to_exitcode(status)
+            failed = code if code > 0 else 128 - code
+            how = f"failed with status {code}" if code > 0 else f"was killed by signal {-code}"
+            print(f"rank {rank} of {count} {how}: its group ends", file=sys.stderr, flush=True)
+            stop(signal.SIGTERM, None)
+    signal.alarm(0)
+    return failed
+
+
+def become(command: list[str], environment: dict[str, str]) -> None:
+    """Replace this process by a command; what cannot be run ends it."""
+    try:
+        os.execvpe(command[0], command, environment)  # noqa: S606 (no shell is wanted)
+    except OSError as error:
+        print(f"bind: cannot run {command[0]}: {error.strerror}", file=sys.stderr, flush=True)
+        os._exit(1)
+
+
 def main(argv: list[str]) -> None:
     """Parse the command line, bind, and exec."""
     parser = argparse.ArgumentParser(description="Bind this process, then become the command.")
@@ -110,6 +201,10 @@ def main(argv: list[str]) -> None:
     )
     parser.add_argument("--die-with", type=int, metavar="PID", help="end when this parent ends")
     parser.add_argument("--die-signal", default="KILL", help="by this signal (default KILL)")
+    parser.add_argument(
+        "--ranks", type=int, metavar="COUNT", help="start a group, as torchrun does"
+    )
+    parser.add_argument("--again", action="store_true", help="start the next group after its end")
     arguments, command = split_command(argv)
     options = parser.parse_args(arguments)
     if not command:
@@ -126,10 +221,13 @@ def main(argv: list[str]) -> None:
     environment.update(item.split("=", 1) for item in options.env)
     if options.env_file is not None:
         environment.update(read_variables(options.env_file))
-    try:
-        os.execvpe(command[0], command, environment)  # noqa: S606 (no shell is wanted)
-    except OSError as error:
-        sys.exit(f"bind: cannot run {command[0]}: {error.strerror}")
+    if options.ranks is None:
+        become(command, environment)
+    status, groups = 0, 0
+    while not status and (options.again or not groups):
+        status = run_ranks(options.ranks, command, environment, groups)
+        groups += 1
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -27,10 +27,11 @@ PROFILES = frozenset({PROFILE_OPERATORS, PROFILE_CALLS})
 QUESTIONS = frozenset({ATTEST, ATTEST_KERNEL, WRITE_PROFILE, ALLOW_TRACING})
 
 # Fields of a member's header; the rest of its block is its ring of steps. STEPS counts since the
-# last release, EARLIER those before it. SAVED is how many batches its loader may hold ready.
+# last release, EARLIER those before it. SAVED is how many batches its loader may hold ready. A
+# group of ranks rests at the end of step REST_AT, and REOPENED is how often one of them went on.
 ORDER, RELEASE_NS, STEPS, RELEASED_NS, PARKED_NS, TRAINER_TID, RESTARTS, ASKED = range(8)
-EARLIER, SAVED = range(8, 10)
-HEADER = 10
+EARLIER, SAVED, REST_AT, REOPENED = range(8, 12)
+HEADER = 12
 
 # Fields of one step. LOAD, BACKWARD, OPTIMIZER and COLLECT are durations in ns inside that step,
 # the last one of Python's garbage collector, in whatever phase it ran; FRESH is 1 when the script
@@ -116,14 +117,21 @@ def open_words(folder: Path) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), 0)).cast("q")
 
 
-def create(folder: Path, members: int) -> None:
+def gate(folder: Path, slot: int, rank: int = 0) -> Path:
+    """Return the pipe at which a rank of a slot's rests; a member without ranks is rank 0."""
+    return folder / (f"gate-{slot}-{rank}" if rank else f"gate-{slot}")
+
+
+def create(folder: Path, members: int, ranks: int = 1) -> None:
     """Make the shared page, the gates and the cohort's pipe in an empty private folder.
+
+    Each rank of a member has a block and a gate.
 
     The page lies in the folder's ``memory`` where there is room (containers often have 64 MiB):
     on a disk's file system the kernel would write it back, and fault it in again, while members
     are timed.
     """
-    size_bytes = members * BLOCK * WORD_BYTES
+    size_bytes = members * ranks * BLOCK * WORD_BYTES
     page = folder / PAGE
     try:
         _reserve(page, size_bytes)
@@ -131,8 +139,9 @@ def create(folder: Path, members: int) -> None:
         page.unlink()
         page.symlink_to(folder / "page")
         _reserve(page, size_bytes)
-    for name in ["rest", *(f"gate-{slot}" for slot in range(members))]:
-        os.mkfifo(folder / name, 0o600)
+    gates = [gate(folder, slot, rank) for slot in range(members) for rank in range(ranks)]
+    for path in [folder / "rest", *gates]:
+        os.mkfifo(path, 0o600)
 
 
 def _reserve(path: Path, size_bytes: int) -> None:

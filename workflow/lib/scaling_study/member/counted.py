@@ -25,6 +25,7 @@ from typing import NamedTuple
 import scaling_study
 from scaling_study.member import after_torch, bind, switching, worker
 from scaling_study.member.iterations import Iterations
+from scaling_study.member.member import Member
 
 # Fields of one start of the script. Times in ns of the monotonic clock, 0 for what has not been.
 FIRST_NS, LATEST_NS, ITERATIONS, ENDED_NS = range(4)
@@ -97,10 +98,10 @@ def read_ordinary_ns(path: Path, long: float) -> float | None:
 
 def _map(path: Path) -> memoryview:
     with path.open("r+b") as file:
-        return memoryview(mmap.mmap(file.fileno(), 0)).cast("q")
+        return memoryview(mmap.mmap(file.fileno(), 0))
 
 
-class Counter(worker.Member):
+class Counter(Member):
     """A member of no cohort: it decides what an iteration is as a member does, and only counts."""
 
     def __init__(self, words: memoryview, step: str) -> None:
@@ -178,7 +179,10 @@ def main(argv: list[str]) -> None:
     arguments, command = bind.split_command(argv)
     options = parser.parse_args(arguments)
     del sys.path[0]  # -m put the working directory there
-    counter = Counter(_map(options.page), options.step)
+    # Of a group of ranks the first one counts; the page is its own.
+    first = os.environ.get("RANK", "0") == "0"
+    words = _map(options.page) if first else memoryview(bytearray(options.page.stat().st_size))
+    counter = Counter(words.cast("q"), options.step)
     attach(counter, options.step)
     if options.switch:
         after_torch.call_back(functools.partial(switching.apply, options.switch))

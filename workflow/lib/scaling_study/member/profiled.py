@@ -153,10 +153,10 @@ def _mark_closures() -> Any:
     from torch.autograd.profiler import record_function  # noqa: PLC0415
     from torch.optim import optimizer  # noqa: PLC0415
 
-    from scaling_study.member import worker  # noqa: PLC0415 (it imports this module when it profiles)
+    from scaling_study.member.member import replace_closure  # noqa: PLC0415 (it imports this module)
 
     def mark(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return worker.replace_closure(args, kwargs, record_function(CLOSURE))
+        return replace_closure(args, kwargs, record_function(CLOSURE))
 
     return optimizer.register_optimizer_step_pre_hook(mark)
 

@@ -1,13 +1,15 @@
 """What a launch makes of a script: its parameters, the work of a step, and another training.
 
 Tables and reports compare equal work: a step is one of the default launch's. A launch whose step
-processes four times as many samples does four such steps in each.
+processes four times as many samples does four such steps in each. Every rank of a group processes
+the samples of a step, so that a step of four ranks has four times as many.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.axes import ranks
 from scaling_study.axes.table import AXES
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def samples_per_step(workload: Mapping[str, Any], axes: Mapping[str, Any]) -> float | None:
-    """Return the samples that a step of a launch processes; None where no study says it.
+    """Return the samples that a step of a launch processes, in all ranks; None if nobody says it.
 
     Args:
         workload: the plan's section.
@@ -24,7 +26,13 @@ def samples_per_step(workload: Mapping[str, Any], axes: Mapping[str, Any]) -> fl
     said = workload.get("samples_per_step")
     if said is None:
         return None
-    return float(axes[said] if isinstance(said, str) else said)
+    return float(axes[said] if isinstance(said, str) else said) * (ranks.asked(axes) or 1)
+
+
+def _samples(workload: Mapping[str, Any], axes: Mapping[str, Any]) -> float:
+    """Return the same, where nobody says it in steps of a single rank."""
+    known = samples_per_step(workload, axes)
+    return float(ranks.asked(axes) or 1) if known is None else known
 
 
 def parameters_of(workload: Mapping[str, Any], axes: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,12 +49,10 @@ def work_by_launch(plan: Mapping[str, Any]) -> dict[str, float]:
     launches, workload = plan["launches"], plan["workload"]
     axes = {launch["id"]: launch["axes"] for launch in launches}
     default = axes.get(plan.get("default", ""), {})
-    usual = samples_per_step(workload, default) if default else None
-    if usual is None:
+    if not default:
         return dict.fromkeys(axes, 1.0)
-    return {
-        launch: (samples_per_step(workload, own) or usual) / usual for launch, own in axes.items()
-    }
+    usual = _samples(workload, default)
+    return {launch: _samples(workload, own) / usual for launch, own in axes.items()}
 
 
 def changed_training(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -61,12 +67,16 @@ def changed_training(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     axes = {launch["id"]: launch["axes"] for launch in plan["launches"]}
     usual = [axes.get(plan[one], {}) for one in ("default", "baseline")]
     coarser = [name for name, axis in AXES.items() if axis.numbers == "coarser"]
-    watched = [*coarser, plan["workload"].get("samples_per_step")]
-    return {
-        launch: {
+    of_samples = ["ranks", plan["workload"].get("samples_per_step")]
+    known = {_samples(plan["workload"], other) for other in usual if other}
+
+    def changed(own: Mapping[str, Any]) -> dict[str, Any]:
+        same = _samples(plan["workload"], own) in known
+        watched = coarser if same else [*coarser, *of_samples]
+        return {
             name: own[name]
             for name in watched
             if name in own and all(own[name] != other.get(name) for other in usual)
         }
-        for launch, own in axes.items()
-    }
+
+    return {launch: changed(own) for launch, own in axes.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.axes import ranks
 from scaling_study.common import placeholders
 from scaling_study.common.printable import printable
 from scaling_study.common.quantities import (
@@ -213,6 +214,7 @@ def render_launch_script(
             {name: value for name, value in values.items() if name not in private},
             private=bool(private),
             marks=workload["step"] == "mark",
+            group=ranks.asked(launch["axes"]),
         ),
         cpus=_words(slot["cpus"] or "" for slot in slots),
         policies=_words(slot["policy"] for slot in slots),
@@ -260,7 +262,9 @@ def _values(names: Sequence[str], file: str) -> str:
     return VALUES.format(names=", ".join(names), file=shlex.quote(file)) if names else ""
 
 
-def _environment(values: Mapping[str, str | None], *, private: bool, marks: bool) -> str:
+def _environment(
+    values: Mapping[str, str | None], *, private: bool, marks: bool, group: int | None
+) -> str:
     """Options of bind.py, one a line; a variable without a value is not passed on."""
     lines = [
         f"  --env {shlex.quote(f'{name}={value}')}"
@@ -271,6 +275,8 @@ def _environment(values: Mapping[str, str | None], *, private: bool, marks: bool
         lines.append('  --env-file "$values"')
     if marks:
         lines.append(MARK_ENVIRONMENT)
+    if group is not None:
+        lines.append(f"  --ranks {group}")
     return "".join(f"\n{line}" for line in lines) + ("\n" if lines else "")
 
 

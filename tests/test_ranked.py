@@ -1,0 +1,182 @@
+"""Members that are groups of ranks: real processes that train together through gloo."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from configs import ROOT
+from processes import wait_ended, wait_until
+from scaling_study.axes import ranks, table
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.measuring import counters
+from scaling_study.member import bind, channel
+from small_cohort import SmallCohort, train, until
+
+SCRIPT = ROOT / "tests/workloads/ranks.py"
+AXIS = ("scaling_study.axes.ranks=2",)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def groups(tmp_path):
+    """A cohort of groups of two ranks."""
+    cohort = SmallCohort(tmp_path / "cohort", 2, ranks=2)
+    yield cohort
+    cohort.close()
+
+
+def start(cohort, slots, *options):
+    how = cohort.launcher(switches=AXIS)
+    pids = [cohort.start(how, slot, SCRIPT, *options) for slot in slots]
+    cohort.wait_resting(slots)
+    return pids
+
+
+def test_all_ranks_rest_after_the_same_step_again_and_again(groups):
+    start(groups, [0, 1])
+    for _ in range(20):
+        train(groups.members, [0, 1])
+        for slot in (0, 1):
+            own = groups.members.steps(slot)
+            (other,) = groups.members.others(slot)
+            assert len(own) == len(other) >= 5
+            assert groups.members.words(slot)[channel.REOPENED] == 0
+
+
+def test_a_resting_group_takes_no_cpu_time(groups):
+    (pid,) = start(groups, [0])
+    train(groups.members, [0])
+    tree = [entry for entry in counters.descendants(pid) if entry != pid]
+    assert len(tree) == 2
+    used_s = counters.tree_cpu_s(pid)
+    wait_until(
+        lambda: all(
+            Path(f"/proc/{one}/task/{one}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+            for one in tree
+        ),
+        "sleep of both ranks",
+    )
+    assert counters.tree_cpu_s(pid) - used_s < 1.0
+
+
+def test_a_group_has_what_torchrun_sets(groups, tmp_path):
+    start(groups, [0, 1], "--variables", tmp_path / "seen-{member}".replace("{member}", "x"))
+    bare = tmp_path / "torchrun"
+    subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+         SCRIPT, "--steps", "1", "--variables", bare],
+        check=True, capture_output=True, env=os.environ | {"GLOO_SOCKET_IFNAME": "lo"},
+    )  # fmt: skip
+    for rank in range(2):
+        ours = json.loads((tmp_path / f"seen-x-{rank}").read_text())
+        theirs = json.loads(Path(f"{bare}-{rank}").read_text())
+        differs = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "OMP_NUM_THREADS"}
+        # What its agent needs itself, and that the agent has the store, which rank 0 has here.
+        agents = {"TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_USE_AGENT_STORE"}
+        agents |= {"TORCHELASTIC_SIGNALS_TO_HANDLE"}
+        sets = theirs.keys() - os.environ.keys() - differs - agents
+        names = {
+            name for name in sets if name.startswith(("TORCH", "RANK", "LOCAL", "GROUP", "RO"))
+        }
+        assert names >= {"RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_MAX_RESTARTS"}
+        assert {name: ours.get(name) for name in names} == {name: theirs[name] for name in names}
+        assert ours.keys() >= differs
+
+
+def test_the_world_size_is_attested(groups):
+    start(groups, [0])
+    assert groups.attest(0)["switches"]["ranks"] == 2
+    assert groups.attest(0)["once"] is True
+
+
+def test_a_script_that_joins_nothing_is_told_of_torchrun(groups):
+    start(groups, [0], "--alone")
+    got = groups.attest(0)
+    slot = {"slot": 0, "cpus": None, "policy": "default"}
+    axes = {"ranks": 2}
+    rows = [row for row in table.checks(axes, [slot], [got]) if row["axis"] == "ranks"]
+    assert not rows[0]["ok"]
+    assert "torchrun" in table.failed(rows)
+
+
+def test_a_group_that_has_ended_starts_anew_on_another_port(groups):
+    start(groups, [0], "--steps", "7")
+    train(groups.members, [0], steps=16)
+    assert groups.members.words(0)[channel.RESTARTS] >= 2
+    assert sum(step.fresh for step in groups.members.steps(0)) >= 2
+    train(groups.members, [0])
+
+
+def test_ranks_out_of_step_do_not_hang(groups):
+    """Rank 1 makes three steps for each of rank 0's, so that it rests where rank 0 waits for it."""
+    start(groups, [0], "--local", "3", "--pause", "0.01")
+    train(groups.members, [0])
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_rank_ends_its_group_only(groups, victim):
+    first, second = start(groups, [0, 1])
+    tree = counters.descendants(first)
+    os.kill(tree[1 + victim], signal.SIGKILL)
+    log = groups.wait_ended(0)
+    assert f"rank {victim} of 2 was killed by signal 9" in log
+    for pid in tree:
+        wait_ended(pid)
+    train(groups.members, [1])
+    assert len(counters.descendants(second)) == 3
+
+
+def test_a_failing_rank_ends_its_group(groups):
+    how = groups.launcher(switches=AXIS)
+    groups.start(how, 0, SCRIPT, "--fails")
+    groups.members.wait_resting([0], until())
+    groups.members.order([0], channel.RUN)
+    log = groups.wait_ended(0)
+    assert "rank 1 has had enough" in log
+    assert "rank 1 of 2 failed with status 1" in log
+
+
+def test_ranks_end_with_their_parent(groups):
+    (pid,) = start(groups, [0])
+    tree = counters.descendants(pid)
+    os.kill(pid, signal.SIGKILL)
+    for one in tree[1:]:
+        wait_ended(one)
+
+
+def run_bound(*words):
+    command = [sys.executable, "-P", bind.__file__, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_plain_run_of_ranks_ends_with_the_first_failure():
+    code = "import os, sys, time; time.sleep(60) if os.environ['RANK'] == '0' else sys.exit(3)"
+    done = run_bound("--ranks", "2", "--", sys.executable, "-c", code)
+    assert done.returncode == 3
+    assert "rank 1 of 2 failed with status 3" in done.stderr
+
+
+def test_a_plain_run_of_ranks_ends_once():
+    code = "import os; os.write(1, (os.environ['RANK'] + os.environ['OMP_NUM_THREADS']).encode())"
+    done = run_bound("--ranks", "2", "--", sys.executable, "-c", code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout in {"0111", "1101"}
+
+
+def test_a_command_that_is_not_there_is_named():
+    done = run_bound("--ranks", "2", "--", "/no/such")
+    assert done.returncode == 1
+    assert "cannot run /no/such" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("launcher", ["fork", "dask"])
+def test_other_launchers_start_no_ranks(launcher):
+    with pytest.raises(UnavailableError, match="exclude each other"):
+        ranks.refuse(table.whole({"ranks": 2, "launcher": launcher}))

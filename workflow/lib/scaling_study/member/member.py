@@ -1,0 +1,307 @@
+"""What a member stores of each step, and the gate at which it rests.
+
+torch's global optimizer hooks end a step; light wrappers attribute its time to the loader, backward
+and the optimizer, and Python tells how long its garbage collector took. What runs in every step is
+kept to a few integer stores: no system call but the clock's (vDSO), no lock, no allocation that
+lasts. Standard library only; ``worker`` installs the hooks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.member import channel, switching
+from scaling_study.member.iterations import Iterations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from types import FrameType
+
+    from scaling_study.member import profiled
+
+_now = time.perf_counter_ns
+
+
+class Member:
+    """A member's side of the channel, and the state of its current step."""
+
+    def __init__(
+        self,
+        folder: Path,
+        slot: int,
+        launcher: str,
+        step: str = "optimizer",
+        switches: Sequence[str] = (),
+        *,
+        ranks: int = 1,
+        rank: int = 0,
+        once: bool = False,
+    ) -> None:
+        self.slot = slot
+        self._once = once
+        self._folder = folder
+        self._launcher = launcher
+        self._switches = switches
+        self._iterations = Iterations(step)
+        self._words = channel.Page(channel.open_words(folder), slot * ranks + rank).words
+        self._gate = channel.Pipe(channel.gate(folder, slot, rank), os.O_RDONLY)
+        self._rest = channel.Pipe(folder / "rest", os.O_WRONLY)
+        self._pid = os.getpid()
+        # Where this process has begun anew in the middle of a window, the window goes on.
+        self._steps = self._words[channel.STEPS]
+        self._load_ns = self._backward_ns = self._optimizer_ns = self._collect_ns = 0
+        self._optimizer_began_ns = self._closure_ns = 0
+        self._optimizer_frame: FrameType | None = None
+        self._profile: profiled.Profile | None = None
+        self._passed = False
+        self.fresh = 1
+
+    def step_end(self) -> None:
+        """Store the step that ends now; sleep here if this member may not run."""
+        words = self._words
+        now = _now()
+        step = self._steps
+        if step < channel.CAPACITY:
+            at = channel.HEADER + step * channel.STEP_FIELDS
+            words[at] = now
+            words[at + 1] = self._load_ns
+            words[at + 2] = self._backward_ns
+            words[at + 3] = self._optimizer_ns
+            words[at + 4] = self._collect_ns
+            words[at + 5] = self.fresh
+        self._load_ns = self._backward_ns = self._optimizer_ns = 0
+        self._collect_ns = self.fresh = 0
+        self._steps = step + 1
+        words[channel.STEPS] = step + 1
+        if words[channel.ORDER] != channel.RUN:
+            self.park()
+
+    def park(self) -> None:
+        """Sleep until the coordinator lets this member run; answer its questions meanwhile."""
+        words = self._words
+        if words[channel.ORDER] == channel.CLOSING:
+            self._pass()
+            return
+        # A member that is profiled has another order than RUN: it comes here after every step, and
+        # a step that is measured does not pay for the question.
+        closed = words[channel.ORDER] == channel.CLOSED
+        if self._profile is not None and self._profile.step(closed=closed):
+            return
+        if not self._may_rest():
+            return
+        words[channel.PARKED_NS] = _now()
+        words[channel.TRAINER_TID] = threading.get_native_id()
+        while True:
+            try:
+                channel.write_rest(self._rest.descriptor(), self.slot)
+                released = os.read(self._gate.descriptor(), 1)
+            except OSError:
+                released = b""
+            if not released:
+                # The coordinator is gone, and with it every reason to go on. No clean-up of the
+                # script's may run: it could write checkpoints of a training nobody asked for.
+                os._exit(1)
+            order = words[channel.ORDER]
+            if order not in channel.QUESTIONS:
+                break
+            self._answer(order)
+        if order in channel.PROFILES:  # it may have been closed again already
+            from scaling_study.member import profiled  # noqa: PLC0415 (as above)
+
+            self._profile = profiled.start(order, words[channel.ASKED])
+        # All members of a window are woken first and then start at one instant, by timer.
+        time.sleep(max(0, words[channel.RELEASE_NS] - _now()) / 1e9)
+        self._go_on()
+
+    def _may_rest(self) -> bool:
+        """Whether this process may rest at the end of the step that has just ended."""
+        return True
+
+    def _go_on(self) -> None:
+        """Count steps from here on."""
+        words = self._words
+        words[channel.EARLIER] += self._steps
+        self._steps = 0
+        self._passed = False
+        words[channel.STEPS] = 0
+        words[channel.RELEASED_NS] = _now()
+
+    def _pass(self) -> None:
+        """Tell, once, that the step in which the window closed has ended; train on.
+
+        The others have not all ended theirs, and are not to be measured with one member fewer.
+        """
+        if not self._passed:
+            self._passed = True
+            try:
+                channel.write_passed(self._rest.descriptor(), self.slot)
+            except OSError:
+                os._exit(1)  # the coordinator is gone, as in park
+
+    def _answer(self, question: int) -> None:
+        """Do what a resting member is asked for."""
+        if question == channel.WRITE_PROFILE and self._profile is not None:
+            self._profile.write(self._folder)
+            self._profile = None
+        elif question == channel.ALLOW_TRACING:
+            from scaling_study.member import profiled  # noqa: PLC0415 (as above)
+
+            profiled.allow_tracing()
+        else:
+            self._attest(with_kernel=question == channel.ATTEST_KERNEL)
+
+    def _attest(self, *, with_kernel: bool) -> None:
+        from scaling_study.member import attest  # noqa: PLC0415 (not needed by any step)
+
+        report = {"slot": self.slot, "launcher": self._launcher, "once": self._once}
+        report["counted"] = self._iterations.report()
+        report |= attest.report(with_kernel=with_kernel)
+        report["switches"] = switching.observed(self._switches)
+        (self._folder / f"attestation-{self.slot}.json").write_text(json.dumps(report))
+
+    def leave(self) -> None:
+        """Have no part in the cohort any more: this is a process that the script has forked.
+
+        What it trains is its own business: it stores no steps, rests at no gate and, when the
+        script ends in it, ends with it.
+        """
+        self._words = memoryview(bytearray(channel.HEADER * channel.WORD_BYTES)).cast("q")
+        self._words[channel.ORDER] = channel.RUN
+        self._steps = channel.CAPACITY
+
+    @property
+    def forked(self) -> bool:
+        """Whether this process is not the member, but one that the script has forked."""
+        return os.getpid() != self._pid
+
+    def asked(self) -> int:
+        """Return the number that the coordinator has put beside its order."""
+        return self._words[channel.ASKED]
+
+    def script_ended(self) -> None:
+        """Count a start of the script and, outside a window, sleep before the next one."""
+        self._words[channel.RESTARTS] += 1
+        self.fresh = 1
+        self._iterations.begin()
+        if self._words[channel.ORDER] in {channel.CLOSED, channel.CLOSING}:
+            self.park()
+
+    def wrap_iter(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        """Note of each iterator that a loader makes how many batches it may hold ready.
+
+        Its workers fill their queue while this member rests, and a window must not count what that
+        saves (see ``Cohort._settle``).
+        """
+
+        def makes(loader: Any) -> Any:
+            iterator = inner(loader)
+            ready = getattr(loader, "num_workers", 0) * (getattr(loader, "prefetch_factor", 0) or 0)
+            if ready:
+                # One more is in the loop's hands, and one may be on its way.
+                self._words[channel.SAVED] = max(self._words[channel.SAVED], ready + 2)
+            return iterator
+
+        return makes
+
+    def wrap_loader(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        """Time ``inner``, a method of a loader or of its iterator, as load."""
+        now = _now  # an iterator may end after this module
+
+        def loads(loader: Any) -> Any:
+            # A loader inside a loader is in the outer one's time already; so below.
+            began, before_ns = now(), self._load_ns
+            try:
+                return inner(loader)
+            finally:
+                self._load_ns = before_ns + now() - began
+
+        return loads
+
+    def collector_timer(self) -> Callable[[str, object], None]:
+        """Return what times Python's garbage collector (gc.callbacks), collection by collection."""
+        now, began = _now, 0  # the last collection may come after this module
+
+        def collects(phase: str, _: object) -> None:
+            nonlocal began
+            if phase == "start":
+                began = now()
+            else:
+                self._collect_ns += now() - began
+
+        return collects
+
+    def wrap_backward(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        """Time ``inner``, torch.autograd.backward, as backward."""
+
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            began, before_ns = _now(), self._backward_ns
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                self._backward_ns = before_ns + _now() - began
+
+        return backward
+
+    def before_optimizer(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Start the optimizer's time, and keep a closure's time out of it.
+
+        An optimizer that calls another one's step, or its own class's, makes one step: torch
+        calls both hooks from one frame, and what runs below it belongs to that step.
+        """
+        if self._optimizer_frame is not None and _runs(self._optimizer_frame):
+            return None
+        self._optimizer_frame = sys._getframe(1)  # noqa: SLF001 (CPython's, as documented)
+        self._closure_ns = 0
+        self._optimizer_began_ns = _now()
+        return replace_closure(args, kwargs, self._timed)
+
+    def _timed(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        def timed() -> Any:
+            began = _now()
+            try:
+                return closure()
+            finally:
+                self._closure_ns += _now() - began
+
+        return timed
+
+    def after_optimizer(self, optimizer: Any, *_: Any) -> None:
+        """End the optimizer's time and, where it is the last one of a round, the step."""
+        if sys._getframe(1) is not self._optimizer_frame:  # noqa: SLF001
+            return
+        self._optimizer_frame = None
+        self._optimizer_ns += _now() - self._optimizer_began_ns - self._closure_ns
+        if self._iterations.ends(optimizer):
+            self.step_end()
+
+
+def replace_closure(
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    wrap: Callable[[Callable[[], Any]], Callable[[], Any]],
+) -> Any:
+    """Wrap the closure among the arguments of an optimizer's step.
+
+    Returns:
+        New arguments, as torch takes them from a pre-hook; None if there is no closure.
+    """
+    closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+    if closure is None:
+        return None
+    if "closure" in kwargs:
+        return args, {**kwargs, "closure": wrap(closure)}
+    return (args[0], wrap(closure), *args[2:]), kwargs
+
+
+def _runs(frame: FrameType) -> bool:
+    """Whether a function is still running: one that has raised is not."""
+    caller: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while caller is not None and caller is not frame:
+        caller = caller.f_back
+    return caller is frame
