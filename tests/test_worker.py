@@ -11,7 +11,7 @@ import pytest
 
 import scaling_study
 from processes import wait_until
-from scaling_study.member import channel, worker
+from scaling_study.member import channel
 from scaling_study.member.member import Member
 from small_cohort import SmallCohort
 
