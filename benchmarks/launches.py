@@ -27,95 +27,34 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import math
 import os
 import shutil
 import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
-from launches_ways import (
-    ONE_THREAD,
-    QUEUES,
-    RECOMMENDED,
-    RUN_CPU,
-    WAYS,
-    Study,
-    environment,
-    read_study,
-    run,
-)
+from launches_list import WORKLOADS
+from launches_table import done, rate, section
+from launches_ways import ONE_THREAD, WAYS, Study, environment, read_study, run
 from plant_runs import machine
 from truth import count, stop_cleanly
 from truth_list import ROOT
 from truth_processes import folder, last_lines, started
-from truth_rates import HOUR_S, Ratio, Side, ratio, side_of_values
 from truth_studies import PROJECT
 from truth_table import add_to_ledger, read_ledger
 
 from scaling_study.measuring import family
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-QUICK, TEMPLATE = ROOT / "config/quick.yaml", ROOT / "config/own-script.yaml"
 LEAST_ROUNDS = 3
-EXACT = Side(1.0, 0.0, 1)
-"""One, without an error: a ratio to it has Student's interval."""
-NONE = Ratio(math.nan, math.nan, math.nan)
 
 Entry = dict[str, Any]
-
-
-class Workload(NamedTuple):
-    """A script of the project, and what `recommended` should reach beside other ways.
-
-    Attributes:
-        script: Its path.
-        steps: Of a model.
-        field: A config, whose launches are raced.
-        targets: Ratios by way.
-    """
-
-    script: Path
-    steps: int
-    field: Path
-    targets: Mapping[str, float]
-
-    def config(self, name: str, budget_minutes: float | None) -> dict[str, Any]:
-        """Return a study that only races: config/quick.yaml with this script and these launches.
-
-        Args:
-            name: The study's.
-            budget_minutes: Of the race; None for that of config/quick.yaml.
-        """
-        quick: dict[str, Any] = yaml.safe_load(QUICK.read_text(encoding="utf-8"))
-        field = yaml.safe_load(self.field.read_text(encoding="utf-8"))
-        args = ["--steps", str(self.steps), "--seed", "{member}"]
-        search = {"budget_minutes": budget_minutes} if budget_minutes else quick["search"]
-        return {
-            **quick,
-            "study": name,
-            "description": f"For benchmarks/launches.py: {self.script}",
-            "workload": {"script": str(self.script), "args": args, "steps_per_model": self.steps},
-            "processes": sorted({1, len(os.sched_getaffinity(0))}),
-            "launches": field["launches"],
-            "search": search,
-            "confirm": "off",
-            "why": "off",
-        }
-
-
-WORKLOADS = {
-    "TSMixerx": Workload(
-        Path("scripts/workloads/tsmixerx.py"), 500, QUICK, {ONE_THREAD: 1.15, RUN_CPU: 1.3}
-    ),
-    "plain loop": Workload(Path("benchmarks/launches_loop.py"), 3000, TEMPLATE, {ONE_THREAD: 1.5}),
-}
 
 
 def study_folder(name: str, project: Path) -> Path:
@@ -163,92 +102,9 @@ def rounds(name: str, study: Study, options: argparse.Namespace) -> Iterator[Ent
             about = {"workload": name, "steps": study.steps, "n": options.n, "label": study.label}
             about |= {"round": number, "way": way, "started": at, "machine": machine()}
             entry = {**about, **run(way, study, options.n)}
-            said = f"{rate(entry):.1f} models/hour" if _ok(entry) else f"failed: {entry['reason']}"
+            said = f"{rate(entry):.1f} models/hour" if done(entry) else f"failed: {entry['reason']}"
             print(f"{name}, round {number + 1}, {way}: {said}", file=sys.stderr, flush=True)
             yield entry
-
-
-def _ok(entry: Entry) -> bool:
-    return bool(entry["status"] == "ok")
-
-
-def rate(entry: Entry, seconds: str = "wall_s") -> float:
-    """Return a run's models/hour."""
-    return float(entry["models"] * HOUR_S / entry[seconds])
-
-
-def interval(values: Sequence[float]) -> Ratio:
-    """Return a geometric mean with Student's interval of logarithms."""
-    return ratio(side_of_values(values), EXACT) if values else NONE
-
-
-def paired(entries: Sequence[Entry], way: str, seconds: str) -> Ratio:
-    """Return the ratio of `recommended` to a way, from rounds that have both.
-
-    Args:
-        entries: Of a workload.
-        way: The other way.
-        seconds: Which time of a run counts.
-    """
-    rates: dict[str, dict[int, float]] = {RECOMMENDED: {}, way: {}}
-    for entry in entries:
-        if entry["way"] in rates and _ok(entry) and entry[seconds] is not None:
-            rates[entry["way"]][entry["round"]] = rate(entry, seconds)
-    over, under = rates[RECOMMENDED], rates[way]
-    return interval([over[number] / under[number] for number in sorted(over.keys() & under.keys())])
-
-
-def section(name: str, entries: Sequence[Entry]) -> tuple[str, bool]:
-    """Return a workload's table with its figures, and whether all of these are reached."""
-    first = entries[0]
-    head = ["way", "rounds", "models/hour", "recommended / this", "models alone"]
-    lines = [f"## {name}, {first['steps']} steps, n = {first['n']}", "", _line(head)]
-    lines.append(_line(["---"] * len(head)))
-    for way in WAYS:
-        values = [rate(entry) for entry in entries if entry["way"] == way and _ok(entry)]
-        shown = [interval(values)]
-        if way != RECOMMENDED:
-            shown.append(paired(entries, way, "wall_s"))
-            shown += [paired(entries, way, "models_s")] if way not in QUEUES else []
-        texts = [_text(one, 1 if column == 0 else 3) for column, one in enumerate(shown)]
-        lines.append(_line([way, str(len(values)), *texts, *[""] * (3 - len(texts))]))
-    lines.append("")
-    targets = WORKLOADS[name].targets
-    found = {way: paired(entries, way, "wall_s") for way in targets}
-    met = {way: found[way].value >= least for way, least in targets.items()}
-    for way, least in targets.items():
-        mark = "reached" if met[way] else "missed"
-        text = _text(found[way], 3) or "no round has both"
-        alone = _text(paired(entries, way, "models_s"), 3) or "unknown"
-        what = f"{name}, recommended / {way}: {text}, at least {least:g}"
-        lines.append(f"- {mark}: {what}; models alone {alone}")
-    return "\n".join([*lines, *_notes(entries)]) + "\n", all(met.values())
-
-
-def _notes(entries: Sequence[Entry]) -> Iterator[str]:
-    """Say what was run, and what failed."""
-    done = [entry for entry in entries if _ok(entry)]
-    for n in sorted({entry["models"] for entry in done if entry["way"] == RECOMMENDED}):
-        yield f"- recommended: {entries[0]['label']}, {n} at once."
-    for names in {tuple(entry["preloaded"]) for entry in done if entry["way"] == RUN_CPU}:
-        yield f"- run_cpu preloaded {', '.join(names) or 'nothing'}."
-    for entry in entries:
-        if not _ok(entry):
-            yield f"- failed: {entry['way']}, round {entry['round'] + 1}: {entry['reason']}"
-    yield from (f"- On {one}." for one in sorted({entry["machine"] for entry in entries}))
-
-
-def _text(found: Ratio, decimals: int) -> str:
-    if math.isnan(found.value):
-        return ""
-    if math.isnan(found.low):
-        return f"{found.value:.{decimals}f}"
-    low, high = f"{found.low:.{decimals}f}", f"{found.high:.{decimals}f}"
-    return f"{found.value:.{decimals}f} ({low} to {high})"
-
-
-def _line(words: Sequence[str]) -> str:
-    return f"| {' | '.join(words)} |"
 
 
 def arguments() -> argparse.Namespace:

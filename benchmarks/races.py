@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import yaml
-from launches import QUICK, make_config_study
+from launches import make_config_study
+from launches_list import QUICK
 from truth import stop_cleanly
 from truth_list import ROOT
 

@@ -1,0 +1,103 @@
+"""The tables of benchmarks/launches.py: models/hour of each way, and ratios paired by round."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from launches_list import WORKLOADS
+from launches_ways import QUEUES, RECOMMENDED, RUN_CPU, WAYS
+from truth_rates import HOUR_S, Ratio, Side, ratio, side_of_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+EXACT = Side(1.0, 0.0, 1)
+"""One, without an error: a ratio to it has Student's interval."""
+NONE = Ratio(math.nan, math.nan, math.nan)
+
+Entry = dict[str, Any]
+
+
+def done(entry: Entry) -> bool:
+    """Whether a run trained its models."""
+    return bool(entry["status"] == "ok")
+
+
+def rate(entry: Entry, seconds: str = "wall_s") -> float:
+    """Return a run's models/hour."""
+    return float(entry["models"] * HOUR_S / entry[seconds])
+
+
+def interval(values: Sequence[float]) -> Ratio:
+    """Return a geometric mean with Student's interval of logarithms."""
+    return ratio(side_of_values(values), EXACT) if values else NONE
+
+
+def paired(entries: Sequence[Entry], way: str, seconds: str) -> Ratio:
+    """Return the ratio of `recommended` to a way, from rounds that have both.
+
+    Args:
+        entries: Of a workload.
+        way: The other way.
+        seconds: Which time of a run counts.
+    """
+    rates: dict[str, dict[int, float]] = {RECOMMENDED: {}, way: {}}
+    for entry in entries:
+        if entry["way"] in rates and done(entry) and entry[seconds] is not None:
+            rates[entry["way"]][entry["round"]] = rate(entry, seconds)
+    over, under = rates[RECOMMENDED], rates[way]
+    return interval([over[number] / under[number] for number in sorted(over.keys() & under.keys())])
+
+
+def section(name: str, entries: Sequence[Entry]) -> tuple[str, bool]:
+    """Return a workload's table with its figures, and whether all of these are reached."""
+    first = entries[0]
+    head = ["way", "rounds", "models/hour", "recommended / this", "models alone"]
+    lines = [f"## {name}, {first['steps']} steps, n = {first['n']}", "", _line(head)]
+    lines.append(_line(["---"] * len(head)))
+    for way in WAYS:
+        values = [rate(entry) for entry in entries if entry["way"] == way and done(entry)]
+        shown = [interval(values)]
+        if way != RECOMMENDED:
+            shown.append(paired(entries, way, "wall_s"))
+            shown += [paired(entries, way, "models_s")] if way not in QUEUES else []
+        texts = [_text(one, 1 if column == 0 else 3) for column, one in enumerate(shown)]
+        lines.append(_line([way, str(len(values)), *texts, *[""] * (3 - len(texts))]))
+    lines.append("")
+    targets = WORKLOADS[name].targets
+    found = {way: paired(entries, way, "wall_s") for way in targets}
+    met = {way: found[way].value >= least for way, least in targets.items()}
+    for way, least in targets.items():
+        mark = "reached" if met[way] else "missed"
+        text = _text(found[way], 3) or "no round has both"
+        alone = _text(paired(entries, way, "models_s"), 3) or "unknown"
+        what = f"{name}, recommended / {way}: {text}, at least {least:g}"
+        lines.append(f"- {mark}: {what}; models alone {alone}")
+    return "\n".join([*lines, *_notes(entries)]) + "\n", all(met.values())
+
+
+def _notes(entries: Sequence[Entry]) -> Iterator[str]:
+    """Say what was run, and what failed."""
+    good = [entry for entry in entries if done(entry)]
+    for n in sorted({entry["models"] for entry in good if entry["way"] == RECOMMENDED}):
+        yield f"- recommended: {entries[0]['label']}, {n} at once."
+    for names in {tuple(entry["preloaded"]) for entry in good if entry["way"] == RUN_CPU}:
+        yield f"- run_cpu preloaded {', '.join(names) or 'nothing'}."
+    for entry in entries:
+        if not done(entry):
+            yield f"- failed: {entry['way']}, round {entry['round'] + 1}: {entry['reason']}"
+    yield from (f"- On {one}." for one in sorted({entry["machine"] for entry in entries}))
+
+
+def _text(found: Ratio, decimals: int) -> str:
+    if math.isnan(found.value):
+        return ""
+    if math.isnan(found.low):
+        return f"{found.value:.{decimals}f}"
+    low, high = f"{found.low:.{decimals}f}", f"{found.high:.{decimals}f}"
+    return f"{found.value:.{decimals}f} ({low} to {high})"
+
+
+def _line(words: Sequence[str]) -> str:
+    return f"| {' | '.join(words)} |"
