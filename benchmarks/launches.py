@@ -2,6 +2,7 @@
 
     python benchmarks/launches.py --make-study --rounds 0 --minutes 0   # the studies; nothing else
     python benchmarks/launches.py --output launches.jsonl               # 10 minutes a workload
+    python benchmarks/launches.py --rivals --output rivals.jsonl        # one model, one per CPU
     python benchmarks/launches.py --study-folder results/quick          # that study's launch script
     python benchmarks/launches.py --table launches.jsonl                # the table once more
 
@@ -11,16 +12,26 @@ Each way starts n processes of the same script at once, from their start to thei
 - one thread: the same with OMP_NUM_THREADS=1;
 - run_cpu: `python -m torch.backends.xeon.run_cpu --ninstances n --ncores-per-instance k script`,
   with whatever it finds to preload in an activated environment;
-- recommended: launch/recommended.sh of the workload's study, with the number that it recommends;
+- accelerate: n times `accelerate launch --cpu --num_processes n script`, whose default is a thread
+  per core, divided by n. Without that number it sets one thread, as `one thread` does;
+- recommended: launch/recommended.sh of the workload's study, with the number that it recommends:
+  own studies have no other number than n;
 - recommended, --queue: the same with a list of four models for each slot; with --reuse each process
   trains one after the other.
+
+The first two workloads have figures to reach. With --rivals the others run, as one model and as one
+per CPU, without queues: `recommended` should nowhere be slower than another way by more than 2%,
+neither by whole processes nor by models alone. `NCF as written` draws each sample by itself in
+every way; `NCF as recommended` has in every way the arguments that its study recommends.
 
 A round runs every way once, in a shuffled order. models/hour are 3600 x models / seconds until the
 last command has ended. `models alone` is the same ratio without the launchers' own time: from the
 first model's start until the last one has ended. A launcher that loads torch itself costs the more,
 the shorter models are. Ratios are paired by round; intervals are of 95%, over rounds. A figure is
-reached if its ratio is, whatever the interval. Nothing else should run meanwhile. The status is 0
-if all figures are reached.
+reached if its ratio is, whatever the interval; beside rivals the interval decides. A way that takes
+three times as long as `recommended` in its first two rounds is beaten and does not run again; a run
+that takes ten times as long as one thread is stopped. Nothing else should run meanwhile. The status
+is 0 if all figures are reached.
 """
 
 from __future__ import annotations
@@ -32,14 +43,24 @@ import shutil
 import sys
 import time
 from datetime import UTC, datetime
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
 from launches_list import WORKLOADS
-from launches_table import done, rate, section
-from launches_ways import ONE_THREAD, WAYS, Study, environment, read_study, run
+from launches_table import beaten, done, pairs, rate, section
+from launches_ways import (
+    ACCELERATE,
+    LONGEST_S,
+    ONE_THREAD,
+    Study,
+    environment,
+    read_study,
+    run,
+)
 from plant_runs import machine
 from truth import count, stop_cleanly
 from truth_list import ROOT
@@ -50,16 +71,22 @@ from truth_table import add_to_ledger, read_ledger
 from scaling_study.measuring import family
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 LEAST_ROUNDS = 3
+SLOWEST = 10.0
+"""Times one thread's time, after which a run is stopped: the default launch can take minutes."""
+NO_ACCELERATE = """\
+accelerate is missing, which the project does not need. Install it beside the project:
+    python -m pip install --no-deps --target FOLDER accelerate huggingface_hub
+and set PYTHONPATH=FOLDER"""
 
 Entry = dict[str, Any]
 
 
-def study_folder(name: str, project: Path) -> Path:
-    """Return where a workload's own study is."""
-    return project / "results" / f"launches-{name.lower().replace(' ', '-')}"
+def study_folder(name: str, n: int, project: Path) -> Path:
+    """Return where a workload's own study of a process count is."""
+    return project / "results" / f"launches-{name.lower().replace(' ', '-')}-{n}"
 
 
 def make_config_study(config: Mapping[str, Any], project: Path) -> None:
@@ -87,8 +114,10 @@ def make_config_study(config: Mapping[str, Any], project: Path) -> None:
             raise RuntimeError(f"{config['study']}: status {status}: {said}")
 
 
-def rounds(name: str, study: Study, options: argparse.Namespace) -> Iterator[Entry]:
+def rounds(name: str, n: int, study: Study, options: argparse.Namespace) -> Iterator[Entry]:
     """Run rounds of a workload until its time is up; give an entry for each run."""
+    entries: list[Entry] = []
+    longest_s = LONGEST_S
     began_s = time.monotonic()
     rng = np.random.default_rng(options.seed)
     for number in itertools.count():
@@ -96,14 +125,21 @@ def rounds(name: str, study: Study, options: argparse.Namespace) -> Iterator[Ent
         if number >= options.rounds and minutes >= options.minutes:
             return
         if number == 0:
-            run(ONE_THREAD, study, options.n)  # reads torch into the page cache; does not count
-        for way in map(str, rng.permutation(WAYS)):
+            # Reads torch into the page cache; does not count.
+            longest_s = min(longest_s, SLOWEST * run(ONE_THREAD, study, n).get("wall_s", longest_s))
+        ways = [way for way in WORKLOADS[name].ways if not beaten(pairs(entries, way))]
+        for way in map(str, rng.permutation(ways)):
             at = datetime.now(UTC).isoformat(timespec="seconds")
-            about = {"workload": name, "steps": study.steps, "n": options.n, "label": study.label}
+            about = {"workload": name, "steps": study.steps, "n": n, "label": study.label}
             about |= {"round": number, "way": way, "started": at, "machine": machine()}
-            entry = {**about, **run(way, study, options.n)}
+            if way == ACCELERATE:
+                about["version"] = metadata.version(ACCELERATE)
+            entry = {**about, **run(way, study, n, longest_s)}
+            entries.append(entry)
             said = f"{rate(entry):.1f} models/hour" if done(entry) else f"failed: {entry['reason']}"
-            print(f"{name}, round {number + 1}, {way}: {said}", file=sys.stderr, flush=True)
+            print(
+                f"{name}, n = {n}, round {number + 1}, {way}: {said}", file=sys.stderr, flush=True
+            )
             yield entry
 
 
@@ -113,9 +149,16 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     cpus = len(os.sched_getaffinity(0))
-    parser.add_argument("--workload", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
-    parser.add_argument("--n", type=count, default=cpus, help="processes; default: one per CPU")
-    parser.add_argument("--minutes", type=float, default=10, help="of each workload")
+    parser.add_argument("--rivals", action="store_true", help="the workloads beside rivals")
+    parser.add_argument(
+        "--workload",
+        nargs="+",
+        choices=WORKLOADS,
+        help="default: the two with figures, or those beside rivals",
+    )
+    what = "processes; default: one per CPU, and 1 beside rivals"
+    parser.add_argument("--n", nargs="+", type=count, help=what)
+    parser.add_argument("--minutes", type=float, default=10, help="of each workload and n")
     parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help="of each, at least")
     parser.add_argument("--seed", type=int, default=1, help="of the order of ways")
     parser.add_argument("--study-folder", nargs="+", type=Path, help="instead of own studies")
@@ -129,11 +172,18 @@ def arguments() -> argparse.Namespace:
         parser.error(f"{options.output} is there already: rounds of two calls are no pairs")
     if options.table and not options.table.exists():
         parser.error(f"{options.table} is not there")
+    options.workload = options.workload or [
+        name for name, workload in WORKLOADS.items() if options.rivals != bool(workload.targets)
+    ]
+    options.n = options.n or sorted({1, cpus} if options.rivals else {cpus})
+    rivals = any(ACCELERATE in WORKLOADS[name].ways for name in options.workload)
+    if rivals and not options.table and find_spec(ACCELERATE) is None:
+        parser.error(NO_ACCELERATE)
     return options
 
 
-def studies(options: argparse.Namespace) -> dict[str, Study]:
-    """Return the studies of the workloads asked for; make them first where that is asked for.
+def studies(options: argparse.Namespace) -> dict[tuple[str, int], Study]:
+    """Return the studies of workloads and process counts; make them first where that is asked for.
 
     Raises:
         OSError: a file of a study is missing.
@@ -141,16 +191,28 @@ def studies(options: argparse.Namespace) -> dict[str, Study]:
         ValueError: a study recommends nothing, or is of another script.
     """
     if options.study_folder:
-        given = {study.script.name: study for study in map(read_study, options.study_folder)}
-        names = {workload.script.name: name for name, workload in WORKLOADS.items()}
-        if others := given.keys() - names.keys():
-            raise ValueError(f"{', '.join(others)}: no script of this benchmark")
-        return {names[script]: study for script, study in given.items()}
+        given = map(read_study, options.study_folder)
+        named = {workload_of(study, options.workload): study for study in given}
+        return {(name, n): study for name, study in named.items() for n in options.n}
     project = options.project.resolve()
-    for name in options.workload if options.make_study else ():
-        study = study_folder(name, project).name
-        make_config_study(WORKLOADS[name].config(study, options.budget_minutes), project)
-    return {name: read_study(study_folder(name, project)) for name in options.workload}
+    asked = list(itertools.product(options.workload, options.n))
+    for name, n in asked if options.make_study else ():
+        study = study_folder(name, n, project).name
+        make_config_study(WORKLOADS[name].config(study, n, options.budget_minutes), project)
+    return {(name, n): read_study(study_folder(name, n, project)) for name, n in asked}
+
+
+def workload_of(study: Study, names: Iterable[str]) -> str:
+    """Return which of these workloads a study is of: its script, with parameters or without.
+
+    Raises:
+        ValueError: it is of none.
+    """
+    for name in names:
+        one = WORKLOADS[name]
+        if one.script.name == study.script.name and bool(one.parameters) == bool(study.parameters):
+            return name
+    raise ValueError(f"{study.script.name}: no script of these workloads")
 
 
 def main() -> int:
@@ -163,15 +225,16 @@ def main() -> int:
         found = {} if options.table else studies(options)
     except (OSError, RuntimeError, ValueError) as error:
         sys.exit(f"launches: {error}")
-    for name, study in found.items():
-        for entry in rounds(name, study, options):
+    for (name, n), study in found.items():
+        for entry in rounds(name, n, study, options):
             entries.append(entry)
             if options.output:
                 add_to_ledger(options.output, entry)
     sections = [
         section(name, own)
         for name in WORKLOADS
-        if (own := [entry for entry in entries if entry["workload"] == name])
+        for n in sorted({entry["n"] for entry in entries})
+        if (own := [entry for entry in entries if (entry["workload"], entry["n"]) == (name, n)])
     ]
     print("\n".join(text for text, _ in sections))
     return int(not all(met for _, met in sections))

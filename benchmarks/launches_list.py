@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
-from launches_ways import ONE_THREAD, RUN_CPU
+from launches_ways import (
+    ACCELERATE,
+    DEFAULT,
+    EPOCHS,
+    ONE_THREAD,
+    QUEUES,
+    RECOMMENDED,
+    RUN_CPU,
+)
 from truth_list import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 QUICK, TEMPLATE = ROOT / "config/quick.yaml", ROOT / "config/own-script.yaml"
+NCF = ROOT / "config/ncf-one-model.yaml"
+EPOCH_STEPS = 328
+"""Of NCF, the only script with epochs: 83,731 ratings in batches of 256."""
+RIVALS = (DEFAULT, ONE_THREAD, RUN_CPU, ACCELERATE)
+"""Than which `recommended` should nowhere be slower."""
 
 
 class Workload(NamedTuple):
@@ -21,43 +33,80 @@ class Workload(NamedTuple):
 
     Attributes:
         script: Its path.
-        steps: Of a model.
+        length: Its option for the length of a model, with the value.
         field: A config, whose launches are raced.
-        targets: Ratios by way.
+        targets: Ratios by way, and none beside RIVALS.
+        parameters: Which of the field's parameters are raced, with their options. The script's own
+            defaults hold for the others.
     """
 
     script: Path
-    steps: int
+    length: tuple[str, int]
     field: Path
-    targets: Mapping[str, float]
+    targets: Mapping[str, float] = {}
+    parameters: Mapping[str, str] = {}
 
-    def config(self, name: str, budget_minutes: float | None) -> dict[str, Any]:
+    @property
+    def steps(self) -> int:
+        """How many steps a model has."""
+        option, value = self.length
+        return value * (EPOCH_STEPS if option == EPOCHS else 1)
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """Which ways are compared."""
+        others = (DEFAULT, ONE_THREAD, RUN_CPU) if self.targets else RIVALS
+        return (*others, RECOMMENDED, *(QUEUES if self.targets else ()))
+
+    def config(self, name: str, n: int, budget_minutes: float | None) -> dict[str, Any]:
         """Return a study that only races: config/quick.yaml with this script and these launches.
 
         Args:
             name: The study's.
+            n: Processes.
             budget_minutes: Of the race; None for that of config/quick.yaml.
         """
         quick: dict[str, Any] = yaml.safe_load(QUICK.read_text(encoding="utf-8"))
         field = yaml.safe_load(self.field.read_text(encoding="utf-8"))
-        args = ["--steps", str(self.steps), "--seed", "{member}"]
+        args = [*map(str, self.length), "--seed", "{member}"]
+        for parameter, option in self.parameters.items():
+            args += [option, f"{{{parameter}}}"]
+        declared = field["workload"].get("parameters", {})
+        own = {parameter: declared[parameter] for parameter in self.parameters}
+        single = {
+            axis: values
+            for axis, values in field["launches"]["one_change"].items()
+            if axis in own or axis not in declared
+        }
         search = {"budget_minutes": budget_minutes} if budget_minutes else quick["search"]
         return {
             **quick,
             "study": name,
             "description": f"For benchmarks/launches.py: {self.script}",
-            "workload": {"script": str(self.script), "args": args, "steps_per_model": self.steps},
-            "processes": sorted({1, len(os.sched_getaffinity(0))}),
-            "launches": field["launches"],
+            "workload": {
+                "script": str(self.script),
+                "args": args,
+                "parameters": own,
+                "steps_per_model": self.steps,
+            },
+            "processes": [n],
+            "launches": {**field["launches"], "one_change": single},
             "search": search,
             "confirm": "off",
             "why": "off",
         }
 
 
+STEPS = "--steps"
+TSMIXERX, NCF_SCRIPT = Path("scripts/workloads/tsmixerx.py"), Path("scripts/workloads/ncf.py")
 WORKLOADS = {
-    "TSMixerx": Workload(
-        Path("scripts/workloads/tsmixerx.py"), 500, QUICK, {ONE_THREAD: 1.15, RUN_CPU: 1.3}
+    "TSMixerx": Workload(TSMIXERX, (STEPS, 500), QUICK, {ONE_THREAD: 1.15, RUN_CPU: 1.3}),
+    "plain loop": Workload(
+        Path("benchmarks/launches_loop.py"), (STEPS, 3000), TEMPLATE, {ONE_THREAD: 1.5}
     ),
-    "plain loop": Workload(Path("benchmarks/launches_loop.py"), 3000, TEMPLATE, {ONE_THREAD: 1.5}),
+    "longer TSMixerx": Workload(TSMIXERX, (STEPS, 2000), TEMPLATE),
+    "NCF as written": Workload(NCF_SCRIPT, (EPOCHS, 2), NCF),
+    "NCF as recommended": Workload(
+        NCF_SCRIPT, (EPOCHS, 20), NCF, parameters={"sampling": "--sampling"}
+    ),
 }

@@ -1,7 +1,8 @@
 """The ways of launching that benchmarks/launches.py compares: their commands, and a run of one.
 
-A study's `plan.json` says which script is trained with which arguments, in every way alike. Only
-run_cpu differs: it gives all its instances the same arguments, so the same seed.
+A study's `plan.json` says which script is trained with which arguments, in every way alike: of the
+study's own parameters those that it recommends. Only run_cpu differs: it gives all its instances
+the same arguments, so the same seed.
 """
 
 from __future__ import annotations
@@ -14,33 +15,37 @@ import shlex
 import sys
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truth_processes import folder, last_lines, started
+from truth_processes import OverdueError, folder, last_lines, started
 
 from scaling_study.common.placeholders import MEMBER, fill
 from scaling_study.measuring.counters import descendants
 from scaling_study.measuring.environment import INHERITED
+from scaling_study.planning.work import parameters_of
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 DEFAULT, ONE_THREAD, RUN_CPU = "default", "one thread", "run_cpu"
-RECOMMENDED = "recommended"
+ACCELERATE, RECOMMENDED = "accelerate", "recommended"
 QUEUES = {"recommended, --queue": [], "recommended, --queue --reuse": ["--reuse"]}
 """Ways that work through a list of models, with their further options."""
-WAYS = (DEFAULT, ONE_THREAD, RUN_CPU, RECOMMENDED, *QUEUES)
-LAUNCHER = "torch.backends.xeon.run_cpu"
+WAYS = (DEFAULT, ONE_THREAD, RUN_CPU, ACCELERATE, RECOMMENDED, *QUEUES)
+LAUNCHERS = {RUN_CPU: "torch.backends.xeon.run_cpu", ACCELERATE: "accelerate.commands.launch"}
+"""Modules that start the script."""
 
 MODELS_PER_SLOT = 4
 """Of a queue: with one model a slot, no model would follow another."""
 LONGEST_S = 1800.0
-"""A run of the default launch can take minutes; one that takes this long has hung."""
+"""A run that takes this long has hung."""
 LOOK_S = 0.1
 """Between looks for models that have not begun yet; each look costs about a millisecond."""
+EPOCHS = "--epochs"
+"""A script with this option says after each epoch that it is over."""
 START_FIELD = 19
 """Of /proc/PID/stat after the command's name: when the process began, in ticks (proc(5))."""
 
@@ -54,10 +59,11 @@ class Study:
     Attributes:
         launch: The launch script.
         script: The training script, an absolute path.
-        args: Its arguments, with `{member}`.
+        args: Its arguments, with `{member}` and parameters.
         steps: Of a model.
         n: Processes that the launch script starts.
         label: The recommended launch's.
+        parameters: Of the study's own axes, the recommended values.
     """
 
     launch: Path
@@ -66,10 +72,18 @@ class Study:
     steps: int
     n: int
     label: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def arguments(self, member: int) -> list[str]:
         """Return the script's arguments for a member."""
-        return [fill(text, {MEMBER: member}) for text in self.args]
+        return [fill(text, {**self.parameters, MEMBER: member}) for text in self.args]
+
+    @property
+    def ending(self) -> str:
+        """What a model prints when it is trained."""
+        if EPOCHS in self.args:
+            return f" after epoch {self.args[self.args.index(EPOCHS) + 1]}\n"
+        return f" after {self.steps} steps\n"
 
 
 def read_study(path: Path) -> Study:
@@ -95,6 +109,7 @@ def read_study(path: Path) -> Study:
         steps=workload["steps_per_model"],
         n=best["n"],
         label=best["label"],
+        parameters=parameters_of(workload, best["axes"]),
     )
 
 
@@ -133,8 +148,12 @@ def commands(way: str, study: Study, n: int, own: Path) -> list[list[str]]:
         logical = ["--use-logical-core"] if n > cores else []
         per_instance = ["--ncores-per-instance", str(max(1, cores // n))]
         options = ["--ninstances", str(n), *per_instance, *logical]
-        launcher = [sys.executable, "-m", LAUNCHER, *options]
+        launcher = [sys.executable, "-m", LAUNCHERS[RUN_CPU], *options]
         return [[*launcher, str(study.script), *study.arguments(0)]]
+    if way == ACCELERATE:
+        # It starts one process, and gives it the cores divided by the processes that it is told of.
+        launcher = [sys.executable, "-m", LAUNCHERS[ACCELERATE], "--cpu", "--num_processes", str(n)]
+        return [[*launcher, str(study.script), *study.arguments(member)] for member in range(n)]
     if way == RECOMMENDED:
         return [["bash", str(study.launch), str(own / "logs")]]
     models = own / "models.txt"
@@ -151,12 +170,13 @@ def models_of(way: str, study: Study, n: int) -> int:
     return study.n if way == RECOMMENDED else n
 
 
-def run(way: str, study: Study, n: int) -> Entry:
+def run(way: str, study: Study, n: int, longest_s: float = LONGEST_S) -> Entry:
     """Train models in one way; return how long that took, in s.
 
     `wall_s` is from the first command's start until the last one has ended. `models_s` is from the
     first model's start, which the kernel rounds down to 10 ms, until the last one has ended. It is
-    None where models come one after the other, or were over before they were seen.
+    None where models come one after the other, or were over before they were seen. A run that takes
+    `longest_s` is stopped, and both are that time.
     """
     count = models_of(way, study, n)
     env = environment() | ({"OMP_NUM_THREADS": "1"} if way == ONE_THREAD else {})
@@ -172,9 +192,14 @@ def run(way: str, study: Study, n: int) -> Entry:
                     stack.enter_context(started(command, slot, slot, env))
                     for command, slot in zip(asked, slots, strict=True)
                 ]
-                times = _wait(processes, study.script.name, 0 if way in QUEUES else count)
-            _check([process.returncode for process in processes], own, count, study.steps)
+                times = _wait(
+                    processes, study.script.name, 0 if way in QUEUES else count, longest_s
+                )
+            _check([process.returncode for process in processes], own, count, study.ending)
             preloaded = _preloaded(slots[0] / "output") if way == RUN_CPU else []
+    except OverdueError:
+        return {"status": "ok", "models": count, "wall_s": longest_s, "models_s": longest_s,
+                "preloaded": [], "stopped": True}  # fmt: skip
     except (RuntimeError, OSError) as error:
         return {"status": "failed", "reason": str(error)}
     wall_s, models_s = times["command"] - began_s, times.get("models_s")
@@ -183,7 +208,7 @@ def run(way: str, study: Study, n: int) -> Entry:
 
 
 def _wait(
-    processes: Sequence[subprocess.Popen[bytes]], script: str, models: int
+    processes: Sequence[subprocess.Popen[bytes]], script: str, models: int, longest_s: float
 ) -> dict[str, float]:
     """Wait for all commands, and note when models begin and end.
 
@@ -191,12 +216,13 @@ def _wait(
         processes: The commands.
         script: Name of the script's file.
         models: How many models begin at once; 0 if none are looked for.
+        longest_s: How long to wait.
 
     Returns:
         `command`: when the last one ended, in s since boot; `models_s` (see `run`).
 
     Raises:
-        RuntimeError: it takes too long.
+        OverdueError: it takes longer.
     """
     poll, kinds = select.poll(), {}
     starts: dict[int, float] = {}
@@ -207,14 +233,14 @@ def _wait(
         kinds[descriptor] = kind
         poll.register(descriptor, select.POLLIN)
 
-    deadline_s = time.monotonic() + LONGEST_S
+    deadline_s = time.monotonic() + longest_s
     try:
         for process in processes:
             watch(process.pid, "command")
         while kinds:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
-                raise RuntimeError(f"not done after {LONGEST_S:g} s")
+                raise OverdueError
             looking = len(starts) < models and "command" in kinds.values()
             ready = poll.poll(1000 * (min(LOOK_S, left_s) if looking else left_s))
             now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -242,7 +268,8 @@ def _wait(
 def _is_model(pid: int, script: str) -> bool:
     """Whether a process runs the script, or is about to; launchers name the script too."""
     words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    return any(Path(word).name == script for word in words) and LAUNCHER not in words
+    named = any(Path(word).name == script for word in words)
+    return named and set(LAUNCHERS.values()).isdisjoint(words)
 
 
 def _began_s(pid: int) -> float:
@@ -252,7 +279,7 @@ def _began_s(pid: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _check(statuses: Sequence[int], own: Path, models: int, steps: int) -> None:
+def _check(statuses: Sequence[int], own: Path, models: int, ending: str) -> None:
     """Check that all models were trained: run_cpu's status is 0 where its instances failed, too.
 
     Raises:
@@ -260,7 +287,7 @@ def _check(statuses: Sequence[int], own: Path, models: int, steps: int) -> None:
     """
     files = [*own.glob("command-*/output"), *own.glob("logs/*.log")]
     texts = [file.read_text(encoding="utf-8", errors="replace") for file in files]
-    trained = sum(text.count(f" after {steps} steps") for text in texts)
+    trained = sum(text.count(ending) for text in texts)
     if any(statuses) or trained != models:
         said = " / ".join(last_lines(file) for file in files)
         raise RuntimeError(f"{trained} of {models} models trained, statuses {statuses}: {said}")
