@@ -149,6 +149,7 @@ class Plant:
         own: causes that come with what is around the plant, in its control too; as of a workload.
         level: whether it slows one process alone already.
         promised: whether the self-test runs it unasked; others are for whoever writes rules.
+        only: the workloads that it can be planted in; empty: all.
     """
 
     title: str
@@ -165,6 +166,12 @@ class Plant:
     own: Mapping[str, str] = field(default_factory=dict)
     level: bool = False
     promised: bool = True
+    only: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> list[int]:
+        """Process counts of its study."""
+        return sorted({1, min(len(CPUS), self.most), self.most})
 
     @property
     def controlled(self) -> bool:
@@ -215,6 +222,27 @@ def _step_thread(dose: Dose, *more: str) -> Options:
 
 def _slow_loader(dose: Dose, *more: str) -> Options:
     return ("slow_loader.py", "--seconds", f"{dose.strength * dose.step_s:.5f}", *more)
+
+
+def _ranks(dose: Dose, *what: str) -> Options:
+    seconds = f"{dose.strength * dose.step_s:.5f}"
+    return ("ranks.py", *(word for option in what for word in (option, seconds)))
+
+
+def _ranks_plant(title: str, cause: str, what: str) -> Plant:
+    return Plant(
+        title,
+        (cause,),
+        axes={"intra_op": 1, "ranks": 2},
+        most=1,
+        clean_most=1,
+        wrapper=lambda dose: _ranks(dose, what),
+        control=_ranks,
+        missing=_one_cpu,
+        level=True,
+        promised=False,
+        only=("ncf", "plain"),
+    )
 
 
 def _loader_workers(dose: Dose, count: int) -> Options:
@@ -407,6 +435,10 @@ PLANTS = {
         level=True,
         promised=False,
     ),
+    "slow_rank": _ranks_plant("a rank that is slower than the other", "imbalance", "--slow"),
+    "slow_exchange": _ranks_plant(
+        "a slow exchange of gradients between two ranks", "communication", "--exchange"
+    ),
     "threads": Plant(
         "more threads than CPUs, asleep while they wait",
         ("too_many_threads", "cpu_oversubscription"),
@@ -463,7 +495,7 @@ class Case:
                 "args": command[1:],
                 "env": dict(plant.env(self.dose(folder))),
             },
-            "processes": sorted({1, len(CPUS), plant.most}),
+            "processes": plant.counts,
             "launches": {"baseline": dict(axes)},
             "why": "quick",
         }

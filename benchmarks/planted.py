@@ -76,7 +76,8 @@ def cases(plants: list[str], workloads: list[str], runs: int) -> Iterator[Case]:
     for run in range(runs):
         for workload in workloads:
             for plant in [NOTHING, *plants]:
-                yield Case(workload, plant, run)
+                if workload in (PLANTS[plant].only or WORKLOADS):
+                    yield Case(workload, plant, run)
 
 
 def arguments() -> argparse.Namespace:
@@ -101,7 +102,7 @@ def bare(plants: list[str], workloads: list[str]) -> None:
     import plant_bare  # noqa: PLC0415 (the two modes need different things)
 
     for plant in plants:
-        for workload in workloads:
+        for workload in [one for one in workloads if one in (PLANTS[plant].only or WORKLOADS)]:
             found = plant_bare.effect(workload, plant)
             clean, planted = found["clean_ms"], found["planted_ms"]
             print(

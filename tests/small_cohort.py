@@ -48,7 +48,9 @@ class SmallCohort:
         self.members = Members(folder, count, ranks or 1)
         self._launchers = []
 
-    def launcher(self, name="exec", *, env=None, step="optimizer", switches=(), members=1):
+    def launcher(
+        self, name="exec", *, env=None, step="optimizer", switches=(), members=1, change=()
+    ):
         """A launcher of the real kind; the cohort closes it."""
         launch = Launch(
             folder=self.folder,
@@ -56,6 +58,7 @@ class SmallCohort:
             env=member_environment(os.environ, ONE_THREAD | (env or {}), {}),
             step=step,
             switches=switches,
+            change=change,
             ranks=self.ranks,
         )
         self._launchers.append(LAUNCHERS[name].starter(launch, members))

@@ -21,7 +21,7 @@ WANTED = {
     *("cpuset", "smt", "last_level_cache", "memory_bandwidth", "remote_memory", "numa_balancing"),
     *("page_faults", "thp", "swap", "migrations", "steal", "foreign_load", "frequency"),
     *("slow_blas", "denormals", "data_loading", "interpreter", "helper_threads"),
-    *("lock_contention", "file_io", "pauses", "stopped"),
+    *("lock_contention", "file_io", "pauses", "stopped", "communication", "imbalance"),
 }
 
 

@@ -32,7 +32,11 @@ import planted  # noqa: E402
 
 OUTSIDE = [sys.executable, str(BENCHMARKS / "plants/outside.py")]
 SHORT = WORKLOADS / "short_script.py"
-BOTH = [(name, workload) for name in PLANTS for workload in plant_list.WORKLOADS]
+BOTH = [
+    (name, workload)
+    for name, plant in PLANTS.items()
+    for workload in plant.only or plant_list.WORKLOADS
+]
 
 no_quota = pytest.mark.skipif(plant_list.no_quota() is not None, reason=plant_list.no_quota() or "")
 

@@ -105,6 +105,17 @@ def test_a_script_that_joins_nothing_is_told_of_torchrun(groups):
     assert "torchrun" in table.failed(rows)
 
 
+@pytest.mark.parametrize("change", [(), ("one_element",)])
+def test_ranks_that_exchange_one_number_rest_together_too(groups, change):
+    groups.start(groups.launcher(switches=AXIS, change=change), 0, SCRIPT)
+    groups.wait_resting([0])
+    assert groups.attest(0)["changes"]["one_element"] is bool(change)
+    for _ in range(3):
+        train(groups.members, [0])
+        (other,) = groups.members.others(0)
+        assert len(groups.members.steps(0)) == len(other)
+
+
 def test_a_group_that_has_ended_starts_anew_on_another_port(groups):
     start(groups, [0], "--steps", "7")
     train(groups.members, [0], steps=16)

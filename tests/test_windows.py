@@ -180,12 +180,25 @@ def test_a_members_record():
             "backward_s": 0.008,
             "optimizer_s": 0.003,
             "collect_s": 0.001,
+            "ranks_wait_s": 0.0,
             "active_s": 0.060,
         }
     )
     assert {name: record[name] for name in ("slot", "steps", "steps_active", "restarts")} == {
         "slot": 3, "steps": 3, "steps_active": 5, "restarts": 2,
     }  # fmt: skip
+
+
+def test_ranks_wait_for_the_slowest_outside_of_backward():
+    own = [Step(at * 10 * MS, 0, 6 * MS, 0, 0, 0) for at in range(1, 6)]
+    slow = [Step(at * 10 * MS, 0, 2 * MS, 0, 0, 0) for at in range(1, 6)]
+    slow[3] = Step(40 * MS, 0, 4 * MS, 0, 0, 0)
+    group = Activity(0, 0, 60 * MS, 5, 0, own, others=[slow])
+    # Steps 3 to 5 count: of 4 and 8 ms, 4 and 6 ms, and 4 and 8 ms outside of backward.
+    assert windows.ranks_wait_ns(group, 15 * MS, 45 * MS) == (2 + 1 + 2) * MS
+    assert windows.ranks_wait_ns(Activity(0, 0, 60 * MS, 5, 0, own), 15 * MS, 45 * MS) == 0
+    ahead = Activity(0, 0, 60 * MS, 5, 0, own, others=[slow[:3]])
+    assert windows.ranks_wait_ns(ahead, 15 * MS, 45 * MS) == 2 * MS
 
 
 # ---- overlap and skew

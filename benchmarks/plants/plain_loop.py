@@ -1,8 +1,14 @@
-"""A plain training loop with a DataLoader, and tensors of some megabytes: the third workload."""
+"""A plain training loop with a DataLoader, and tensors of some megabytes: the third workload.
+
+Under torchrun its ranks train one model (DistributedDataParallel).
+"""
 
 import argparse
+import os
 
 import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -20,11 +26,14 @@ data = TensorDataset(inputs, inputs.mean(dim=1, keepdim=True))
 # Whole batches are indexed at once: row by row, the loader would be a good part of a step.
 batches = BatchSampler(RandomSampler(data), args.batch_size, drop_last=True)
 loader = DataLoader(data, sampler=batches, batch_size=None)
-model = torch.nn.Sequential(
+model: torch.nn.Module = torch.nn.Sequential(
     torch.nn.Linear(args.features, args.width),
     torch.nn.ReLU(),
     torch.nn.Linear(args.width, 1),
 )
+if "RANK" in os.environ:
+    distributed.init_process_group("gloo")
+    model = DistributedDataParallel(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for epoch in range(1, args.epochs + 1):
     for rows, targets in loader:
@@ -33,3 +42,5 @@ for epoch in range(1, args.epochs + 1):
         loss.backward()
         optimizer.step()
     print(f"seed {args.seed}: loss {loss.item():.4f} after epoch {epoch}")
+if distributed.is_initialized():
+    distributed.destroy_process_group()

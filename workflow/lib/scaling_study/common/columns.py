@@ -81,6 +81,13 @@ PER_STEP = (
         "s",
         "Time in Python's garbage collector, in whatever phase; empty in older files.",
     ),
+    Column(
+        "ranks_wait_s_per_step",
+        "number",
+        "s",
+        "What the slowest rank takes outside of backward beyond the mean of all ranks, step by "
+        "step; 0 without ranks, empty in older files.",
+    ),
     Column("user_s_per_step", "number", "CPU s", "User time, all threads and child processes."),
     Column("system_s_per_step", "number", "CPU s", "System time, all threads and children."),
     Column(

@@ -9,5 +9,6 @@ from scaling_study.diagnosing.causes_code import WAITS, WORK
 from scaling_study.diagnosing.causes_cpu import FIRST, THREADS
 from scaling_study.diagnosing.causes_hardware import HARDWARE
 from scaling_study.diagnosing.causes_memory import MEMORY, SHARED
+from scaling_study.diagnosing.causes_ranks import RANKS
 
-CAUSES: tuple[Cause, ...] = (*FIRST, *WAITS, *THREADS, *WORK, *MEMORY, *HARDWARE, *SHARED)
+CAUSES: tuple[Cause, ...] = (*FIRST, *RANKS, *WAITS, *THREADS, *WORK, *MEMORY, *HARDWARE, *SHARED)

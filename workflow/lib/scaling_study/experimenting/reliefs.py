@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.axes import ranks
 from scaling_study.experimenting import unthrottled
 from scaling_study.probing import probe
 
@@ -141,6 +142,10 @@ def _faults(reference: Reference) -> Reason:
     return None
 
 
+def _alone(reference: Reference) -> Reason:
+    return None if (ranks.asked(reference.axes) or 1) > 1 else "no ranks that exchange anything"
+
+
 def _short(name: str, title: str) -> Callable[[Reference], Reason]:
     """Exclude what a part of a step takes hardly any time for."""
 
@@ -219,6 +224,8 @@ RELIEFS: tuple[Relief, ...] = (
            {"allocator": "mimalloc"}, quick=False),
     Relief("cached_batches", "batches from memory instead of the loader",
            _short("load_s", "the loader"), change="cached_batches"),
+    Relief("one_element", "ranks that exchange one number instead of gradients", _alone,
+           change="one_element"),
     Relief("flush_denormals", "denormal numbers flushed to zero", _flushed,
            change="flush_denormals", alone=True),
     Relief("isa_default", "all vector instructions of the CPU", _is("isa", "default"),

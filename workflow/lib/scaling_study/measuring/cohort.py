@@ -631,6 +631,7 @@ class Cohort:
             restarts=words[channel.RESTARTS] - restarts,
             steps=self.members.steps(slot),
             earlier=words[channel.EARLIER],
+            others=self.members.others(slot),
         )
         self._longest_step_s = max(self._longest_step_s, found.longest_step_ns / 1e9)
         return found

@@ -82,6 +82,7 @@ class Activity:
         restarts: how often its script was started anew.
         steps: those that are kept.
         earlier: steps that it did before.
+        others: steps of its other ranks, if it is a group; all of them count from one release on.
     """
 
     slot: int
@@ -91,6 +92,7 @@ class Activity:
     restarts: int
     steps: Sequence[Step]
     earlier: int = 0
+    others: Sequence[Sequence[Step]] = ()
 
     @property
     def starts_ns(self) -> list[int]:
@@ -165,6 +167,25 @@ def counted_steps(
     return [duration for duration, _ in inside], [step for _, step in inside]
 
 
+def ranks_wait_ns(activity: Activity, opened_ns: int, closed_ns: int) -> float:
+    """Return what the slowest rank took beyond the mean of all, summed over the counted steps.
+
+    Only outside of backward, in which ranks wait for each other, their own work can be seen.
+    """
+    if not activity.others:
+        return 0.0
+    ranks = [activity.steps, *activity.others]
+    wait_ns = 0.0
+    # The first step has no end of another one before it, in any rank.
+    for at in range(1, min(map(len, ranks))):
+        begins = activity.steps[at - 1].end_ns
+        if not opened_ns <= begins < closed_ns or activity.steps[at].fresh:
+            continue
+        own = [rank[at].end_ns - rank[at - 1].end_ns - rank[at].backward_ns for rank in ranks]
+        wait_ns += max(own) - statistics.fmean(own)
+    return wait_ns
+
+
 def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[str, Any]:
     """Return a member's part of a window record, without the kernel's counters.
 
@@ -192,6 +213,7 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[st
         "backward_s": backward,
         "optimizer_s": optimizer,
         "collect_s": collect,
+        "ranks_wait_s": ranks_wait_ns(activity, opened_ns, closed_ns) / 1e9,
         "active_s": (activity.parked_ns - activity.released_ns) / 1e9,
         "steps_active": activity.steps_active,
         "restarts": activity.restarts,

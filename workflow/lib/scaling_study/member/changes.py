@@ -1,8 +1,9 @@
 """Single changes inside a member that take one cause of slow steps away.
 
-They are experiments, no launches: cached batches train on the same data again and again, and the
-other two belong into the script itself. Each is applied when torch has been imported, and tells
-afterwards whether it took effect. Standard library and torch only.
+They are experiments, no launches: cached batches train on the same data again and again, ranks that
+exchange one number train apart, and the other two belong into the script itself. Each is applied
+when torch has been imported, and tells afterwards whether it took effect. Standard library and
+torch only.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 CACHED_BATCHES = 8
 
 _cached_loaders = 0
+_apart = 0
 
 
 def _flush_denormals() -> None:
@@ -55,6 +57,31 @@ def _cache_batches() -> None:
     DataLoader.__iter__ = __iter__
 
 
+def _exchange_one_number() -> None:
+    """Let ranks wait for each other as before, and exchange nothing but one number."""
+    from torch import distributed  # noqa: PLC0415
+    from torch.nn.parallel import DistributedDataParallel  # noqa: PLC0415
+
+    make = DistributedDataParallel.__init__
+
+    def one_number(_: object, bucket: Any) -> Any:
+        gradients = bucket.buffer()
+        work = distributed.all_reduce(gradients[:1].clone(), async_op=True)
+        return work.get_future().then(lambda _: gradients)
+
+    def __init__(model: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 (as above)
+        global _apart  # noqa: PLW0603
+        make(model, *args, **kwargs)
+        hook(model, None, one_number)
+        _apart += 1
+
+    one_number.__annotations__.clear()  # torch compares them with classes, and these are texts
+    # A model takes one hook: the script's own is left out.
+    hook = DistributedDataParallel.register_comm_hook
+    DistributedDataParallel.register_comm_hook = lambda *_: None
+    DistributedDataParallel.__init__ = __init__
+
+
 def _collect_nothing(generation: int = 2) -> int:  # noqa: ARG001 (as gc.collect)
     return 0
 
@@ -72,6 +99,7 @@ def _collects_nothing() -> bool:
 CHANGES: dict[str, tuple[Callable[[], None], Callable[[], bool]]] = {
     "flush_denormals": (_flush_denormals, _flushes_denormals),
     "cached_batches": (_cache_batches, lambda: _cached_loaders > 0),
+    "one_element": (_exchange_one_number, lambda: _apart > 0),
     "no_collector": (_stop_collecting, _collects_nothing),
 }
 """By name: what makes the change, and what tells whether it holds."""
