@@ -206,6 +206,7 @@ def write_study(
     steps: int = 20,
     noise: Noise | None = None,
     steps_per_model: int | None = 500,
+    objective: str = "models_per_hour",
     machines: Sequence[dict[str, Any]] | None = None,
     measured_hash: str = "measured0001",
     harness_hash: str = "harness00001",
@@ -223,6 +224,7 @@ def write_study(
         steps: Counted steps per member and window.
         noise: Spread around each launch's law.
         steps_per_model: Of the workload; None leaves models/hour out.
+        objective: Of the study.
         machines: Every replicate is measured on each of them (a cohort per machine in its file).
         measured_hash: Of the workload.
         harness_hash: Of the harness.
@@ -238,6 +240,7 @@ def write_study(
         seed=seed,
         ns=list(ns),
         steps_per_model=steps_per_model,
+        objective=objective,
     )
     folder.mkdir(parents=True, exist_ok=True)
     _write_json(folder / "plan.json", plan)
@@ -289,6 +292,7 @@ def _plan(
     seed: int,
     ns: list[int],
     steps_per_model: int | None,
+    objective: str,
 ) -> dict[str, Any]:
     by_arm = {launch.arm: launch.id for launch in launches}
     default = by_arm.get("default")
@@ -297,6 +301,7 @@ def _plan(
         "study": study,
         "description": "made up",
         "seed": seed,
+        "objective": objective,
         "default": default,
         "baseline": by_arm.get("baseline", default),
         "repeat": by_arm.get("repeat"),

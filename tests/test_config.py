@@ -80,6 +80,7 @@ def test_values_are_read():
 def test_defaults():
     read = load_config(minimal())
     assert (read.description, read.seed, read.processes) == ("", 1, "auto")
+    assert read.objective == "models_per_hour"
     assert (read.workload.args, read.workload.env, read.workload.inputs) == ((), {}, ())
     assert (read.workload.step, read.workload.steps_per_model) == ("optimizer", None)
     assert (read.launches.baseline, read.launches.grid, read.launches.include) == ({}, {}, ())
@@ -226,6 +227,9 @@ MISTAKES = [
     ("measure.shortest_s", True, "measure.shortest_s", "boolean", None),
     ("measure.isolated", "no", "measure.isolated", "text", None),
     ("measure.isolated", 0, "measure.isolated", "whole number", None),
+    ("objective", "one_modle", "objective", "is not a known word", "one_model"),
+    ("objective", 1, "objective", "whole number", None),
+    ("objectve", "one_model", "objectve", "unknown key", "objective"),
     # impossible values
     ("seed", -1, "seed", "not allowed", None),
     ("seed", 2**400, "seed", "not allowed", None),

@@ -223,6 +223,17 @@ def test_iterations_count_where_a_models_length_is_unknown(tmp_path):
     assert one["difference"]["value"] == pytest.approx(4.0)
 
 
+def test_one_models_time_is_compared_and_not_what_all_processes_give(tmp_path):
+    recommendation = found()
+    recommendation["machines"][0]["objective"] = "model_s"
+    usual = machine(tmp_path, rounds(1.0, 1.05, 0.95))
+    one = machine(tmp_path, rounds(1.0, 1.05, 0.95), recommendation=recommendation)
+    assert one["arms"] == usual["arms"]
+    # Two recommended processes against one of the default.
+    assert one["ratio"]["value"] == pytest.approx(usual["ratio"]["value"] / 2)
+    assert one["ratio_same_n"]["value"] == pytest.approx(usual["ratio_same_n"]["value"])
+
+
 def test_off_and_none_are_said():
     off = summarise(found(), [], NO_WINDOWS, 500, {}, off=True)["machines"][0]
     assert (off["status"], off["arms"]) == ("off", [])

@@ -67,3 +67,10 @@ def test_a_grid_has_no_race_to_tell_of():
     assert not forecast.describe(
         shipped("quick", search="grid"), machines.usable("vm-hybrid"), None
     )
+
+
+def test_a_race_for_one_model_says_with_how_many_processes():
+    plan = shipped("tsmixerx", objective="one_model")
+    first, second = forecast.describe(plan, machines.usable("epyc-9654-2s-nps4"), None)
+    assert "the confirmation included, with 1 process (objective: one_model): each launch" in first
+    assert "a first answer after" in second

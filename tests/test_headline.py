@@ -450,3 +450,84 @@ def test_a_race_says_what_it_goes_by_and_how_few_starts_there_were():
     assert "was started twice only" in notes(written(few, replicates=None))
     few["default"]["replicates"] = 1
     assert "was started once only" in notes(written(few, replicates=None))
+
+
+def one_model(**changes):
+    """Two threads alone are 2.5 times as fast as the default; four processes give most."""
+    default = point("d", "default", 1, 20.0, at_n=point("d", "default", 1, 20.0), most=None)
+    best = point("b", "intra_op 2", 1, 50.0, probability_best=0.97, most=None)
+    most = point("c", "intra_op 1", 4, 200.0)
+    return recommendation(
+        objective="model_s", default=default, recommended=best, best=best, throughput=most,
+        ratio=ratio(2.5, 2.4, 2.6), ratio_same_n=ratio(2.5, 2.4, 2.6),
+        ranking=[best, point("c", "intra_op 1", 1, 40.0), default], **changes,
+    )  # fmt: skip
+
+
+def confirmed_alone(**changes):
+    return confirmation(
+        objective="model_s",
+        arms=[
+            arm("recommended", "b", "intra_op 2", 1, 25.0, predicted=360.0),
+            arm("recommended", "b", "intra_op 2", 1, 30.0, queue="one_process", ran="fork"),
+            arm("default", "d", "default", 1, 10.0, predicted=144.0),
+        ],
+        ratio=ratio(2.5, 2.4, 2.6), ratio_same_n=None, difference=None, **changes,
+    )  # fmt: skip
+
+
+def test_one_model_is_a_time_first_and_sooner_than_the_default():
+    headline = written(one_model())
+    assert headline.question == "How soon is one model done on this machine?"
+    assert headline.verdict == (
+        f"intra_op 2: one model in 10.0 s (9.8 to 10.2), 2.50{X} sooner than the default launch "
+        f"(2.40{X} to 2.60{X}), predicted"
+    )
+    assert [(bar.role, bar.value, bar.unit) for bar in headline.bars] == [
+        ("default", "25.0", "s"), ("recommended", "10.0", "s"),
+    ]  # fmt: skip
+    assert headline.bars[0].share == 1.0
+    assert headline.bars[1].interval == "predicted, 95% interval 9.8 to 10.2; 360 models/hour"
+    assert (
+        "Most models per hour of all points measured: 1,440 models/hour with 4 processes of "
+        "one thread per process (one model in 10.0 s (9.8 to 10.2)), predicted."
+    ) in notes(headline)
+    assert "More processes give less" not in notes(headline)
+
+
+def test_one_model_is_confirmed_as_a_time():
+    headline = written(one_model(), confirmation=confirmed_alone())
+    assert headline.verdict == (
+        "intra_op 2: one model in 2.40 minutes (2.29 to 2.53), "
+        f"2.50{X} sooner than the default launch (2.40{X} to 2.60{X}), confirmed"
+    )
+    assert [(bar.value, bar.unit) for bar in headline.bars] == [
+        ("6.00", "minutes"), ("2.40", "minutes"),
+    ]  # fmt: skip
+    assert headline.bars[1].interval == ("confirmed, 95% interval 2.29 to 2.53; predicted 0.167")
+    assert f"one model in 2.00 minutes (1.90 to 2.11), 1.20{X} as fast" in notes(headline)
+
+
+def test_a_launch_that_is_slower_than_the_default_is_not_called_sooner():
+    found = one_model() | {"ratio": ratio(0.8, 0.7, 0.9), "ratio_same_n": None}
+    assert written(found).verdict == (
+        "The default launch is the fastest; intra_op 2: one model in 10.0 s (9.8 to 10.2), "
+        f"0.800{X} as fast as the default launch (0.700{X} to 0.900{X}), predicted"
+    )
+
+
+def test_a_step_stands_for_a_model_of_unknown_length_and_this_is_said():
+    headline = written(one_model() | {"objective": "iteration_s"})
+    assert headline.question == "How soon is one step done on this machine?"
+    assert "one step in 20.0 ms (19.6 to 20.4)" in headline.verdict
+    assert "The config has no workload.steps_per_model" in notes(headline)
+    assert "Most steps per second of all points measured: 200 steps/s" in notes(headline)
+
+
+def test_the_closest_other_launch_is_compared_by_time():
+    found = one_model()
+    found["recommended"]["probability_best"] = 0.5
+    assert describe_sureness(found).endswith(
+        "The closest other is one thread per process with 1 process: "
+        "one model in 12.5 s (12.3 to 12.8) against one model in 10.0 s (9.8 to 10.2)."
+    )

@@ -196,7 +196,8 @@ def test_a_plan_survives_being_stored(path):
 def test_plan_json_holds_what_measuring_needs():
     stored = make_plan(load_config(config())).to_dict()
     assert set(stored) == {
-        *("schema_version", "study", "description", "seed", "default", "baseline", "repeat"),
+        *("schema_version", "study", "description", "seed", "objective", "default"),
+        *("baseline", "repeat"),
         *(
             "launches",
             "dropped",

@@ -40,6 +40,19 @@ def test_an_interval_has_the_decimals_of_its_value():
 
 
 @pytest.mark.parametrize(
+    ("ends", "text"),
+    [
+        ((0.0124, 0.0121, 0.0126), "12.4 ms (12.1 to 12.6)"),
+        ((5.0, None, None), "5.00 s"),
+        ((144.0, 132.0, 156.0), "2.40 minutes (2.20 to 2.60)"),
+        ((7200.0, 7100.0, 7300.0), "2.00 hours (1.97 to 2.03)"),
+    ],
+)
+def test_a_time_and_its_interval_have_one_unit(ends, text):
+    assert quantities.format_time(*ends) == text
+
+
+@pytest.mark.parametrize(
     ("share", "text"),
     [(0.0234, "2.3%"), (0.02, "2%"), (0.62, "62%"), (0, "0%"), (-0.015, "\N{MINUS SIGN}1.5%")],
 )

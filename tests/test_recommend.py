@@ -3,7 +3,7 @@ import math
 import pytest
 
 import synthetic
-from scaling_study.analysing.recommend import enough, or_null, recommend
+from scaling_study.analysing.recommend import enough, of_objective, or_null, recommend
 from scaling_study.collecting.collect import collect
 
 DEFAULT = synthetic.Launch({}, "default", synthetic.hard_saturation(40.0, 60.0))
@@ -229,3 +229,50 @@ def test_what_changes_training_is_named_beside_the_recommendation(tmp_path, axis
 
 def test_nothing_is_named_where_training_stays_the_same(tmp_path):
     assert recommended(tmp_path, DEFAULT, BASELINE)["changed"] is None
+
+
+# Two threads make one model sooner; one thread each gives most together.
+SOONER = synthetic.Launch({"intra_op": 2}, "grid", synthetic.hard_saturation(80.0, 120.0))
+
+
+def test_one_model_soonest_is_another_launch_than_most_models(tmp_path):
+    most = recommended(tmp_path / "most", DEFAULT, BASELINE, SOONER)
+    assert (most["recommended"]["launch"], most["recommended"]["n"]) == (BASELINE.id, 3)
+    found = recommended(tmp_path / "one", DEFAULT, BASELINE, SOONER, objective="one_model")
+    assert found["objective"] == "model_s"
+    assert (found["recommended"]["launch"], found["recommended"]["n"]) == (SOONER.id, 1)
+    assert found["recommended"]["probability_best"] > 0.9
+    assert (found["throughput"]["launch"], found["throughput"]["n"] >= 3) == (BASELINE.id, True)
+    assert [row["launch"] for row in found["ranking"]] == [SOONER.id, BASELINE.id, DEFAULT.id]
+    assert {row["n"] for row in found["ranking"]} == {1}
+
+
+def test_one_model_is_compared_with_the_default_launchs_own_shortest_time(tmp_path):
+    found = recommended(tmp_path, DEFAULT, BASELINE, SOONER, objective="one_model")
+    assert found["default"]["n"] == 1  # where two give most
+    assert found["ratio"] == {**found["ratio_same_n"], "text": found["ratio"]["text"]}
+    assert found["ratio"]["value"] == pytest.approx(80 / 40, rel=0.02)
+    assert found["ratio"]["low"] < found["ratio"]["value"] < found["ratio"]["high"]
+    value, low, high = of_objective(found["recommended"], "model_s")
+    assert value == pytest.approx(500 / 80, rel=0.02)
+    assert low < value < high
+
+
+def test_without_the_steps_of_a_model_the_fastest_step_counts(tmp_path):
+    found = recommended(
+        tmp_path, DEFAULT, BASELINE, SOONER, objective="one_model", steps_per_model=None
+    )
+    assert found["objective"] == "iteration_s"
+    assert (found["recommended"]["launch"], found["recommended"]["n"]) == (SOONER.id, 1)
+    assert of_objective(found["recommended"], "iteration_s")[0] == pytest.approx(1 / 80, rel=0.02)
+
+
+def test_one_model_with_another_training_is_named_and_not_recommended(tmp_path):
+    def coarser(plan):
+        for launch in plan["launches"]:
+            launch["axes"]["autocast"] = "bf16" if launch["id"] == SOONER.id else "off"
+
+    found = recommended(tmp_path, DEFAULT, BASELINE, SOONER, objective="one_model", change=coarser)
+    assert (found["recommended"]["launch"], found["recommended"]["n"]) == (BASELINE.id, 1)
+    assert (found["changed"]["launch"], found["changed"]["n"]) == (SOONER.id, 1)
+    assert found["changed"]["ratio"]["value"] == pytest.approx(80 / 50, rel=0.02)

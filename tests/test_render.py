@@ -18,6 +18,7 @@ from scaling_study.rendering.study import StudyInUseError, StudyLock, conclusion
 ROOT = Path(__file__).parent.parent
 FIGURES = {
     "throughput", "step_time", "efficiency", "fairness", "phases", "accounts", "cpu_time", "noise",
+    "front",
 }  # fmt: skip
 
 

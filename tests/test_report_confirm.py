@@ -38,6 +38,15 @@ def test_each_arm_is_a_row_with_confirmed_beside_predicted(confirmed):
     assert len(view.notes) == 1
 
 
+def test_one_model_is_shown_as_a_time(confirmed):
+    view = view_confirmation(confirmed | {"objective": "model_s"})
+    assert view.unit == "s for one model"
+    _, value, predicted, *_ = view.rows[0].numbers
+    assert float(value.value) == pytest.approx(3600 * 2 / 900, rel=0.02)
+    assert " to " in value.interval
+    assert predicted.text == "7.20"
+
+
 def test_a_difference_names_its_parts_and_the_rest(tmp_path):
     recommendation = found()
     point = recommendation["machines"][0]["recommended"]

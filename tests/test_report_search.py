@@ -11,6 +11,7 @@ def plan(**changes):
                 ("u", "unseen", "one_change", 0)]  # fmt: skip
     return {
         "default": "b",
+        "objective": "models_per_hour",
         "exclude": [],
         "launches": [
             {"id": one, "label": label, "arm": arm, "replicates": replicates, "axes": DEFAULTS}
@@ -76,3 +77,9 @@ def test_what_the_experiments_showed_to_help_is_said():
 
 def test_before_anything_was_measured_nothing_was_chosen():
     assert "It chose" not in " ".join(view_search(plan(choice=None)))
+
+
+def test_a_race_for_one_model_says_that_it_knows_little_of_more_processes():
+    text = " ".join(view_search({**plan(), "objective": "one_model"}))
+    assert "at the smallest process count alone" in text
+    assert "may be its best ones" not in text

@@ -363,3 +363,48 @@ def test_an_interim_report_has_nothing_of_what_comes_after_the_race():
 
 def test_more_time_has_more_rounds():
     assert rounds.most(1e6) > rounds.most(600) > rounds.most(60) >= 3
+
+
+def alone_or_together(plan, launch, n):
+    """Four threads alone are three times as fast; one thread each gives most from 4 on."""
+    axes = next(one["axes"] for one in plan["launches"] if one["id"] == launch)
+    if axes["intra_op"] == 4:
+        return min(30.0 * n, 60.0)
+    return min(10.0 * n, 960.0) if axes["intra_op"] == 1 else 5.0
+
+
+@pytest.mark.parametrize("processes", ["auto", [2, 8]])
+def test_one_model_soonest_races_at_the_smallest_count_alone(machine, processes):
+    plan = planned(processes, objective="one_model")
+    history, grown = race(plan, machine, alone_or_together)
+    smallest = 1 if processes == "auto" else 2
+    asked = {n for one in history for batch in one["batches"] for task in batch
+             for n in task["counts"]}  # fmt: skip
+    assert asked == {smallest}
+    choice = history[-1]["choice"]
+    chosen = next(one for one in grown["launches"] if one["id"] == choice["launch"])
+    assert (chosen["axes"]["intra_op"], choice["n"]) == (4, smallest)
+    assert history[-1]["not_screened"] == []
+
+
+def test_most_models_per_hour_is_another_choice_of_the_same_machine(machine):
+    history, grown = race(planned(), machine, alone_or_together)
+    choice = history[-1]["choice"]
+    chosen = next(one for one in grown["launches"] if one["id"] == choice["launch"])
+    assert chosen["axes"]["intra_op"] == 1
+    assert choice["n"] >= 96
+
+
+def test_of_an_earlier_race_for_most_models_only_the_smallest_count_tells_of_one_model(machine):
+    before, grown = race(planned(), machine, alone_or_together)
+    plan = {**grown, "objective": "one_model"}
+    cohorts, rows = [], []
+    for found in before:
+        more = measured_by(grown, found, alone_or_together)
+        cohorts += more[0]
+        rows += more[1]
+    starts = rounds.starts(cohorts, rates(*rows), plan)
+    found = rounds.next_round(plan, machine, starts, len(before), NOW)
+    assert found["stage"] == "screen"  # those that were screened at larger counts alone
+    assert {n for batch in found["batches"] for task in batch for n in task["counts"]} == {1}
+    assert found["choice"]["n"] == 1

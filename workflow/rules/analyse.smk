@@ -6,6 +6,7 @@ ANALYSES = multiext(
     "scaling.json",
     "noise.json",
     "recommendation.json",
+    "pareto.json",
     "single_changes.json",
     "failures.json",
     "attestation.json",

@@ -13,6 +13,7 @@ from scaling_study.analysing import law_choice, laws
 from scaling_study.analysing.failures import list_failures
 from scaling_study.analysing.noise import noise
 from scaling_study.analysing.pace import pace
+from scaling_study.analysing.pareto import pareto
 from scaling_study.analysing.recommend import enough, or_null, recommend, records
 from scaling_study.analysing.single_changes import single_changes
 from scaling_study.common import stats
@@ -29,8 +30,8 @@ Json = dict[str, Any]
 DOMAINS: tuple[Domain, ...] = ("l3", "node", "socket")
 """Parts of a machine that have a cache or a memory of their own, smallest first."""
 FILES = (
-    *("scaling", "noise", "recommendation", "single_changes", "failures", "attestation"),
-    "provenance",
+    *("scaling", "noise", "recommendation", "pareto", "single_changes", "failures"),
+    *("attestation", "provenance"),
 )
 NAMES = ("launch", "label", "arm")
 AFTER = ("changes", "counted", "once")
@@ -66,6 +67,7 @@ def analyse(
             "scaling": scaling(own, own_rates, cohorts, description),
             "noise": noise(own_rates, plan),
             "recommendation": recommend(own, own_rates, cohorts, plan),
+            "pareto": pareto(own, cohorts, plan),
             "single_changes": single_changes(own, own_rates, plan),
             "failures": list_failures(cohorts, study["missing"]),
             "attestation": attestation(cohorts, windows[windows["machine"] == machine]),

@@ -13,6 +13,7 @@ from scaling_study.analysing.machine_results import Results
 from scaling_study.analysing.noise import spread_at
 from scaling_study.analysing.recommend import of_objective, ratio_entry
 from scaling_study.common import stats
+from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.probing import probe
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def compare(
         that stand for one machine, `software` what the machines differ in beside themselves.
     """
     there = {name: one for name, one in found.items() if isinstance(one, Results)}
-    objectives = [one.recommendation["objective"] for one in there.values()]
+    objectives = [_objective(one.recommendation) for one in there.values()]
     reference = next((name for name in there if _chosen(there[name])), None)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -112,7 +113,7 @@ def _launch(
     """A launch, and what it gives by each of `MEASURES`; None where the config does not say."""
     if entry is None:
         return None
-    objective = recommendation["objective"]
+    objective = _objective(recommendation)
     rate = dict(zip(("value", "low", "high"), of_objective(entry, objective), strict=True))
     hourly = 1 if objective == "models_per_hour" else HOUR_S
     return {
@@ -159,9 +160,14 @@ def ratios(
     return {"rate": found} | {name: _scaled(found, factor) for name, factor in factors.items()}
 
 
+def _objective(recommendation: Mapping[str, Any]) -> str:
+    """What machines are compared by: an hour's price is that of all that it gives."""
+    return OBJECTIVES[recommendation["objective"]].rate
+
+
 def _rate(one: Results) -> stats.LogMean:
     """What the recommended point gives."""
-    chosen, objective = one.recommendation["recommended"], one.recommendation["objective"]
+    chosen, objective = one.recommendation["recommended"], _objective(one.recommendation)
     return stats.Means(one.rates, objective).of(chosen["launch"], chosen["n"])
 
 

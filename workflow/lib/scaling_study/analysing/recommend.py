@@ -1,7 +1,8 @@
 """The launch to use, from the points of one machine.
 
-The best point is the one that gives most models per hour; without a number of steps that train a
-model, the one with the highest throughput. What is recommended is the smallest number of
+The best point is the one that serves the study's objective most (`objectives`): it gives most
+models per hour, or has the shortest time of one model; without a number of steps that train a
+model, the same of steps. What is recommended is the smallest number of
 processes within `TOLERANCE` of it over all launches, and at that number the fastest launch: fewer
 processes need less memory, for a difference that no one notices. Its probability of being best is
 the share of draws in which it is within `TOLERANCE` of the best point of that draw. The draws come
@@ -21,6 +22,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import stats
+from scaling_study.common.objectives import OBJECTIVES, Objective, objective_of
 from scaling_study.common.quantities import format_estimate
 from scaling_study.planning.work import changed_training
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     Json = Mapping[str, Any]
 
+STEPS = OBJECTIVES["steps_per_s"]
 TOLERANCE = 0.02  # a smaller difference in throughput is not worth more processes
 PROBABILITY = (
     f"share of {stats.DRAWS} draws from the distributions of the intervals in which the point is "
@@ -43,6 +46,7 @@ EMPTY: dict[str, Any] = {
     "raced": False,
     "default": None,
     "best": None,
+    "throughput": None,
     "recommended": None,
     "ratio": None,
     "ratio_same_n": None,
@@ -56,16 +60,39 @@ def records(points: pd.DataFrame) -> list[Json]:
     return [{str(name): value for name, value in row.items()} for row in points.to_dict("records")]
 
 
-def enough(points: Sequence[Json], objective: str = "steps_per_s") -> Json:
+def candidates(points: pd.DataFrame, cohorts: Sequence[Json]) -> list[Json]:
+    """Points that may be recommended: of proven launches, without the A/A repeat.
+
+    Args:
+        points: The machine's rows of the table of points.
+        cohorts: Its cohorts, as cohorts.json holds them.
+    """
+    refused = {cohort["launch"] for cohort in cohorts if not _proven(cohort)}
+    return [
+        point
+        for point in records(points)
+        if point["arm"] != "repeat" and point["launch"] not in refused
+    ]
+
+
+def enough(points: Sequence[Json], objective: Objective = STEPS) -> Json:
     """The point with the fewest processes within `TOLERANCE` of the best; the best of those.
 
     Args:
         points: Rows of the table of points, at least one.
-        objective: The column that is to be large.
+        objective: What is compared.
     """
-    limit = (1 - TOLERANCE) * max(point[objective] for point in points)
-    near = [point for point in points if point[objective] >= limit]
-    return min(near, key=lambda point: (point["n"], -point[objective]))
+
+    def gain(point: Json) -> float:
+        return _gain(point, objective)
+
+    limit = (1 - TOLERANCE) * max(map(gain, points))
+    near = [point for point in points if gain(point) >= limit]
+    return min(near, key=lambda point: (point["n"], -gain(point)))
+
+
+def _gain(point: Json, objective: Objective) -> float:
+    return float(objective.gain(point[objective.rate], point["n"]))
 
 
 def recommend(
@@ -85,50 +112,46 @@ def recommend(
     Returns:
         The machine's entry of recommendation.json, without the machine.
     """
-    steps_per_model = plan["workload"]["steps_per_model"]
     head: dict[str, Any] = {
-        "objective": "steps_per_s" if steps_per_model is None else "models_per_hour",
+        "objective": objective_of(plan),
         "tolerance": TOLERANCE,
         "interval": stats.INTERVAL,
         "probability": PROBABILITY,
     }
-    refused = {cohort["launch"] for cohort in cohorts if not _proven(cohort)}
-    candidates = [
-        point
-        for point in records(points)
-        if point["arm"] != "repeat" and point["launch"] not in refused
-    ]
-    if not candidates:
+    found = candidates(points, cohorts)
+    if not found:
         reason = "no launch has a valid window; the list of failures says why"
         return {"status": "none", "reason": reason, **head, **EMPTY}
     return {
         "status": "ok",
         "reason": None,
         **head,
-        **_choose(candidates, head["objective"], rates, cohorts, plan),
+        **_choose(found, OBJECTIVES[head["objective"]], rates, cohorts, plan),
     }
 
 
 def _choose(
-    candidates: Sequence[Json],
-    objective: str,
+    found: Sequence[Json],
+    objective: Objective,
     rates: pd.DataFrame,
     cohorts: Sequence[Json],
     plan: Json,
 ) -> Json:
     """All that a recommendation says of points, at least one."""
-    measured = stats.Means(rates, objective)
+    measured = stats.Means(
+        rates.assign(gain=objective.gain(rates[objective.rate], rates["n"])), "gain"
+    )
 
     def gives(point: Json) -> float:
-        return float(point[objective])
+        return _gain(point, objective)
 
     by_launch: dict[str, list[Json]] = {}
-    for point in candidates:
+    for point in found:
         by_launch.setdefault(point["launch"], []).append(point)
     changes = changed_training(plan)
-    same = [point for point in candidates if not changes.get(point["launch"])]
+    same = [point for point in found if not changes.get(point["launch"])]
     raced = _raced(same, plan)
-    chosen = enough(same or candidates, objective) if raced is None else raced
+    chosen = enough(same or found, objective) if raced is None else raced
     shown = {launch: enough(own, objective) for launch, own in by_launch.items()}
     shown[chosen["launch"]] = chosen
     default = shown.get(plan["default"])
@@ -152,7 +175,8 @@ def _choose(
             "at_n": None if same_n is None else _entry(same_n),
             "most": _most(measured, default, by_launch[plan["default"]]),
         },
-        "best": _entry(max(same or candidates, key=gives)),
+        "best": _entry(max(same or found, key=gives)),
+        "throughput": _entry(max(same or found, key=lambda point: float(point[objective.rate]))),
         "recommended": {
             **_entry(chosen),
             "probability_best": sure.get(chosen["launch"]),
@@ -161,7 +185,7 @@ def _choose(
         },
         "ratio": _ratio(measured, chosen, default, "each at its own number of processes"),
         "ratio_same_n": _ratio(measured, chosen, same_n, "at the same number of processes"),
-        "changed": _changed(measured, objective, candidates, chosen, changes),
+        "changed": _changed(measured, objective, found, chosen, changes),
         "ranking": [
             {
                 **_entry(point),
@@ -173,25 +197,26 @@ def _choose(
     }
 
 
-def _raced(candidates: Sequence[Json], plan: Json) -> Json | None:
+def _raced(found: Sequence[Json], plan: Json) -> Json | None:
     """The point that a race has chosen; None without a race, or where its point is no candidate."""
     choice = plan.get("searched", {}).get("choice")
     if choice is None:
         return None
     wanted = choice["launch"], choice["n"]
-    return next((point for point in candidates if _at(point) == wanted), None)
+    return next((point for point in found if _at(point) == wanted), None)
 
 
 def _changed(
     measured: stats.Means,
-    objective: str,
-    candidates: Sequence[Json],
+    objective: Objective,
+    found: Sequence[Json],
     chosen: Json,
     changes: Mapping[str, Mapping[str, Any]],
 ) -> Json | None:
-    """The best point that trains otherwise, where it gives more than what is recommended."""
-    other = [point for point in candidates if changes.get(point["launch"])]
-    better = [point for point in other if point[objective] > (1 + TOLERANCE) * chosen[objective]]
+    """The best point that trains otherwise, where it is better than what is recommended."""
+    other = [point for point in found if changes.get(point["launch"])]
+    limit = (1 + TOLERANCE) * _gain(chosen, objective)
+    better = [point for point in other if _gain(point, objective) > limit]
     if not better:
         return None
     best = enough(better, objective)
@@ -236,15 +261,20 @@ def _entry(point: Json) -> Json:
 
 
 def of_objective(entry: Json, objective: str) -> tuple[float | None, float | None, float | None]:
-    """What a point of a recommendation gives, with its interval.
+    """What a point of a recommendation gives, or the time it takes (s), with its interval.
 
     Args:
         entry: As `recommend` makes it.
-        objective: ``models_per_hour`` or ``steps_per_s``.
+        objective: Its name, of `OBJECTIVES`.
     """
-    if objective == "steps_per_s":
-        return entry["steps_per_s"], entry["low"], entry["high"]
-    return tuple(entry[f"{objective}{end}"] for end in ("", "_low", "_high"))
+    asked = OBJECTIVES[objective]
+    names = (
+        ("steps_per_s", "low", "high")
+        if asked.rate == "steps_per_s"
+        else tuple(f"models_per_hour{end}" for end in ("", "_low", "_high"))
+    )
+    rate, low, high = (entry[name] for name in names)
+    return asked.shown(rate, low, high, entry["n"])
 
 
 def _most(measured: stats.Means, point: Json, own: Sequence[Json]) -> Json | None:

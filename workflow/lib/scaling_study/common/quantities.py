@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 
 SIGNIFICANT_DIGITS = 3
+TIME_UNITS = ((2 * 3600.0, 3600.0, "hours"), (120.0, 60.0, "minutes"), (1.0, 1.0, "s"))
+"""From so many seconds on, a unit of so many seconds; below all of them milliseconds."""
 MINUS = "\N{MINUS SIGN}"
 TIMES = "\N{MULTIPLICATION SIGN}"
 MISSING = "\N{EN DASH}"
@@ -121,6 +123,19 @@ def format_seconds(seconds: float | None) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """Return the unit that suits a time, in seconds, and its name."""
+    return next(((unit_s, name) for at, unit_s, name in TIME_UNITS if seconds >= at), (1e-3, "ms"))
+
+
+def format_time(seconds: float, low: float | None = None, high: float | None = None) -> str:
+    """Write a time with its interval in one unit: ``2.40 minutes (2.20 to 2.60)``."""
+    unit_s, unit = time_unit(seconds)
+    ends = (end / unit_s if end is not None else None for end in (low, high))
+    interval = format_interval(*ends, like=seconds / unit_s)
+    return f"{format_number(seconds / unit_s)} {unit}{f' ({interval})' if interval else ''}"
 
 
 def format_bytes(size: float | None) -> str:

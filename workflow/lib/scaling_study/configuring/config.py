@@ -391,6 +391,9 @@ class Config(Section):
     seed: Annotated[StrictInt, Field(ge=0, le=2**32 - 1)] = 1
     """Decides the order of launches and windows, and the draws behind probabilities."""
 
+    objective: Literal["models_per_hour", "one_model"] = "models_per_hour"
+    """What is looked for: most models in an hour, or the least time from start to end of one."""
+
     workload: Workload
     """What is measured."""
 

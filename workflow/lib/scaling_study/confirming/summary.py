@@ -16,6 +16,7 @@ import numpy as np
 
 from scaling_study.collecting.record_schema import RecordError
 from scaling_study.common import pooling, stats
+from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.confirming import round_schema, timeline
 
 if TYPE_CHECKING:
@@ -150,8 +151,10 @@ def _confirmed(
     turns = sorted({turn for arm in arms.values() for turn in arm.seen})
     values = {key: arm.values(turns) for key, arm in arms.items()}
     means = _means(values)
-    others = {key: own for key, own in values.items() if key != RECOMMENDED}
-    ratios = _means({key: values[RECOMMENDED] / own for key, own in others.items()})
+    asked = OBJECTIVES[entry["objective"]]
+    gains = {key: asked.gain(own, arms[key].about["n"]) for key, own in values.items()}
+    others = {key: own for key, own in gains.items() if key != RECOMMENDED}
+    ratios = _means({key: gains[RECOMMENDED] / own for key, own in others.items()})
     shown = [_arm_entry(arm, means[key], _predicted(entry, arm.about)) for key, arm in arms.items()]
     best = arms[RECOMMENDED]
     return {
@@ -261,7 +264,7 @@ def _predicted(entry: Mapping[str, Any], about: Mapping[str, Any]) -> float | No
     }[about["role"]]
     if not point or (point["launch"], point["n"]) != (about["launch"], about["n"]):
         return None
-    value: float | None = point[entry["objective"]]
+    value: float | None = point[OBJECTIVES[entry["objective"]].rate]
     return value
 
 

@@ -14,8 +14,8 @@ from scaling_study.configuring.config_why import Why
 from scaling_study.configuring.launches import Axes, Launch, label, named, repeat_of
 
 # 1: the first format. 2: with what is explained. 3: with how long is confirmed. 4: with the search.
-# 5: with what no combination may have, and the nodes of a race.
-SCHEMA_VERSION = 5
+# 5: with what no combination may have, and the nodes of a race. 6: with the objective.
+SCHEMA_VERSION = 6
 
 # Where a launch stands within its replicate: 20 bits keep ties among 10,000 launches rare (and a
 # tie only leaves two neighbours in the scheduler's own order), and priorities small integers.
@@ -53,6 +53,7 @@ class Plan:
     study: str
     description: str
     seed: int
+    objective: Literal["models_per_hour", "one_model"]
     default: str
     baseline: str
     repeat: str
@@ -81,6 +82,7 @@ class Plan:
             "study": self.study,
             "description": self.description,
             "seed": self.seed,
+            "objective": self.objective,
             "default": self.default,
             "baseline": self.baseline,
             "repeat": self.repeat,
@@ -124,6 +126,7 @@ class Plan:
             study=data["study"],
             description=data["description"],
             seed=data["seed"],
+            objective=data["objective"],
             default=data["default"],
             baseline=data["baseline"],
             repeat=data["repeat"],
@@ -165,6 +168,7 @@ def make_plan(config: Config) -> Plan:
         study=config.study,
         description=config.description,
         seed=config.seed,
+        objective=config.objective,
         default=launches[0].id,
         baseline=baseline.id,
         repeat=repeat.id,

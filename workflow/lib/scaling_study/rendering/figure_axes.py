@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
     from matplotlib.axes import Axes
+
+Value = TypeVar("Value", int, float)
 
 LONG_LADDER = 16
 """From this ratio of largest to smallest count on, a linear axis squeezes the small counts."""
@@ -52,8 +54,8 @@ def find_boundaries(machine: Mapping[str, Any]) -> tuple[Boundary, ...]:
     return tuple(Boundary(n, ", ".join(names)) for n, names in found.items())
 
 
-def choose_labelled(counts: Sequence[int], place: Callable[[float], float]) -> list[int]:
-    """Choose the counts that have room for a tick label; the largest always has one.
+def choose_labelled(counts: Sequence[Value], place: Callable[[float], float]) -> list[Value]:
+    """Choose the counts (or other values) that have room for a tick label; the largest always has.
 
     Args:
         counts: distinct.
@@ -61,9 +63,9 @@ def choose_labelled(counts: Sequence[int], place: Callable[[float], float]) -> l
     """
     present = sorted(counts, reverse=True)
     span = place(present[0]) - place(present[-1])
-    labelled: list[int] = []
+    labelled: list[Value] = []
     for n in present:
-        room = TICK_GAP * span * len(str(n))
+        room = TICK_GAP * span * len(f"{n:.5g}")
         if not labelled or place(labelled[-1]) - place(n) >= room:
             labelled.append(n)
     return labelled
@@ -86,7 +88,9 @@ def scale_processes(axes: Axes, counts: Sequence[int]) -> None:
     axes.set_xlabel("processes")
 
 
-def scale_values(axes: Axes, values: pd.Series[float], *, from_zero: bool) -> bool:
+def scale_values(
+    axes: Axes, values: pd.Series[float], *, from_zero: bool, axis: Literal["x", "y"] = "y"
+) -> bool:
     """Set the value axis: from zero, or logarithmic where the range is wide.
 
     Only values count. The interval of a launch whose starts differ widely is cut at the edge: an
@@ -96,21 +100,27 @@ def scale_values(axes: Axes, values: pd.Series[float], *, from_zero: bool) -> bo
         axes: to set.
         values: all values in it.
         from_zero: not logarithmic, however wide the range is.
+        axis: x where the values do not go upwards.
 
     Returns:
         Whether it is logarithmic.
     """
     low, high = float(values.min()), float(values.max())
     logarithmic = not from_zero and low > 0 and high / low >= WIDE_RANGE
+    along = axes.yaxis if axis == "y" else axes.xaxis
     if logarithmic:
-        axes.set_yscale("log")
-        axes.set_ylim(low / HEADROOM**2, high * HEADROOM**2)
-        axes.yaxis.set_major_locator(FixedLocator(choose_powers(low, high)))
-        axes.yaxis.set_minor_locator(NullLocator())
+        ends = low / HEADROOM**2, high * HEADROOM**2
+        ticks = choose_powers(low, high)
+        if axis == "x":  # labels stand beside each other
+            inside = [tick for tick in ticks if ends[0] <= tick <= ends[1]]
+            ticks = choose_labelled(inside, math.log10)
+        axes.set(**{f"{axis}scale": "log", f"{axis}lim": ends})
+        along.set_major_locator(FixedLocator(ticks))
+        along.set_minor_locator(NullLocator())
     else:
-        axes.set_ylim(0, HEADROOM * high)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.5g}"))
-    axes.set_ylabel("")
+        axes.set(**{f"{axis}lim": (0, HEADROOM * high)})
+    along.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
+    axes.set(**{f"{axis}label": ""})
     return logarithmic
 
 

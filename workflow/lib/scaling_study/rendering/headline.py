@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysing.noise import spread_at
 from scaling_study.analysing.recommend import of_objective
+from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import (
     format_count,
     format_number,
@@ -27,12 +28,14 @@ from scaling_study.rendering.headline_confirmed import (
 from scaling_study.rendering.headline_predicted import SURE, predicted_verdict
 from scaling_study.rendering.headline_words import (
     NOUNS,
-    UNITS,
+    THINGS,
     Bar,
     Headline,
     Note,
     amount,
     differs,
+    gives,
+    in_unit,
     name_launch,
     open_with,
     processes,
@@ -67,7 +70,12 @@ def write_headline(
         failures: its entry of analysis/failures.json.
         confirmation: its entry of analysis/confirmation.json; None where there is none.
     """
-    question = f"How many {NOUNS[recommendation['objective']]} does this machine give?"
+    asked = OBJECTIVES[recommendation["objective"]]
+    question = (
+        f"How soon is {THINGS[asked.rate]} done on this machine?"
+        if asked.single
+        else f"How many {NOUNS[asked.rate]} does this machine give?"
+    )
     if recommendation["status"] != "ok":
         return Headline(
             question, "Nothing to recommend", (), (Note(_sentence(recommendation["reason"]), True),)
@@ -75,6 +83,7 @@ def write_headline(
     lost = _lost_note(_lost(recommendation, failures) if failures else [])
     compared = {one["launch"]: one for one in (confirmation or {}).get("losses", ())}
     notes = [
+        *_single_notes(recommendation),
         *_loss_notes(recommendation, compared),
         _changed_note(recommendation, compared),
         *_notes(recommendation, noise, replicates),
@@ -90,6 +99,32 @@ def write_headline(
         verdict, bars = confirmed_verdict(confirmation, confirmed), confirmed_bars(confirmation)
     shown = [note for note in (*lost, *first, *notes) if note.text]
     return Headline(question, verdict, bars, tuple(shown))
+
+
+def _single_notes(recommendation: Mapping[str, Any]) -> list[Note]:
+    """What the shortest time is of, and what the other objective would give."""
+    asked = OBJECTIVES[recommendation["objective"]]
+    if not asked.single:
+        return []
+    note = Note(f"{tell_throughput(recommendation)}.")
+    if asked.rate == "models_per_hour":
+        return [note]
+    text = (
+        "The config has no workload.steps_per_model: the time of one step (of equal work, with "
+        "its part of what lies between steps) is compared, without the start of a process."
+    )
+    return [Note(text), note]
+
+
+def tell_throughput(recommendation: Mapping[str, Any]) -> str:
+    """The point that gives most per hour, where one model soonest is what was looked for."""
+    asked, most = OBJECTIVES[recommendation["objective"]], recommendation["throughput"]
+    value = amount(of_objective(most, asked.rate)[0] or 0.0, asked.rate)
+    soon = gives(most, recommendation["objective"])
+    return (
+        f"Most {NOUNS[asked.rate]} of all points measured: {value} with {processes(most)} of "
+        f"{name_launch(most)} ({soon}), predicted"
+    )
 
 
 def _loss_text(compared: Mapping[str, Any]) -> str:
@@ -130,9 +165,11 @@ def _changed_note(
     found = compared.get(changed["launch"])
     text = _loss_text(found) if found else "Compare the loss at equal samples before you use it."
     interval = sure(ratio, changed["replicates"])
+    single = OBJECTIVES[recommendation["objective"]].single
+    verb, much = ("is", "fast") if single else ("gives", "much")
     return Note(
-        f"{changed['label']} with {processes(changed)} gives {format_ratio(ratio['value'])} as "
-        f"much ({interval}). It is not recommended, because it changes training ({what}). {text}"
+        f"{changed['label']} with {processes(changed)} {verb} {format_ratio(ratio['value'])} as "
+        f"{much} ({interval}). It is not recommended, because it changes training ({what}). {text}"
     )
 
 
@@ -169,27 +206,31 @@ def _bars(recommendation: Mapping[str, Any]) -> tuple[Bar, ...]:
         name = "Default launch" if label == "default" else f"Best launch found, {label}"
         text = f"{name}: {processes(recommended)}"
         shown.append(("recommended", text, recommended))
-    largest = max(entry[objective] for _, _, entry in shown)
+    values = [of_objective(entry, objective)[0] or 0.0 for _, _, entry in shown]
+    scale, unit = in_unit(values, objective)
     return tuple(
         Bar(
             role,
             text,
-            format_number(entry[objective]),
-            UNITS[objective],
-            _interval(entry, objective),
-            entry[objective] / largest,
+            format_number(value / scale),
+            unit,
+            _interval(entry, objective, scale),
+            value / max(values),
         )
-        for role, text, entry in shown
+        for (role, text, entry), value in zip(shown, values, strict=True)
     )
 
 
-def _interval(entry: Mapping[str, Any], objective: str) -> str:
-    """The small print of a throughput."""
-    _, low, high = of_objective(entry, objective)
-    text = f"predicted, {small_print(entry[objective], low, high)}"
+def _interval(entry: Mapping[str, Any], objective: str, scale: float) -> str:
+    """The small print of a throughput, or of a time."""
+    value, low, high = (
+        None if end is None else end / scale for end in of_objective(entry, objective)
+    )
+    text = f"predicted, {small_print(value, low, high)}"
     if objective == "steps_per_s":
         return text
-    return f"{text}; {amount(entry['steps_per_s'], 'steps_per_s')}"
+    beside = "models_per_hour" if objective == "model_s" else "steps_per_s"
+    return f"{text}; {amount(entry[beside], beside)}"
 
 
 def _notes(
@@ -208,16 +249,19 @@ def _notes(
             else "the smallest number of processes within "
             f"{format_percent(recommendation['tolerance'])} of it"
         )
+        single = OBJECTIVES[objective].single
         notes.append(
             Note(
-                f"The highest throughput in windows, {amount(best[objective], objective)}, came "
-                f"with {processes(best)} of {name_launch(best)}. Recommended is {why}."
+                f"The {'shortest time' if single else 'highest throughput'} in windows, "
+                f"{gives(best, objective)}, came with {processes(best)} of {name_launch(best)}. "
+                f"Recommended is {why}."
             )
         )
     entries = (
         (recommended,) if default["launch"] == recommended["launch"] else (recommended, default)
     )
-    notes += [_retrograde(entry, noise) for entry in entries]
+    if not OBJECTIVES[recommendation["objective"]].single:
+        notes += [_retrograde(entry, noise) for entry in entries]
     notes.append(_aa_note(noise, sorted({recommended["n"], default["n"]})))
     seen = min(recommended["replicates"], default["replicates"])
     notes.append(_raced_note(seen) if replicates is None else _replicates_note(seen, replicates))
@@ -319,9 +363,12 @@ def describe_sureness(recommendation: Mapping[str, Any]) -> str:
     )
     others = [row for row in recommendation["ranking"] if row["launch"] != recommended["launch"]]
     if known(probability) and probability < SURE and others:
+        objective = recommendation["objective"]
+        text += f" The closest other is {name_launch(others[0])} with {processes(others[0])}: "
         text += (
-            f" The closest other is {name_launch(others[0])} with {processes(others[0])}: "
-            f"{format_number(others[0]['steps_per_s'])} against "
+            f"{gives(others[0], objective)} against {gives(recommended, objective)}."
+            if OBJECTIVES[objective].single
+            else f"{format_number(others[0]['steps_per_s'])} against "
             f"{format_number(recommended['steps_per_s'])} steps/s."
         )
     return text

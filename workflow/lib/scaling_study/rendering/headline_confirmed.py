@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import format_number, format_percent, format_ratio, known
 from scaling_study.rendering.headline_words import (
-    UNITS,
     Bar,
     Note,
+    against,
     amount,
+    in_unit,
     name_launch,
     open_with,
     processes,
@@ -66,10 +68,12 @@ def confirmed_verdict(confirmation: Json, recommended: Json) -> str:
         recommended: its arm of the recommended launch.
     """
     ratio, same = confirmation["ratio"], confirmation["ratio_same_n"]
-    value = f"{amount(recommended['value'], confirmation['objective'])}"
+    objective = confirmation["objective"]
+    value = amount(objective=objective, **_shown(recommended, objective))
     if ratio is None:
         return f"Confirmed: {value} with {processes(recommended)} of {name_launch(recommended)}"
-    gives = f"{open_with(recommended)}: {value}, {times(ratio, 'the default launch')}"
+    than = against(ratio, objective, "the default launch")
+    gives = f"{open_with(recommended)}: {value}, {times(ratio, than)}"
     if not span(ratio):
         return f"{gives}, confirmed without an interval"
     if ratio["low"] > 1:
@@ -77,26 +81,35 @@ def confirmed_verdict(confirmation: Json, recommended: Json) -> str:
     if ratio["high"] < 1:
         return f"{gives}, confirmed; the prediction does not hold"
     if same is not None and known(same["low"]) and same["low"] > 1:
-        against = times(same, f"the default at {processes(recommended)}")
-        return f"{open_with(recommended)}: {value}, {against}, confirmed"
+        than = against(same, objective, f"the default at {processes(recommended)}")
+        return f"{open_with(recommended)}: {value}, {times(same, than)}, confirmed"
     return f"{gives}, confirmed; a gain is not certain"
 
 
 def confirmed_bars(confirmation: Json) -> tuple[Bar, ...]:
     """Default, default at the recommended count, recommended: as far as they were run."""
     found = [one for role in ROLES if (one := arm(confirmation, role)) is not None]
-    largest = max(one["value"] for one in found)
+    objective = confirmation["objective"]
+    shown = [_shown(one, objective) for one in found]
+    values = [each["value"] for each in shown]
+    scale, unit = in_unit(values, objective)
     return tuple(
         Bar(
             ROLES[one["role"]],
             f"{_named(one)}: {processes(one)}",
-            format_number(one["value"]),
-            UNITS[confirmation["objective"]],
-            _print(one),
-            one["value"] / largest,
+            format_number(each["value"] / scale),
+            unit,
+            _print(one, each, objective, scale),
+            each["value"] / max(values),
         )
-        for one in found
+        for one, each in zip(found, shown, strict=True)
     )
+
+
+def _shown(one: Json, objective: str) -> dict[str, Any]:
+    """Value and interval of an arm as the objective shows them: its rate, or a time (s)."""
+    ends = OBJECTIVES[objective].shown(one["value"], one["low"], one["high"], one["n"])
+    return dict(zip(("value", "low", "high"), ends, strict=True))
 
 
 def _named(one: Json) -> str:
@@ -106,10 +119,16 @@ def _named(one: Json) -> str:
     return "Default launch, at its best" if one["role"] == "default" else "Default launch"
 
 
-def _print(one: Json) -> str:
-    interval = f"confirmed, {small_print(one['value'], one['low'], one['high'])}"
-    predicted = one["predicted"]
-    return f"{interval}; predicted {format_number(predicted)}" if known(predicted) else interval
+def _print(one: Json, shown: Json, objective: str, scale: float) -> str:
+    interval = f"confirmed, {small_print(**_scaled(shown, scale))}"
+    predicted, *_ = OBJECTIVES[objective].shown(one["predicted"], None, None, one["n"])
+    if predicted is None or not known(predicted):
+        return interval
+    return f"{interval}; predicted {format_number(predicted / scale)}"
+
+
+def _scaled(shown: Json, scale: float) -> dict[str, Any]:
+    return {name: None if end is None else end / scale for name, end in shown.items()}
 
 
 def confirmed_notes(confirmation: Json, recommended: Json, predicted: Json | None) -> list[Note]:
@@ -157,6 +176,7 @@ def _difference(confirmation: Json) -> list[Note]:
 
 def _how(confirmation: Json, recommended: Json) -> list[Note]:
     """What ran, and what was not seen to its end."""
+    objective = confirmation["objective"]
     text = f"Confirmed with {QUEUES[recommended['queue']]}, started by {recommended['ran']}."
     others: Sequence[Json] = [
         one
@@ -164,14 +184,15 @@ def _how(confirmation: Json, recommended: Json) -> list[Note]:
         if one["role"] == "recommended" and one["queue"] != recommended["queue"]
     ]
     for one in others:
-        value = amount(one["value"], confirmation["objective"])
+        value = amount(objective=objective, **_shown(one, objective))
         times_as_many = one["value"] / recommended["value"]
-        many = f", {format_ratio(times_as_many)} as many" if times_as_many > WORTH_A_WORD else ""
+        kind = "as fast" if OBJECTIVES[objective].single else "as many"
+        many = f", {format_ratio(times_as_many)} {kind}" if times_as_many > WORTH_A_WORD else ""
         text += (
             f" With {QUEUES[one['queue']]} ({one['ran']}): {value}{many}{COMMANDS[one['queue']]}."
         )
     notes = [Note(text)]
-    if recommended["whole_models"] == 0 and confirmation["objective"] == "models_per_hour":
+    if recommended["whole_models"] == 0 and OBJECTIVES[objective].rate == "models_per_hour":
         text = "No model was trained to its end: its time is the start plus all its iterations."
         if recommended["ended_after"] is not None:
             text = (

@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysing.noise import spread_at
+from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import format_percent, format_ratio, known
 from scaling_study.rendering.headline_words import (
-    amount,
+    against,
     differs,
+    gives,
     name_launch,
     open_with,
     processes,
@@ -44,7 +46,7 @@ def predicted_verdict(recommendation: Json, noise: Json | None) -> str:
     """
     recommended, default = recommendation["recommended"], recommendation["default"]
     objective, ratio = recommendation["objective"], recommendation["ratio"]
-    value = f"{amount(recommended[objective], objective)} predicted with {processes(recommended)}"
+    value = f"{gives(recommended, objective)} predicted with {processes(recommended)}"
     if default is None or ratio is None:
         name = name_launch(recommended)
         return f"{value} of {name}; the default launch gave nothing to compare with"
@@ -62,7 +64,10 @@ def _compared(recommendation: Json, noise: Json | None) -> str:
     """The verdict on a launch that is not the default one."""
     recommended, default = recommendation["recommended"], recommendation["default"]
     ratio, same = recommendation["ratio"], recommendation["ratio_same_n"]
-    name, gain = open_with(recommended), times(ratio, DEFAULT)
+    objective, name = recommendation["objective"], open_with(recommended)
+    # A time says more than a ratio; what all processes give is in the bars.
+    soon = f"{gives(recommended, objective)}, " if OBJECTIVES[objective].single else ""
+    gain = f"{soon}{times(ratio, against(ratio, objective, DEFAULT))}"
     if not span(ratio):
         return f"{name}: {gain}, predicted without an interval"
     same_tells = differs(same, spread_at(noise, recommended["n"])) and same["low"] > 1
@@ -74,22 +79,28 @@ def _compared(recommendation: Json, noise: Json | None) -> str:
             each = f"; {format_ratio(same['value'])} with {processes(recommended)} each"
         return f"{name}: {gain}, predicted{each}"
     if same_tells and recommended["n"] != default["n"]:
-        return f"{name}: {times(same, f'the default at {processes(recommended)}')}, predicted"
-    return f"{_uncertain(recommended, default, ratio)}{_beside_noise(ratio, spread)}"
+        other = against(same, objective, f"the default at {processes(recommended)}")
+        return f"{name}: {soon}{times(same, other)}, predicted"
+    return f"{_uncertain(recommendation, gain)}{_beside_noise(ratio, spread)}"
 
 
-def _uncertain(recommended: Json, default: Json, ratio: Json) -> str:
+def _uncertain(recommendation: Json, gain: str) -> str:
     """What is certain of a launch that is not shown to be faster than the default one."""
+    recommended, default = recommendation["recommended"], recommendation["default"]
+    ratio, objective = recommendation["ratio"], recommendation["objective"]
     name, value = open_with(recommended), format_ratio(ratio["value"])
     if ratio["high"] < 1:
+        fastest = f"The default launch is the fastest; {name_launch(recommended)}"
+        if OBJECTIVES[objective].single:
+            return f"{fastest}: {gain}, predicted"
         return (
-            f"The default launch is the fastest; {name_launch(recommended)} gives {value} "
+            f"{fastest} gives {value} "
             f"({span(ratio)}) with {processes(recommended)} instead of {default['n']:,}, predicted"
         )
     if ratio["high"] <= SMALL_GAIN:
-        most = format_ratio(ratio["high"])
-        return f"{name}: at most {most} the default launch ({value}; {span(ratio)}), predicted"
-    return f"{name}: {times(ratio, DEFAULT)}, predicted; a gain is not certain"
+        most = f"{format_ratio(ratio['high'])} {against(ratio, objective, DEFAULT)}"
+        return f"{name}: at most {most} ({value}; {span(ratio)}), predicted"
+    return f"{name}: {gain}, predicted; a gain is not certain"
 
 
 def _beside_noise(ratio: Json, spread: float | None) -> str:

@@ -5,21 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.analysing.recommend import of_objective
+from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import (
     format_count,
     format_interval,
     format_number,
     format_ratio,
+    format_time,
     known,
+    time_unit,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     Json = Mapping[str, Any]
 
 UNITS = {"models_per_hour": "models/hour", "steps_per_s": "steps/s"}
 NOUNS = {"models_per_hour": "models per hour", "steps_per_s": "steps per second"}
+THINGS = {"models_per_hour": "one model", "steps_per_s": "one step"}
+"""What the time is of, by the rate that it comes from."""
 PLAIN_NAMES = {"default": "the default launch", "intra_op 1": "one thread per process"}
 """Labels that have a name in plain words."""
 ONE_START = "one start"
@@ -30,15 +36,15 @@ WIDE = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One throughput of the headline.
+    """One throughput, or time of one model, of the headline.
 
     Attributes:
         role: ``recommended``, ``default`` or ``same`` (the default at the recommended count).
         text: which launch and how many processes.
-        value: the throughput.
+        value: the throughput, or the time.
         unit: of the value.
         interval: its 95% interval and what else belongs in small print.
-        share: of the largest throughput shown, 0 to 1.
+        share: of the largest value shown, 0 to 1.
     """
 
     role: str
@@ -96,9 +102,33 @@ def processes(entry: Json) -> str:
     return format_count(entry["n"], "process", "processes")
 
 
-def amount(value: float, objective: str) -> str:
-    """A throughput with its unit."""
+def amount(
+    value: float, objective: str, low: float | None = None, high: float | None = None
+) -> str:
+    """A throughput with its unit; a time with its interval, which stands nowhere else then."""
+    asked = OBJECTIVES[objective]
+    if asked.single:
+        return f"{THINGS[asked.rate]} in {format_time(value, low, high)}"
     return f"{format_number(value)} {UNITS[objective]}"
+
+
+def gives(entry: Json, objective: str) -> str:
+    """What a point of a recommendation gives, or how soon."""
+    value, low, high = of_objective(entry, objective)
+    return amount(value or 0.0, objective, low, high)
+
+
+def against(ratio: Json, objective: str, launch: str) -> str:
+    """The launch that a ratio compares with, as it follows the ratio."""
+    if not OBJECTIVES[objective].single:
+        return launch
+    return f"{'sooner than' if ratio['value'] > 1 else 'as fast as'} {launch}"
+
+
+def in_unit(values: Sequence[float], objective: str) -> tuple[float, str]:
+    """The unit that values of an objective are shown in, in theirs, and its name."""
+    asked = OBJECTIVES[objective]
+    return time_unit(min(values)) if asked.single else (1.0, UNITS[objective])
 
 
 def span(ratio: Json) -> str:
@@ -126,7 +156,7 @@ def times(ratio: Json, against: str) -> str:
     return f"{format_ratio(ratio['value'])} {against} ({interval})"
 
 
-def small_print(value: float, low: float | None, high: float | None) -> str:
+def small_print(value: float | None, low: float | None, high: float | None) -> str:
     """The interval of a throughput."""
     interval = format_interval(low, high, like=value)
     return f"95% interval {interval}" if interval else "no interval"

@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from scaling_study.axes.table import DEFAULTS
 from scaling_study.common.columns import EXPERIMENTS, OPERATORS, TABLES
+from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import format_count, format_percent, format_seconds
 from scaling_study.configuring.launches import differing
 from scaling_study.planning import ladder
@@ -31,11 +32,12 @@ from scaling_study.rendering.explanation import explain
 from scaling_study.rendering.figure_axes import find_boundaries
 from scaling_study.rendering.figure_series import choose_series
 from scaling_study.rendering.headline import describe_sureness, write_headline
-from scaling_study.rendering.headline_words import Note
+from scaling_study.rendering.headline_words import THINGS, Note
 from scaling_study.rendering.report_between import view_between
 from scaling_study.rendering.report_changes import view_changes
 from scaling_study.rendering.report_confirm import view_confirmation
 from scaling_study.rendering.report_figures import Material, draw_all
+from scaling_study.rendering.report_front import view_front
 from scaling_study.rendering.report_machines import view_comparison
 from scaling_study.rendering.report_search import view_search
 
@@ -58,6 +60,7 @@ CONTENTS = (
     ("run", "What to run"),
     ("confirmed", "Confirmed"),
     ("race", "The race"),
+    ("front", "Soon or many"),
     ("why", "Why it stops"),
     ("changes", "Single changes"),
     ("time", "Where the time goes"),
@@ -67,7 +70,7 @@ CONTENTS = (
     ("effective", "Evidence"),
 )
 """Sections of a machine: the end of each one's id, and its name in the page's contents."""
-SOMETIMES = {"race": "search", "changes": "changes"}
+SOMETIMES = {"race": "search", "front": "front", "changes": "changes"}
 """Those that not every report has, with the part of the view that they show."""
 
 
@@ -165,6 +168,7 @@ def render_report(
         h3="h5" if several else "h4",
     )
     figures = [figure for view in views for figure in view["figures"]]
+    figures += [view["front"].figure for view in views if view["front"]]
     figures += [figure for time in times for figure in time.figures]
     figures += [
         figure for machine in machines if machine.causes for figure in machine.causes.figures
@@ -236,6 +240,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
     series = _choose_series(plan, study)
     shown = [one.launch for one in series if one.roles]
     ok = recommendation["status"] == "ok"
+    objective = OBJECTIVES[recommendation["objective"]]
     return {
         "anchor": anchor,
         "name": study.name or study.machine["cpu_model"],
@@ -255,7 +260,11 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
             report_rows.usable_cpus(study.machine),
         ),
         "ranking": report_rows.ranking_rows(recommendation),
-        "has_models": recommendation["objective"] == "models_per_hour",
+        "has_models": objective.rate == "models_per_hour",
+        "thing": THINGS[objective.rate] if objective.single else "",
+        "front": view_front(
+            study.analyses["pareto"], suffix=study.suffix, raced=recommendation["raced"]
+        ),
         "between": view_between(
             study.between,
             attestation["launches"],
@@ -430,13 +439,13 @@ def _readable_plan(plan: Mapping[str, Any], compared: Mapping[str, Any] | None) 
         }
         for launch in plan["launches"]
     }
-    keys = ("study", "description", "seed", "workload", "processes", "search", "measure")
+    keys = ("study", "description", "seed", "objective", "workload", "processes", "search")
     kinds = {
         entry["name"]: {key: value for key, value in entry["kind"].items() if value}
         for entry in (compared or {"machines": ()})["machines"]
     }
     machines = {"machines": kinds} if kinds else {}
-    return {**{key: plan[key] for key in keys}, "launches": changed, **machines}
+    return {**{key: plan[key] for key in (*keys, "measure")}, "launches": changed, **machines}
 
 
 def _dump_yaml(content: Any) -> str:

@@ -5,16 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import (
     format_count,
     format_number,
     format_percent,
     format_seconds,
+    time_unit,
 )
+from scaling_study.rendering.headline_words import THINGS
 from scaling_study.rendering.report_rows import Cell, number_cell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from scaling_study.common.objectives import Objective
 
     Json = Mapping[str, Any]
 
@@ -98,11 +103,15 @@ def view_confirmation(confirmation: Json | None) -> ConfirmView:
         text = NOT_CONFIRMED[status]
         note = f"{text}: {reason}." if reason and not left_out else f"{text}."
         return ConfirmView((note,), "", (), (), left_out)
-    arms = confirmation["arms"]
+    arms, objective = confirmation["arms"], OBJECTIVES[confirmation["objective"]]
+    scale, unit = 1.0, UNITS[objective.rate]
+    if objective.single:
+        scale, unit = time_unit(min(_shown(arm, objective)[0] for arm in arms))
+        unit += f" for {THINGS[objective.rate]}"
     return ConfirmView(
         notes=_notes(arms),
-        unit=UNITS[confirmation["objective"]],
-        rows=tuple(map(_row, arms)),
+        unit=unit,
+        rows=tuple(_row(arm, objective, scale) for arm in arms),
         difference=_difference(confirmation["difference"]),
         left_out=left_out,
     )
@@ -144,15 +153,24 @@ def _notes(arms: Sequence[Json]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _row(arm: Json) -> ConfirmedRow:
+def _shown(arm: Json, objective: Objective) -> tuple[float, float | None, float | None]:
+    """Value and interval of an arm: its rate, or the time of one model (s)."""
+    value, low, high = objective.shown(arm["value"], arm["low"], arm["high"], arm["n"])
+    return value or 0.0, low, high
+
+
+def _row(arm: Json, objective: Objective, scale: float) -> ConfirmedRow:
+    predicted, *_ = objective.shown(arm["predicted"], None, None, arm["n"])
+    ends = (*_shown(arm, objective), predicted)
+    value, low, high, said = (None if end is None else end / scale for end in ends)
     return ConfirmedRow(
         label=arm["label"],
         tag=TAGS[arm["role"]],
         queue=QUEUES[arm["queue"]],
         numbers=(
             number_cell(arm["n"], text=str(arm["n"])),
-            number_cell(arm["value"], arm["low"], arm["high"]),
-            number_cell(arm["predicted"]),
+            number_cell(value, low, high),
+            number_cell(said),
             *(
                 number_cell(arm[name], text=format_seconds(arm[name]))
                 for name in ("start_s", "iteration_s", "end_s")

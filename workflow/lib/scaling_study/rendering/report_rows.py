@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysing.recommend import of_objective
+from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import (
     format_bytes,
     format_count,
@@ -14,6 +15,7 @@ from scaling_study.common.quantities import (
     format_probability,
     format_ratio,
     known,
+    time_unit,
 )
 from scaling_study.common.topology import Topology, parse_cpu_list
 from scaling_study.rendering.headline_words import ONE_START
@@ -81,6 +83,7 @@ def ranking_rows(recommendation: Mapping[str, Any]) -> list[Row]:
                 "role": "recommended" if is_recommended else arm,
                 "tags": [tag for tag in tags if tag != entry["label"]],
                 "n": number_cell(entry["n"], text=str(entry["n"])),
+                "time": _time_cell(entry, recommendation["objective"]),
                 **{
                     name: _of_starts(number_cell(*of_objective(entry, name)), entry["replicates"])
                     for name in ("models_per_hour", "steps_per_s")
@@ -103,6 +106,19 @@ def ranking_rows(recommendation: Mapping[str, Any]) -> list[Row]:
             }
         )
     return rows
+
+
+def _time_cell(entry: Mapping[str, Any], objective: str) -> Cell:
+    """The time of one model (or step), where the objective asks for it."""
+    value, low, high = of_objective(entry, objective)
+    if value is None or not OBJECTIVES[objective].single:
+        return number_cell(None)
+    unit_s, unit = time_unit(value)
+    ends = (None if end is None else end / unit_s for end in (low, high))
+    cell = number_cell(value, text=f"{format_number(value / unit_s)} {unit}")
+    return _of_starts(
+        replace(cell, interval=format_interval(*ends, like=value / unit_s)), entry["replicates"]
+    )
 
 
 def _estimate(entry: Mapping[str, Any], name: str, scale: float = 1.0) -> Cell:

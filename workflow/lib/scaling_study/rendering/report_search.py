@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.common.objectives import ONE_MODEL
 from scaling_study.common.quantities import format_count, format_percent
 from scaling_study.searching import rounds
 
@@ -74,10 +75,16 @@ def view_search(
             f"{format_percent(choice['probability'])} as good as the best point that was measured. "
             "The machine's drift between jobs is taken out."
         )
-    sentences.append(
-        "Of each launch only those process counts were measured that may be its best ones; the "
-        "figures show which."
-    )
+    if plan["objective"] == ONE_MODEL:
+        sentences.append(
+            "Launches raced at the smallest process count alone (objective: one_model), so little "
+            "is known of larger ones. With search: grid each launch is measured at all counts."
+        )
+    else:
+        sentences.append(
+            "Of each launch only those process counts were measured that may be its best ones; the "
+            "figures show which."
+        )
     return sentences
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scaling_study.common import file_errors, locks, storage
+from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.printable import printable_lines
 from scaling_study.measuring import foreign
 from scaling_study.planning import estimate, ladder
 from scaling_study.planning.plan import asked_replicates
 from scaling_study.probing import probe
 from scaling_study.rendering.busy import tell_lost_windows, warn_busy
-from scaling_study.rendering.headline import write_headline
+from scaling_study.rendering.headline import tell_throughput, write_headline
 from scaling_study.rendering.headline_causes import summarise
 from scaling_study.rendering.report_machines import write_notes
 from scaling_study.searching import forecast
@@ -148,6 +149,8 @@ def _conclude_machines(
             confirmation=confirmed.get(machine),
         )
         lines += [found.verdict, *(f"  {bar.text}: {bar.value} {bar.unit}" for bar in found.bars)]
+        if entry["status"] == "ok" and OBJECTIVES[entry["objective"]].single:
+            lines.append(f"  {tell_throughput(entry)}")
         notes = (*tell_lost_windows(lost[machine], provenance[machine]), *found.notes)
         lines += [f"  Warning: {note.text}" for note in notes if note.warning]
         if machine != main and main:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scaling_study.common.objectives import ONE_MODEL
+from scaling_study.common.quantities import format_count
 from scaling_study.common.throughputs import Start
 from scaling_study.searching import rounds
 from scaling_study.searching.race import MEMBER_S, START_S, Race, dealt
@@ -70,7 +72,7 @@ def play(
 
     def start(task: Task) -> Start:
         gain = gains.setdefault(task.launch, float(rng.normal(0, SPREAD)))
-        room = top / field.entrants[task.launch].threads
+        room = max(1.0, top / field.entrants[task.launch].threads)  # alone it has all CPUs
         rates = {n: min(n, room) * float(np.exp(gain)) for n in task.counts}
         members = max(task.counts)
         cohorts = field.entrants[task.launch].cohorts(task.counts)
@@ -110,6 +112,9 @@ def describe(
         play(plan, topology, quota_cpus, timing[name]) for name in ("shortest_s", "longest_s")
     )
     budget = f"a race of {search['budget_minutes']:g} minutes, the confirmation included"
+    if plan["objective"] == ONE_MODEL:
+        (n,) = rounds.competing(plan, topology, quota_cpus).ladder
+        budget += f", with {format_count(n, 'process', 'processes')} (objective: {ONE_MODEL})"
     again = f"those again that may be best by more than {search['tolerance']:.0%}"
     return [
         f"  {budget}: each launch once, then {again};",

@@ -12,6 +12,7 @@ import numpy as np
 
 from scaling_study.collecting.points import models_per_hour
 from scaling_study.common import storage
+from scaling_study.common.objectives import ONE_MODEL
 from scaling_study.common.throughputs import Start
 from scaling_study.configuring.launches import named
 from scaling_study.measuring import measure
@@ -175,6 +176,8 @@ def describe(found: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
 def competing(plan: Mapping[str, Any], topology: Topology, quota_cpus: float | None) -> Field:
     """Return what may be measured on a machine; the A/A repeat is the baseline by another name.
 
+    Where one model soonest is looked for, launches race at the smallest count alone.
+
     Args:
         plan: plan.json, with the combinations that were measured among its launches.
         topology: of the CPUs that may be used.
@@ -197,16 +200,20 @@ def competing(plan: Mapping[str, Any], topology: Topology, quota_cpus: float | N
         )
 
     fixed = {plan["default"], plan["baseline"], plan["repeat"]}
+    counts = ladder.resolve(plan["processes"], topology, quota_cpus)
+    boundaries = [
+        n
+        for n in ladder.boundaries(topology, quota_cpus)
+        if plan["processes"] == "auto" or n in plan["processes"]
+    ]
+    if plan["objective"] == ONE_MODEL:  # more processes make no model sooner
+        counts, boundaries = counts[:1], []
     return Field(
         entrant(plan["default"]),
         entrant(plan["baseline"]),
         tuple(entrant(launch) for launch in known if launch not in fixed),
-        tuple(ladder.resolve(plan["processes"], topology, quota_cpus)),
-        tuple(
-            n
-            for n in ladder.boundaries(topology, quota_cpus)
-            if plan["processes"] == "auto" or n in plan["processes"]
-        ),
+        tuple(counts),
+        tuple(boundaries),
         tuple(
             Exclusion(changes(base, item), frozenset(a for a, v in item.items() if base[a] == v))
             for item in plan["exclude"]
@@ -330,6 +337,7 @@ def next_round(
     files = {launch["id"]: launch["replicates"] for launch in plan["launches"]}
     field = competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
     asks = settings(plan, done)
+    measured = _within(measured, field.ladder)
     race = Race(field, asks, measured, done)
     found = race.next()
     known = {launch["id"]: launch for launch in plan["launches"]}
@@ -357,6 +365,17 @@ def next_round(
         "choice": None if choice is None else dataclasses.asdict(choice),
         "not_screened": [one.launch for one in field.others if one.launch not in seen],
     }
+
+
+def _within(measured: Sequence[Start], counts: Sequence[int]) -> list[Start]:
+    """Return starts with what they tell of some counts: those of another objective have others."""
+    found = []
+    for one in measured:
+        rates = {n: rate for n, rate in one.rates.items() if n in counts}
+        lost = tuple(n for n in one.lost if n in counts)
+        if rates or lost or not (one.rates or one.lost):
+            found.append(dataclasses.replace(one, rates=rates, lost=lost))
+    return found
 
 
 def combination(axes: Mapping[str, Any], defaults: Mapping[str, Any]) -> Json:

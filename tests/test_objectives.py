@@ -1,0 +1,37 @@
+"""What is looked for: a rate of all processes together, or the time of one model."""
+
+import numpy as np
+import pytest
+
+from scaling_study.common.objectives import OBJECTIVES, objective_of, time_s
+
+
+@pytest.mark.parametrize(
+    ("asked", "steps", "name"),
+    [
+        ("models_per_hour", 500, "models_per_hour"),
+        ("models_per_hour", None, "steps_per_s"),
+        ("one_model", 500, "model_s"),
+        ("one_model", None, "iteration_s"),
+    ],
+)
+def test_a_step_stands_for_a_model_whose_number_of_steps_is_not_known(asked, steps, name):
+    plan = {"objective": asked, "workload": {"steps_per_model": steps}}
+    assert objective_of(plan) == name
+
+
+def test_a_model_takes_as_long_as_its_process_has_it():
+    assert time_s(120.0, 4, "models_per_hour") == 120.0
+    assert time_s(100.0, 1, "steps_per_s") == 0.01
+
+
+def test_the_lowest_rate_is_the_longest_time():
+    assert OBJECTIVES["model_s"].shown(60.0, 50.0, 72.0, 1) == (60.0, 50.0, 72.0)
+    assert OBJECTIVES["model_s"].shown(60.0, None, None, 2) == (120.0, None, None)
+    assert OBJECTIVES["models_per_hour"].shown(60.0, 50.0, 72.0, 2) == (60.0, 50.0, 72.0)
+
+
+def test_what_is_compared_is_to_be_large():
+    rates, counts = np.array([60.0, 80.0]), np.array([1, 2])
+    assert OBJECTIVES["models_per_hour"].gain(rates, counts).tolist() == [60.0, 80.0]
+    assert OBJECTIVES["model_s"].gain(rates, counts).tolist() == [60.0, 40.0]

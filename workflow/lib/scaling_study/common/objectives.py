@@ -1,0 +1,74 @@
+"""What a study looks for: the most models in an hour, or one model soonest.
+
+Both come from one rate, that of all processes of a point together. The time of one model is the
+inverse of the rate of one process, so launches are compared by a rate that is to be large in any
+case, and a ratio of two is how many times more, or sooner. Without a number of steps that train a
+model, a step (of equal work) stands for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ONE_MODEL = "one_model"
+"""The config's word for one model soonest; the other one is models_per_hour."""
+PERIOD_S = {"models_per_hour": 3600.0, "steps_per_s": 1.0}
+"""What each rate counts in."""
+
+
+def time_s(rate: float, n: int, column: str) -> float:
+    """Return the time of one model, or step, from its start to its end.
+
+    Args:
+        rate: Of all processes together.
+        n: How many these are.
+        column: What the rate is, of `PERIOD_S`.
+    """
+    return PERIOD_S[column] * n / rate
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What is to be large, or small.
+
+    Attributes:
+        rate: Column of the rate of all processes together.
+        single: Whether the time of one model (or step) is to be small, instead of the rate large.
+    """
+
+    rate: str
+    single: bool = False
+
+    def gain(self, rate: Any, n: Any) -> Any:
+        """Return what is compared, which is to be large: numbers, arrays or columns of a table."""
+        return rate / n if self.single else rate
+
+    def shown(
+        self, rate: float | None, low: float | None, high: float | None, n: int
+    ) -> tuple[float | None, float | None, float | None]:
+        """Return a rate with its interval as a person asks for it: itself, or the time (s)."""
+        if not self.single:
+            return rate, low, high
+        ends = (rate, high, low)  # the lowest rate is the longest time
+        value, shortest, longest = (end and time_s(end, n, self.rate) for end in ends)
+        return value, shortest, longest
+
+
+OBJECTIVES = {
+    "models_per_hour": Objective("models_per_hour"),
+    "steps_per_s": Objective("steps_per_s"),
+    "model_s": Objective("models_per_hour", single=True),
+    "iteration_s": Objective("steps_per_s", single=True),
+}
+"""By the name that analyses have for each."""
+
+
+def objective_of(plan: Mapping[str, Any]) -> str:
+    """Return the name of a plan's objective, a key of `OBJECTIVES`."""
+    rate = "steps_per_s" if plan["workload"]["steps_per_model"] is None else "models_per_hour"
+    single = plan["objective"] == ONE_MODEL
+    return next(name for name, one in OBJECTIVES.items() if one == Objective(rate, single))
