@@ -490,7 +490,7 @@ def test_one_model_is_a_time_first_and_sooner_than_the_default():
     assert headline.bars[1].interval == "predicted, 95% interval 9.8 to 10.2; 360 models/hour"
     assert (
         "Most models per hour of all points measured: 1,440 models/hour with 4 processes of "
-        "one thread per process (one model in 10.0 s (9.8 to 10.2)), predicted."
+        "one thread per process (one model takes 10.0 s), predicted."
     ) in notes(headline)
     assert "More processes give less" not in notes(headline)
 

@@ -94,9 +94,8 @@ def _draw_front(
         [point["time_s"] / unit_s for point in front], [point["rate"] for point in front],
         color=svg.colour("series-1"), linewidth=2, marker="o", markersize=6, zorder=3,
     )  # fmt: skip
-    ends = {"soonest": (front[0], "series-1", "o"), "most": (front[-1], "series-2", "s")}
-    if len(front) == 1:
-        ends = {BOTH: (front[0], "series-1", "o")}
+    soonest, most = (front[0], "series-1", "o"), (front[-1], "series-2", "s")
+    ends = {"soonest": soonest, "most": most} if len(front) > 1 else {BOTH: soonest}
     legend: list[tuple[Artist, str]] = []
     for words, (point, hue, marker) in ends.items():
         place = point["time_s"] / unit_s, point["rate"]
@@ -105,7 +104,7 @@ def _draw_front(
             linewidth=0, zorder=4,
         )  # fmt: skip
         axes.annotate(
-            f"n = {point['n']}", place, xytext=(8, 6), textcoords="offset points",
+            f"n = {point['n']}", place, xytext=(10, -4), textcoords="offset points",
             fontsize=12, color=svg.colour("ink"),
         )  # fmt: skip
         count = format_count(point["n"], "process", "processes")

@@ -16,6 +16,7 @@ from scaling_study.common.quantities import (
     format_percent,
     format_probability,
     format_ratio,
+    format_time,
     known,
 )
 from scaling_study.rendering.headline_confirmed import (
@@ -120,10 +121,10 @@ def tell_throughput(recommendation: Mapping[str, Any]) -> str:
     """The point that gives most per hour, where one model soonest is what was looked for."""
     asked, most = OBJECTIVES[recommendation["objective"]], recommendation["throughput"]
     value = amount(of_objective(most, asked.rate)[0] or 0.0, asked.rate)
-    soon = gives(most, recommendation["objective"])
+    time_s, *_ = of_objective(most, recommendation["objective"])
     return (
         f"Most {NOUNS[asked.rate]} of all points measured: {value} with {processes(most)} of "
-        f"{name_launch(most)} ({soon}), predicted"
+        f"{name_launch(most)} ({THINGS[asked.rate]} takes {format_time(time_s or 0.0)}), predicted"
     )
 
 

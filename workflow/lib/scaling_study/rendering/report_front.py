@@ -60,7 +60,7 @@ def view_front(found: Json, *, suffix: str, raced: bool) -> FrontView | None:
     ends = _ends(front, rate)
     left_out = sum(point["changes_training"] for point in points)
     text = (
-        f"More processes give more {noun}, and each takes longer for {thing}. The front holds the "
+        f"More processes give more {noun}, and {thing} takes longer. The front holds the "
         "points that no other one beats at both. Its values are predicted means: neighbours on it "
         "may differ by chance."
     )
@@ -86,7 +86,7 @@ def view_front(found: Json, *, suffix: str, raced: bool) -> FrontView | None:
         f"{thing.capitalize()} soon, or many {noun.split(maxsplit=1)[1]}",
         text,
         ends,
-        (f"time of {thing}", title),
+        (thing, title),
         tuple(
             (
                 point["label"],
