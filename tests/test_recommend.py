@@ -258,6 +258,13 @@ def test_one_model_is_compared_with_the_default_launchs_own_shortest_time(tmp_pa
     assert low < value < high
 
 
+def test_two_processes_that_look_sooner_than_one_do_so_by_chance(tmp_path):
+    lucky = synthetic.Launch({}, "default", lambda n: 40.0 * n * (1.1 if n == 2 else 1.0))
+    found = recommended(tmp_path, lucky, BASELINE, SOONER, objective="one_model")
+    assert found["default"]["n"] == 1
+    assert found["ratio"]["value"] == pytest.approx(80 / 40, rel=0.02)
+
+
 def test_without_the_steps_of_a_model_the_fastest_step_counts(tmp_path):
     found = recommended(
         tmp_path, DEFAULT, BASELINE, SOONER, objective="one_model", steps_per_model=None

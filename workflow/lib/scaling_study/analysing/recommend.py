@@ -2,12 +2,12 @@
 
 The best point is the one that serves the study's objective most (`objectives`): it gives most
 models per hour, or has the shortest time of one model; without a number of steps that train a
-model, the same of steps. What is recommended is the smallest number of
-processes within `TOLERANCE` of it over all launches, and at that number the fastest launch: fewer
-processes need less memory, for a difference that no one notices. Its probability of being best is
-the share of draws in which it is within `TOLERANCE` of the best point of that draw. The draws come
-from the same distributions as the intervals. The A/A repeat is no candidate, since it is the
-baseline again.
+model, the same of steps. What is recommended is the smallest number of processes within `TOLERANCE`
+of it over all launches, and at that number the fastest launch: fewer processes need less memory,
+for a difference that no one notices. Where one model counts, each launch counts with its fewest
+processes. The probability of being best is the share of draws in which the point is within
+`TOLERANCE` of the best point of that draw. The draws come from the same distributions as the
+intervals. The A/A repeat is no candidate, since it is the baseline again.
 
 A race has chosen already, and by more than these points show: without what the machine drifted
 between its jobs, and of launches that hardly differ the one that changes the least.
@@ -138,6 +138,13 @@ def _choose(
     plan: Json,
 ) -> Json:
     """All that a recommendation says of points, at least one."""
+    changes = changed_training(plan)
+    usual = [point for point in found if not changes.get(point["launch"])] or found
+    throughput = max(usual, key=lambda point: float(point[objective.rate]))
+    if objective.single:  # more processes make no model sooner, except by chance
+        fewest = rates.groupby("launch")["n"].min()
+        rates = rates[rates["n"] == rates["launch"].map(fewest)]
+        found = [point for point in found if point["n"] == fewest[point["launch"]]]
     measured = stats.Means(
         rates.assign(gain=objective.gain(rates[objective.rate], rates["n"])), "gain"
     )
@@ -148,7 +155,6 @@ def _choose(
     by_launch: dict[str, list[Json]] = {}
     for point in found:
         by_launch.setdefault(point["launch"], []).append(point)
-    changes = changed_training(plan)
     same = [point for point in found if not changes.get(point["launch"])]
     raced = _raced(same, plan)
     chosen = enough(same or found, objective) if raced is None else raced
@@ -176,7 +182,7 @@ def _choose(
             "most": _most(measured, default, by_launch[plan["default"]]),
         },
         "best": _entry(max(same or found, key=gives)),
-        "throughput": _entry(max(same or found, key=lambda point: float(point[objective.rate]))),
+        "throughput": _entry(throughput),
         "recommended": {
             **_entry(chosen),
             "probability_best": sure.get(chosen["launch"]),
