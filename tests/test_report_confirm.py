@@ -40,11 +40,14 @@ def test_each_arm_is_a_row_with_confirmed_beside_predicted(confirmed):
 
 def test_one_model_is_shown_as_a_time(confirmed):
     view = view_confirmation(confirmed | {"objective": "model_s"})
-    assert view.unit == "s for one model"
+    assert view.unit == "time of one model, s"
     _, value, predicted, *_ = view.rows[0].numbers
     assert float(value.value) == pytest.approx(3600 * 2 / 900, rel=0.02)
     assert " to " in value.interval
     assert predicted.text == "7.20"
+    busy = [{**arm, "foreign_cpus": 1.0} for arm in confirmed["arms"]]
+    view = view_confirmation(confirmed | {"objective": "model_s", "arms": busy})
+    assert "these times are too long" in " ".join(view.notes)
 
 
 def test_a_difference_names_its_parts_and_the_rest(tmp_path):

@@ -106,10 +106,10 @@ def view_confirmation(confirmation: Json | None) -> ConfirmView:
     arms, objective = confirmation["arms"], OBJECTIVES[confirmation["objective"]]
     scale, unit = 1.0, UNITS[objective.rate]
     if objective.single:
-        scale, unit = time_unit(min(_shown(arm, objective)[0] for arm in arms))
-        unit += f" for {THINGS[objective.rate]}"
+        scale, name = time_unit(_shown(arms[0], objective)[0])
+        unit = f"time of {THINGS[objective.rate]}, {name}"
     return ConfirmView(
-        notes=_notes(arms),
+        notes=_notes(arms, objective),
         unit=unit,
         rows=tuple(_row(arm, objective, scale) for arm in arms),
         difference=_difference(confirmation["difference"]),
@@ -117,7 +117,7 @@ def view_confirmation(confirmation: Json | None) -> ConfirmView:
     )
 
 
-def _notes(arms: Sequence[Json]) -> tuple[str, ...]:
+def _notes(arms: Sequence[Json], objective: Objective) -> tuple[str, ...]:
     """What was run, and what weakens it."""
     rounds = max(arm["rounds"] + arm["rounds_unseen"] for arm in arms)
     round_s = format_seconds(max(arm["round_s"] for arm in arms))
@@ -135,9 +135,10 @@ def _notes(arms: Sequence[Json]) -> tuple[str, ...]:
         )
     busy = max(arm["foreign_cpus"] for arm in arms)
     if busy > DISTURBED:
+        wrong = "times are too long" if objective.single else "numbers are too low"
         notes.append(
             f"Other programs took up to {format_number(busy)} CPUs meanwhile. Confirm again on a "
-            "quiet machine: these numbers are too low."
+            f"quiet machine: these {wrong}."
         )
     unseen = sum(arm["rounds_unseen"] for arm in arms)
     if unseen:
