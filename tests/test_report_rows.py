@@ -25,6 +25,7 @@ def test_a_cell_sorts_by_its_number_and_a_missing_one_has_none():
 def test_the_ranking_marks_roles_and_has_intervals_in_each_unit():
     rows = report_rows.ranking_rows(
         {
+            "objective": "models_per_hour",
             "recommended": {"launch": "a"},
             "ranking": [
                 ranked("a", 100.0, arm="baseline", oversubscribed=True),
@@ -42,11 +43,24 @@ def test_the_ranking_marks_roles_and_has_intervals_in_each_unit():
     assert rows[1]["ratio"].interval == ""
 
 
+def test_a_launch_has_its_time_where_one_model_is_looked_for():
+    found = {"recommended": None, "ranking": [ranked("a", 1.0)]}
+    (row,) = report_rows.ranking_rows({**found, "objective": "model_s"})
+    assert (row["time"].text, row["time"].interval) == ("12.0 minutes", "10.9 to 13.3")
+    assert float(row["time"].value) == 720.0
+    (row,) = report_rows.ranking_rows({**found, "objective": "models_per_hour"})
+    assert row["time"].value == ""
+
+
 def test_a_number_of_one_start_says_so_instead_of_an_interval():
     (row,) = report_rows.ranking_rows(
-        {"recommended": None, "ranking": [ranked("a", 100.0, arm="one_change", replicates=1)]}
+        {
+            "objective": "model_s",
+            "recommended": None,
+            "ranking": [ranked("a", 100.0, arm="one_change", replicates=1)],
+        }
     )
-    for name in ("models_per_hour", "steps_per_s", "ratio"):
+    for name in ("time", "models_per_hour", "steps_per_s", "ratio"):
         assert row[name].interval == "one start"
         assert row[name].value
 
