@@ -117,7 +117,8 @@ def test_the_answer_comes_first(page, reports):
     titles = page.run("[...document.querySelectorAll('h2')].map(e => e.innerText)")
     assert titles[0].startswith("How many models per hour does this machine give?")
     assert titles[1:] == [
-        "What to run", "Confirmed", "One model soon, or many per hour", "Why it does not scale further", "What each change does",
+        "What to run", "Confirmed", "One model soon, or many per hour",
+        "Why it does not scale further", "What each change does",
         "Where the time goes",
         "Launches", "Figures",
         "Skipped, failed and invalid", "Requested against effective", "The study",
