@@ -88,6 +88,17 @@ def test_steps_are_compared_where_nobody_says_what_a_model_is(tmp_path):
     assert "steps per second of a (no interval)" in write_verdict(content)
 
 
+def test_machines_for_one_model_are_compared_by_its_rate_alone(tmp_path):
+    plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1", objective="one_model")
+    synthetic_machines.measure(tmp_path, "b", 2.0, "node2", objective="one_model")
+    content = synthetic_machines.compared(tmp_path, plan, a={}, b={})
+    assert (content["objective"], content["single"]) == ("models_per_hour", True)
+    assert {entry(content, name)["recommended"]["n"] for name in "ab"} == {1}
+    assert content["best"]["rate"]["ratio"]["value"] == pytest.approx(2, rel=0.05)
+    report = synthetic_machines.render(tmp_path).read_text(encoding="utf-8")
+    assert "does each machine give, where one model is to be done soonest?" in report
+
+
 def test_machines_that_do_not_differ_are_not_ranked(tmp_path):
     plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1")
     synthetic_machines.measure(tmp_path, "b", 1.0, "node2")

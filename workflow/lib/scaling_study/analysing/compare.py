@@ -40,17 +40,21 @@ def compare(
         currency: of the prices.
 
     Returns:
-        Content of analysis/machines.json. `machines` has an entry for each, `best` for each of
+        Content of analysis/machines.json. `objective` is the rate that is compared, and `single`
+        whether that of a launch which was chosen for the time of one model. `machines` has an entry
+        for each, `best` for each of
         `MEASURES` the machine that gives most and how much more that is than the next, `same` names
         that stand for one machine, `software` what the machines differ in beside themselves.
     """
     there = {name: one for name, one in found.items() if isinstance(one, Results)}
     objectives = [_objective(one.recommendation) for one in there.values()]
+    asked = [OBJECTIVES[one.recommendation["objective"]] for one in there.values()]
     reference = next((name for name in there if _chosen(there[name])), None)
     return {
         "schema_version": SCHEMA_VERSION,
         "interval": stats.INTERVAL,
         "objective": objectives[0] if objectives else None,
+        "single": any(one.single for one in asked),
         "currency": currency,
         "reference": reference,
         "machines": [

@@ -12,13 +12,13 @@ from scaling_study.common.quantities import (
     format_ratio,
     known,
 )
-from scaling_study.rendering.headline_words import NOUNS, UNITS, Note, differs, times
+from scaling_study.rendering.headline_words import NOUNS, THINGS, UNITS, Note, differs, times
 from scaling_study.rendering.report_rows import Cell, number_cell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-THINGS = {"models_per_hour": "models", "steps_per_s": "steps"}
+COUNTED = {"models_per_hour": "models", "steps_per_s": "steps"}
 FEW_NODES = 4
 """So many nodes of a machine are named; of more, the number."""
 
@@ -82,7 +82,7 @@ def view_comparison(compared: Mapping[str, Any]) -> Comparison:
     """
     there = [entry for entry in compared["machines"] if entry["status"] == "measured"]
     return Comparison(
-        question=f"How many {NOUNS[compared['objective']]} does each machine give?",
+        question=_question(compared),
         verdict=write_verdict(compared),
         notes=tuple(write_notes(compared)),
         machines=_bars(there, compared["objective"]),
@@ -93,6 +93,13 @@ def view_comparison(compared: Mapping[str, Any]) -> Comparison:
         ),
         **_table(there, compared),
     )
+
+
+def _question(compared: Mapping[str, Any]) -> str:
+    """What is compared; one process's rate is the inverse of the time of one model."""
+    rate = compared["objective"]
+    each = f", where {THINGS[rate]} is to be done soonest" if compared["single"] else ""
+    return f"How many {NOUNS[rate]} does each machine give{each}?"
 
 
 def per_unit(compared: Mapping[str, Any]) -> dict[str, str]:
@@ -126,7 +133,7 @@ def _most(best: Mapping[str, Any], what: str) -> str:
 
 def write_notes(compared: Mapping[str, Any]) -> list[Note]:
     """Say what a careful reader wants to know of a comparison."""
-    things = THINGS[compared["objective"]]
+    things = COUNTED[compared["objective"]]
     notes = [
         Note(f"{entry['name']} is missing: {entry['reason']}.", True)
         for entry in compared["machines"]
@@ -209,7 +216,7 @@ def _table(there: Sequence[Mapping[str, Any]], compared: Mapping[str, Any]) -> d
     objective, reference = compared["objective"], compared["reference"]
     units = {"rate": UNITS[objective]}
     units |= {
-        measure: f"{THINGS[objective]}/{unit}" for measure, unit in per_unit(compared).items()
+        measure: f"{COUNTED[objective]}/{unit}" for measure, unit in per_unit(compared).items()
     }
     several = len(there) > 1 and reference is not None
     heads = ("default", "best", *(f"to {reference}",) * several)
