@@ -3,9 +3,11 @@
 One process trains; the harness's hooks and wrappers are put in and taken out after every few steps,
 in the order attached, bare, bare, attached. The figure is the median, over such groups of four
 neighbouring blocks, of the attached blocks' step time by the bare ones', with a bootstrap interval:
-whatever else the machine does meets both alike. Usage:
+whatever else the machine does meets both alike. A group of ranks does so in all its processes, at
+the same steps; the figure is rank 0's. Usage:
 
     python benchmarks/attached.py [--runs 15] [--case NCF]
+    python benchmarks/attached.py --runs 1 --case "NCF in ranks"
 """
 
 import argparse
@@ -15,6 +17,7 @@ import io
 import json
 import os
 import runpy
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -28,7 +31,8 @@ from torch.optim import optimizer
 from torch.utils.data import dataloader
 
 from scaling_study.common import private
-from scaling_study.member import channel
+from scaling_study.launchers.launcher import bind_command
+from scaling_study.member import channel, ranked
 from scaling_study.member.member import Member
 
 ROOT = Path(__file__).parent.parent
@@ -45,22 +49,33 @@ class Case(NamedTuple):
     command: list[str]
     block: int
     cold: int
+    ranks: int = 1
 
 
 CASES = {
     "TSMixerx": Case(["scripts/workloads/tsmixerx.py", "--steps", "260"], 4, 1),
     "NCF": Case(["scripts/workloads/ncf.py", "--rows", "33792", "--epochs", "1"], 4, 1),
     "plain loop": Case(["tests/workloads/plain_loop.py", "--steps", "2000"], 16, 2),
+    # A group is started once: it would need another port for another run.
+    "NCF in ranks": Case(
+        ["scripts/workloads/ncf.py", "--sampling", "batch", "--epochs", "60"], 8, 2, ranks=2
+    ),
+    "plain loop in ranks": Case(["benchmarks/plants/plain_loop.py"], 4, 1, ranks=2),
 }
 
 
-def attached_member(folder: Path) -> Member:
-    """Make a member whose gate stays open."""
-    channel.create(folder, 1)
+def attached_member(folder: Path, ranks: int) -> Member:
+    """Make a member, or this process's rank of one, whose gate stays open."""
+    channel.create(folder, 1, ranks)
     os.open(folder / "rest", os.O_RDWR | os.O_NONBLOCK)
-    os.open(folder / "gate-0", os.O_RDWR)
-    member = Member(folder, 0, "exec")
-    channel.open_words(folder)[channel.ORDER] = channel.RUN
+    for rank in range(ranks):
+        os.open(channel.gate(folder, 0, rank), os.O_RDWR)
+    words = channel.open_words(folder)
+    if ranks == 1:
+        member = Member(folder, 0, "exec")
+    else:
+        member = ranked.member(folder, 0, "exec", "optimizer", (), ranks=ranks)
+    words[channel.ORDER] = channel.RUN
     return member
 
 
@@ -134,8 +149,9 @@ def run(command: list[str]) -> None:
 
 def measure(case: Case, runs: int, folder: Path) -> dict[str, float]:
     """Return the ratio attached / bare with its 95% interval, and the bare step time."""
-    run(case.command)
-    switch = Switch(attached_member(folder))
+    if case.ranks == 1:
+        run(case.command)
+    switch = Switch(attached_member(folder, case.ranks))
     clock = Clock(switch, case)
     clock.install()
     ratios: list[float] = []
@@ -162,10 +178,16 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--case", choices=CASES, default="TSMixerx")
     options = parser.parse_args()
+    case = CASES[options.case]
+    if case.ranks > 1 and "RANK" not in os.environ:
+        binder = bind_command(None, "default", {}, ["--ranks", str(case.ranks)])
+        sys.exit(subprocess.run([*binder, sys.executable, *sys.argv], check=False).returncode)
     torch.set_num_threads(1)
     sys.path.insert(0, str(ROOT / "scripts/workloads"))
     with private.folder() as folder:
-        print(json.dumps(measure(CASES[options.case], options.runs, folder)))
+        found = json.dumps(measure(case, options.runs, folder))
+    if os.environ.get("RANK", "0") == "0":
+        print(found)
 
 
 if __name__ == "__main__":

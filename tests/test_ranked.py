@@ -2,9 +2,11 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -159,6 +161,40 @@ def test_ranks_end_with_their_parent(groups):
     os.kill(pid, signal.SIGKILL)
     for one in tree[1:]:
         wait_ended(one)
+
+
+@pytest.mark.long
+def test_a_thousand_windows_of_two_groups(groups):
+    start(groups, [0, 1])
+    for window in range(1000):
+        slots = [[0], [1], [0, 1]][window % 3]
+        train(groups.members, slots, steps=1)
+        for slot in slots:
+            (other,) = groups.members.others(slot)
+            assert len(groups.members.steps(slot)) == len(other)
+    assert {groups.members.words(slot)[channel.REOPENED] for slot in (0, 1)} == {0}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("attempt", range(12))
+def test_a_rank_that_is_killed_at_any_moment_ends_its_group_only(groups, attempt):
+    how = groups.launcher(switches=AXIS)
+    pids = [groups.start(how, slot, SCRIPT) for slot in (0, 1)]
+    after = random.Random(attempt)  # noqa: S311 (no secret)
+    if attempt % 3:  # else while it starts
+        groups.wait_resting([0, 1])
+        groups.members.order([0, 1], channel.RUN)
+    wait_until(lambda: len(counters.descendants(pids[0])) == 3, "both ranks")
+    time.sleep(after.uniform(0, 0.5 if attempt % 3 else 4))
+    tree = counters.descendants(pids[0])
+    os.kill(tree[1 + after.randrange(2)], signal.SIGKILL)
+    groups.wait_ended(0)
+    for pid in tree:
+        wait_ended(pid)
+    if attempt % 3:
+        groups.members.close_gates([1])
+    assert groups.members.wait_resting([1], until()) == set()
+    train(groups.members, [1])
 
 
 def run_bound(*words):
