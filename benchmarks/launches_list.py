@@ -78,6 +78,8 @@ class Workload(NamedTuple):
             for axis, values in field["launches"]["one_change"].items()
             if axis in own or axis not in declared
         }
+        others = declared.keys() - own.keys()
+        include = [one for one in field["launches"].get("include", ()) if not one.keys() & others]
         search = {"budget_minutes": budget_minutes} if budget_minutes else quick["search"]
         return {
             **quick,
@@ -90,7 +92,7 @@ class Workload(NamedTuple):
                 "steps_per_model": self.steps,
             },
             "processes": [n],
-            "launches": {**field["launches"], "one_change": single},
+            "launches": {**field["launches"], "one_change": single, "include": include},
             "search": search,
             "confirm": "off",
             "why": "off",

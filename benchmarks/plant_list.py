@@ -35,6 +35,9 @@ the dose differs."""
 COPY_BYTES_PER_S = 8e9
 """About what one CPU copies from memory to memory; the dose differs with the machine."""
 
+COMPILE_S = 10e-3
+"""About what it takes to compile a small function; the dose differs with the CPU."""
+
 PAGE_READ_S = 0.1e-3
 """About what it takes to read a page from a fast disk; the dose differs with the disk."""
 
@@ -218,6 +221,11 @@ def _stream(dose: Dose, *more: str) -> Options:
 def _step_thread(dose: Dose, *more: str) -> Options:
     seconds = 0.8 * dose.strength * dose.step_s
     return ("step_thread.py", "--seconds", f"{seconds:.5f}", *more)
+
+
+def _recompiling(dose: Dose, *more: str) -> Options:
+    every = max(1, round(COMPILE_S / (dose.strength * dose.step_s)))
+    return ("recompiling.py", "--every", str(every), *more)
 
 
 def _slow_loader(dose: Dose, *more: str) -> Options:
@@ -432,6 +440,14 @@ PLANTS = {
         "a garbage collection in every step",
         ("interpreter",),
         wrapper=lambda _: ("collector.py",),
+        level=True,
+        promised=False,
+    ),
+    "recompiling": Plant(
+        "shapes that are compiled again and again",
+        ("compilation",),
+        wrapper=_recompiling,
+        control=lambda dose: _recompiling(dose, "--same"),
         level=True,
         promised=False,
     ),

@@ -43,7 +43,7 @@ def test_one_mapping_sees_what_another_wrote(folder):
     assert coordinator.steps() == written
     assert coordinator.steps()[3]._asdict() == {
         "end_ns": 39, "load_ns": 3, "backward_ns": 4, "optimizer_ns": 5, "collect_ns": 6,
-        "fresh": 1,
+        "fresh": 1, "compile_ns": 0,
     }  # fmt: skip
 
 

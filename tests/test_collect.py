@@ -225,9 +225,16 @@ def test_usable_cpus_are_the_mask_or_the_quota():
 
 def test_members_that_share_a_cpu_are_oversubscribed():
     slots = [{"oversubscribed": False}, {"oversubscribed": True}]
-    cohort = {"attestation": {"intra_op": [1, 1]}, "slots": slots}
+    cohort = {"attestation": {"intra_op": [1, 1]}, "slots": slots, "axes": {}}
     assert not oversubscribed(cohort, 1, cpus=8)
     assert oversubscribed(cohort, 2, cpus=8)
+
+
+def test_ranks_have_threads_each():
+    slots = [{"oversubscribed": False}]
+    cohort = {"attestation": {"intra_op": [2]}, "slots": slots, "axes": {"ranks": 4}}
+    assert not oversubscribed(cohort, 1, cpus=8)
+    assert oversubscribed(cohort, 1, cpus=7)
 
 
 def run(script, folder):

@@ -480,7 +480,7 @@ def test_one_model_is_a_time_first_and_sooner_than_the_default():
     headline = written(one_model())
     assert headline.question == "How soon is one model done on this machine?"
     assert headline.verdict == (
-        f"intra_op 2: one model in 10.0 s (9.8 to 10.2), 2.50{X} sooner than the default launch "
+        f"intra_op 2: one model in 10.0 s (9.8 to 10.2), 2.50{X} as fast as the default launch "
         f"(2.40{X} to 2.60{X}), predicted"
     )
     assert [(bar.role, bar.value, bar.unit) for bar in headline.bars] == [
@@ -499,7 +499,7 @@ def test_one_model_is_confirmed_as_a_time():
     headline = written(one_model(), confirmation=confirmed_alone())
     assert headline.verdict == (
         "intra_op 2: one model in 2.40 minutes (2.29 to 2.53), "
-        f"2.50{X} sooner than the default launch (2.40{X} to 2.60{X}), confirmed"
+        f"2.50{X} as fast as the default launch (2.40{X} to 2.60{X}), confirmed"
     )
     assert [(bar.value, bar.unit) for bar in headline.bars] == [
         ("6.00", "minutes"), ("2.40", "minutes"),

@@ -296,6 +296,27 @@ def test_another_launcher_is_named_in_a_comment(tmp_path, script, launcher, word
     assert any(line.startswith("#") and word in line for line in text.splitlines())
 
 
+def test_ranks_are_started_as_torchrun_starts_them(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os\n"
+        "names = ('RANK', 'WORLD_SIZE', 'OMP_NUM_THREADS')\n"
+        "os.write(1, (' '.join(os.environ[name] for name in names) + '\\n').encode())\n"
+    )
+    path = write(tmp_path, recommendation([slot(0), slot(1)], ranks=2), plan(script))
+    done = run(path, tmp_path / "logs")
+    assert done.returncode == 0, done.stderr
+    for number in range(2):
+        log = tmp_path / f"logs/member-{number}.log"
+        assert sorted(log.read_text().splitlines()) == ["0 2 1", "1 2 1"]
+    (tmp_path / "models").write_text("--seed 1\n")
+    done = run(path, "--queue", tmp_path / "models")
+    assert done.returncode == 0, done.stderr
+    done = run(path, "--queue", "--reuse", tmp_path / "models")
+    assert done.returncode == 2
+    assert "not for ranks" in done.stderr
+
+
 def test_the_head_says_what_was_measured(tmp_path, script):
     text = write(tmp_path, recommendation([slot(0), slot(1)]), plan(script)).read_text()
     assert "2 times" in text

@@ -279,6 +279,20 @@ sys.exit(subprocess.call([word.replace("PID", str(os.getpid())) for word in sys.
 """
 
 
+def test_what_was_compiled_is_kept_for_later_starts(tmp_path):
+    made, place = tmp_path / "made", tmp_path / "builds/compiled/x"
+    measure._keep(made, place)  # nothing was compiled
+    assert not place.exists()
+    (made / "kernels").mkdir(parents=True)
+    (made / "kernels/one").write_text("1")
+    place.mkdir(parents=True)
+    (place / "other").write_text("0")
+    measure._keep(made, place)
+    assert {path.name: path.read_text() for path in place.rglob("*") if path.is_file()} == {
+        "one": "1", "other": "0",
+    }  # fmt: skip
+
+
 def start_job(folder, script=WORKLOADS / "plain_loop.py", **measure_settings):
     """Start a job below a stand-in for Snakemake, and wait for its first window."""
     settings = {"windows": 50, **measure_settings}

@@ -15,7 +15,7 @@ from scaling_study.common.problems import ConfigError
 from scaling_study.configuring.config import load_config
 from scaling_study.measuring import resolve
 from scaling_study.planning.plan import Plan, make_plan
-from scaling_study.planning.work import work_by_launch
+from scaling_study.planning.work import changed_training, epoch_s, work_by_launch
 from scaling_study.probing import probe
 
 SCRIPT = Path(__file__).with_name("workloads") / "sized.py"
@@ -116,6 +116,11 @@ def test_a_parameter_may_be_text():
             "workload.samples_per_step", "is no parameter", "the name of a parameter",
         ),
         (
+            config(samples_per_epoch=1000),
+            "workload.samples_per_epoch", "says nothing without workload.samples_per_step",
+            "only beside",
+        ),
+        (
             config(samples_per_step=0),
             "workload.samples_per_step", "is a whole number", "a number above 0",
         ),
@@ -210,6 +215,56 @@ def test_without_samples_all_steps_do_the_same_work(tmp_path):
     assert set(work_by_launch(plan).values()) == {1.0}
     plan["workload"]["samples_per_step"] = 32
     assert set(work_by_launch(plan).values()) == {1.0}
+
+
+def planned(*launches, **workload):
+    """What of plan.json tells the work of a step; the first launch is the default and baseline."""
+    return {
+        "launches": [{"id": str(at), "axes": axes} for at, axes in enumerate(launches)],
+        "default": "0",
+        "baseline": "0",
+        "workload": workload,
+    }
+
+
+def test_every_rank_does_the_work_of_a_step():
+    launches = [{"ranks": "none"}, {"ranks": 1}, {"ranks": 4}]
+    assert list(work_by_launch(planned(*launches)).values()) == [1.0, 1.0, 4.0]
+    assert list(work_by_launch(planned(*launches, samples_per_step=32)).values()) == [1, 1, 4]
+
+
+def test_ranks_that_divide_a_step_train_as_before():
+    launches = [
+        {"ranks": "none", "size": 256},
+        {"ranks": 2, "size": 128},
+        {"ranks": 2, "size": 256},
+        {"ranks": "none", "size": 512},
+        {"ranks": 2, "size": 128, "autocast": "bf16"},
+    ]
+    plan = planned(*launches, samples_per_step="size", parameters={"size": 256})
+    assert list(work_by_launch(plan).values()) == [1.0, 1.0, 2.0, 2.0, 1.0]
+    assert list(changed_training(plan).values()) == [
+        {}, {}, {"ranks": 2}, {"size": 512}, {"autocast": "bf16"},
+    ]  # fmt: skip
+
+
+def test_what_trains_otherwise_than_the_default_or_the_baseline_is_told():
+    plan = planned(
+        {"ranks": "none", "size": 128},
+        {"ranks": 4, "size": 32},
+        {"ranks": 4, "size": 128},
+        samples_per_step="size",
+        parameters={"size": 128},
+    )
+    plan["baseline"] = "1"
+    assert list(changed_training(plan).values()) == [{}, {}, {"ranks": 4, "size": 128}]
+
+
+def test_an_epoch_has_its_samples():
+    plan = planned({"size": 256, "ranks": "none"}, samples_per_step="size", samples_per_epoch=2560)
+    assert epoch_s(plan, 5.0) == pytest.approx(2.0)
+    assert epoch_s(plan, float("nan")) is None
+    assert epoch_s(planned({"size": 256}, samples_per_step="size"), 5.0) is None
 
 
 # ---- a whole study

@@ -47,3 +47,19 @@ def test_together_they_are_nearer_to_the_truth_than_each_alone():
 
 def test_a_cohort_that_tells_no_start_is_left_out():
     assert process_starts([cohort("a")]) == {}
+
+
+def compiles(launch, start_s, seconds, *, anew):
+    found = cohort(launch, start_s, compile="default")
+    found["attestation"]["compiled"] = [
+        {"seconds": 2 * seconds, "warm_up_s": seconds, "anew": anew, "times": 1}
+    ]
+    return found
+
+
+def test_what_is_compiled_belongs_to_the_start_and_is_mostly_found_in_a_cache():
+    anew, again = compiles("c", 4.0, 12.0, anew=3), compiles("c", 4.0, 2.0, anew=0)
+    assert process_starts([anew])["m", "c"] == pytest.approx(16.0)
+    assert process_starts([anew, again])["m", "c"] == pytest.approx(6.0)
+    found = process_starts([cohort("a", 4.0), anew, again])
+    assert found["m", "a"] == pytest.approx(4.0)

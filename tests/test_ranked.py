@@ -56,7 +56,6 @@ def test_a_resting_group_takes_no_cpu_time(groups):
     train(groups.members, [0])
     tree = [entry for entry in counters.descendants(pid) if entry != pid]
     assert len(tree) == 2
-    used_s = counters.tree_cpu_s(pid)
     wait_until(
         lambda: all(
             Path(f"/proc/{one}/task/{one}/stat").read_text().rpartition(")")[2].split()[0] == "S"
@@ -64,11 +63,13 @@ def test_a_resting_group_takes_no_cpu_time(groups):
         ),
         "sleep of both ranks",
     )
-    assert counters.tree_cpu_s(pid) - used_s < 1.0
+    used_s = counters.tree_cpu_s(pid)
+    time.sleep(0.5)
+    assert counters.tree_cpu_s(pid) - used_s < 0.05
 
 
 def test_a_group_has_what_torchrun_sets(groups, tmp_path):
-    start(groups, [0, 1], "--variables", tmp_path / "seen-{member}".replace("{member}", "x"))
+    start(groups, [0], "--variables", tmp_path / "seen")
     bare = tmp_path / "torchrun"
     subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
@@ -76,7 +77,7 @@ def test_a_group_has_what_torchrun_sets(groups, tmp_path):
         check=True, capture_output=True, env=os.environ | {"GLOO_SOCKET_IFNAME": "lo"},
     )  # fmt: skip
     for rank in range(2):
-        ours = json.loads((tmp_path / f"seen-x-{rank}").read_text())
+        ours = json.loads((tmp_path / f"seen-{rank}").read_text())
         theirs = json.loads(Path(f"{bare}-{rank}").read_text())
         differs = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "OMP_NUM_THREADS"}
         # What its agent needs itself, and that the agent has the store, which rank 0 has here.

@@ -7,8 +7,8 @@ from scaling_study.confirming import rounds
 DEFAULT = {"id": "default-1", "label": "default"}
 
 
-def point(launch, n):
-    return {"launch": launch, "label": launch, "n": n}
+def point(launch, n, **axes):
+    return {"launch": launch, "label": launch, "n": n, "axes": axes}
 
 
 def found(best, default):
@@ -29,6 +29,13 @@ def test_the_default_is_confirmed_at_its_own_best_and_at_the_recommended_n():
         *ONE_BEST,
         ("default/process_per_model", "default-1", 1),
         ("default_same_n/process_per_model", "default-1", 4),
+    ]
+
+
+def test_a_group_of_ranks_trains_one_model():
+    assert arms(point("x", 1, ranks=2), point("default-1", 1)) == [
+        ("recommended/process_per_model", "x", 1),
+        ("default/process_per_model", "default-1", 1),
     ]
 
 

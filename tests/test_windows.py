@@ -180,6 +180,7 @@ def test_a_members_record():
             "backward_s": 0.008,
             "optimizer_s": 0.003,
             "collect_s": 0.001,
+            "compile_s": 0.0,
             "ranks_wait_s": 0.0,
             "active_s": 0.060,
         }

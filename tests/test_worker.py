@@ -154,6 +154,23 @@ def test_collections_are_timed_in_whatever_phase(cohort, clock, member):
     assert cohort.members.steps(0)[-1].collect_ns == 0
 
 
+def test_compilations_are_timed_in_whatever_phase(cohort, clock, member):
+    starts, ends = member.compile_timers()
+
+    def compiles(milliseconds):
+        starts("as newer releases call it")
+        clock.passes(milliseconds)
+        ends()  # as older ones do
+
+    compiles(2)
+    member.wrap_backward(lambda: compiles(3))()
+    optimize(member, clock, before=1)
+    assert last_step(cohort) == {"load": 0, "backward": 3, "optimizer": 1}
+    assert cohort.members.steps(0)[-1].compile_ns == 5 * MS
+    optimize(member, clock, before=1)
+    assert cohort.members.steps(0)[-1].compile_ns == 0
+
+
 @pytest.mark.parametrize("phase", ["load", "backward"])
 def test_a_call_inside_a_call_of_the_same_kind_counts_once(cohort, clock, member, phase):
     """A data set that reads another loader; a checkpoint that computes backward in backward."""

@@ -127,6 +127,7 @@ for number in range(10**9):
 SCRIPTS = [
     "plain_loop.py", "lightning_fit.py", "closure_optimizer.py", "loader_workers.py",
     "short_script.py", "pfad mit ünicode/plain loop.py", "imports_neighbour.py",
+    "recompiles.py",
 ]  # fmt: skip
 TOLD, STEPS_IN_STEPS, BARE_PHASES, CLOSURE_PHASES = range(len(SCRIPTS), len(SCRIPTS) + 4)
 
@@ -202,6 +203,16 @@ def test_times_are_attributed_to_what_took_them(trained, slot):
         assert step.optimizer_ns >= 4 * MS
         assert duration - step.load_ns - step.backward_ns - step.optimizer_ns >= 6 * MS
         assert 0 < step.collect_ns < duration
+
+
+def test_what_is_compiled_in_a_step_is_timed_and_told(trained):
+    slot = SCRIPTS.index("recompiles.py")
+    steps = trained.train(slot, 6)
+    assert all(0 < step.compile_ns < duration for duration, step in steps)
+    told = trained.attest(slot)["compiled"]
+    assert told["times"] > 6
+    assert told["seconds"] >= sum(step.compile_ns for _, step in steps) / 1e9
+    assert told["anew"] == told["cached"] == 0  # its compiler makes no kernels
 
 
 def test_steps_of_optimizers_in_optimizers_count_once(trained):

@@ -58,13 +58,14 @@ def folder():
         os.chdir(before)
 
 
-def places(node, found):
-    """Collect (container, key) of everything below a node."""
+def places(node, found, above=()):
+    """Collect (container, key) of everything below a node, which may hold itself."""
+    above = (*above, id(node))
     items = node.items() if isinstance(node, dict) else enumerate(node)
     for key, item in list(items):
         found.append((node, key))
-        if isinstance(item, dict | list) and item is not RECURSIVE:
-            places(item, found)
+        if isinstance(item, dict | list) and id(item) not in above:
+            places(item, found, above)
     return found
 
 

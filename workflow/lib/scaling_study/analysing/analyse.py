@@ -68,7 +68,7 @@ def analyse(
             "noise": noise(own_rates, plan),
             "recommendation": recommend(own, own_rates, cohorts, plan),
             "pareto": pareto(own, cohorts, plan),
-            "single_changes": single_changes(own, own_rates, plan),
+            "single_changes": single_changes(own, own_rates, cohorts, plan),
             "failures": list_failures(cohorts, study["missing"]),
             "attestation": attestation(cohorts, windows[windows["machine"] == machine]),
             "provenance": provenance(cohorts, description),

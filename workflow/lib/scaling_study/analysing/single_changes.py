@@ -8,11 +8,14 @@ what lies between steps; the phases are those of ordinary steps.
 from __future__ import annotations
 
 import math
+import statistics
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysing.recommend import or_null, ratio_entry, records
+from scaling_study.collecting.process_starts import compiling
 from scaling_study.common import stats
 from scaling_study.configuring.launches import differing
+from scaling_study.planning.work import epoch_s, work_by_launch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,12 +26,18 @@ Json = dict[str, Any]
 PHASES = ("load", "forward", "backward", "optimizer")
 
 
-def single_changes(points: pd.DataFrame, rates: pd.DataFrame, plan: Mapping[str, Any]) -> Json:
+def single_changes(
+    points: pd.DataFrame,
+    rates: pd.DataFrame,
+    cohorts: Sequence[Mapping[str, Any]],
+    plan: Mapping[str, Any],
+) -> Json:
     """Compare the launches that change one thing, and those on the way to the best one.
 
     Args:
         points: The machine's rows of the table of points.
         rates: Its rows of the table of replicates.
+        cohorts: Its cohorts, as cohorts.json holds them.
         plan: plan.json, or what a race has made of it.
 
     Returns:
@@ -53,13 +62,21 @@ def single_changes(points: pd.DataFrame, rates: pd.DataFrame, plan: Mapping[str,
         for launch in found
         if launch in launches and launches[launch]["arm"] != "repeat"
     }
+    work, compiled = work_by_launch(plan), _compiled(cohorts)
     changes = [
-        {**_entry(found[launch]), "axis": axis, "value": value, "gain": gain(launch)}
+        {
+            **_entry(found[launch], plan),
+            "axis": axis,
+            "value": value,
+            "gain": gain(launch),
+            "work": work.get(launch, 1.0),
+            "compiled": compiled.get(launch),
+        }
         for launch, changed in different.items()
         if len(changed) == 1
         for axis, value in changed.items()
     ]
-    ours = _entry(found[plan["baseline"]])
+    ours = _entry(found[plan["baseline"]], plan)
     axes = list(base)
     changes.sort(key=lambda one: (axes.index(one["axis"]), _order(one["value"])))
     return {
@@ -70,18 +87,40 @@ def single_changes(points: pd.DataFrame, rates: pd.DataFrame, plan: Mapping[str,
     }
 
 
+def _compiled(cohorts: Sequence[Mapping[str, Any]]) -> dict[str, Json]:
+    """What torch.compile took in the starts of each launch that compiled.
+
+    Returns:
+        By launch ``anew_s``, with an empty cache, and ``cached_s``, with what earlier starts had
+        left there; None where there was no such start.
+    """
+    seen: dict[str, dict[bool, list[float]]] = {}
+    for cohort in cohorts:
+        if cohort["attestation"] and cohort["attestation"].get("compiled"):
+            anew, seconds = compiling(cohort["attestation"], "seconds")
+            seen.setdefault(cohort["launch"], {True: [], False: []})[anew].append(seconds)
+    return {
+        launch: {
+            f"{name}_s": statistics.fmean(own[anew]) if own[anew] else None
+            for name, anew in (("anew", True), ("cached", False))
+        }
+        for launch, own in seen.items()
+    }
+
+
 def _order(value: Any) -> tuple[bool, float, str]:
     """Numbers by size, then texts."""
     number = isinstance(value, int | float)
     return (not number, float(value) if number else 0.0, str(value))
 
 
-def _entry(point: Mapping[str, Any]) -> Json:
+def _entry(point: Mapping[str, Any], plan: Mapping[str, Any]) -> Json:
     """What is shown of a point."""
     return {
+        "epoch_s": epoch_s(plan, point["steps_per_s"] / point["n"]),
         **{name: point[name] for name in ("launch", "label", "replicates")},
         **{name: or_null(point[name]) for name in ("step_s", "cpu_use")},
-        **{name: or_null(point[f"{name}_s_per_step"]) for name in PHASES},
+        **{name: or_null(point[f"{name}_s_per_step"]) for name in (*PHASES, "ranks_wait")},
     }
 
 
@@ -129,16 +168,15 @@ def _steps(
 def _predicted(base: Json, changes: Sequence[Json]) -> float:
     """What changes are expected to gain together.
 
-    Each shortens a phase of a step by the same factor as alone: what one takes away of a phase, the
-    next cannot take again. Where phases are not known, gains multiply.
+    Each phase of a step gets the strongest shortening and the strongest lengthening that any of the
+    changes brought it alone. Products of all would promise too much: what changes do to phases that
+    are not theirs, as by leaving more of a cache, they mostly do to the same time (in
+    docs/one-model.md both are compared). Where phases are not known, gains multiply.
     """
-    phases_s = {name: base[name] for name in PHASES}
-    if None in phases_s.values() or any(one[name] is None for one in changes for name in PHASES):
+    if any(one[name] is None for one in (base, *changes) for name in PHASES):
         return math.prod(one["gain"]["value"] or 1.0 for one in changes)
-    before_s = sum(phases_s.values())
-    for one in changes:
-        for name, phase_s in phases_s.items():
-            if base[name]:
-                phases_s[name] = phase_s * one[name] / base[name]
-    after_s = sum(phases_s.values())
-    return float(before_s / after_s) if after_s else math.nan
+    after_s = 0.0
+    for name in PHASES:
+        alone = [one[name] / base[name] for one in changes if base[name]]
+        after_s += base[name] * min(1.0, *alone, 1.0) * max(1.0, *alone, 1.0)
+    return float(sum(base[name] for name in PHASES) / after_s) if after_s else math.nan

@@ -189,7 +189,7 @@ def _round_robin(cpus: Sequence[Cpu], levels: Sequence[str]) -> list[Cpu]:
 def width(axes: Axes) -> int:
     """Return how many CPUs a slot of a launch asks for; its ranks share them."""
     threads = axes["intra_op"] if isinstance(axes["intra_op"], int) else 1
-    return threads * (ranks.asked(axes) or 1)
+    return threads * ranks.processes(axes)
 
 
 def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot, ...]:

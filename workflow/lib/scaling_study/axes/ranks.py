@@ -20,6 +20,11 @@ def asked(axes: Axes) -> int | None:
     return value if isinstance(value, int) else None
 
 
+def processes(axes: Axes) -> int:
+    """Return how many processes train in a member of a launch."""
+    return asked(axes) or 1
+
+
 def refuse(axes: Axes) -> None:
     """Refuse launchers that start a member as one process of theirs."""
     if asked(axes) is not None and axes["launcher"] != "exec":

@@ -27,7 +27,15 @@ import pandas as pd
 
 from scaling_study.common.columns import PER_STEP
 
-PHASES = ("load_s", "forward_s", "backward_s", "optimizer_s", "collect_s", "ranks_wait_s")
+PHASES = (
+    "load_s",
+    "forward_s",
+    "backward_s",
+    "optimizer_s",
+    "collect_s",
+    "compile_s",
+    "ranks_wait_s",
+)
 """Sums over counted steps; every other quantity per step belongs to all steps of `active_s`."""
 OF_ALL_STEPS = [
     column.name for column in PER_STEP if column.name.removesuffix("_per_step") not in PHASES

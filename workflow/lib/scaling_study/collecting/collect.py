@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from scaling_study.axes import ranks
 from scaling_study.collecting import points, rates
 from scaling_study.collecting.process_starts import process_starts
 from scaling_study.collecting.record_rows import FileRows, read_rows
@@ -212,6 +213,11 @@ def _described(
         attestation["changes"] = _changes(attestation["member"], after["members"])
         attestation["counted"] = [member.get("counted") for member in after["members"]][:1]
         attestation["once"] = any(member.get("once") for member in after["members"])
+        attestation["compiled"] = [
+            {**one["compiled"], "warm_up_s": one["warm_up_compile_s"]}
+            for one in after["members"]
+            if one.get("compiled", {}).get("times")
+        ]
     return {
         **_names(launch),
         "file": str(file),
@@ -298,4 +304,5 @@ def oversubscribed(cohort: Mapping[str, Any], n: int, cpus: float) -> bool:
     """
     attestation = cohort["attestation"]
     threads = sum(attestation["intra_op"][:n]) if attestation is not None else 0
+    threads *= ranks.processes(cohort["axes"])
     return threads > cpus or any(slot["oversubscribed"] for slot in cohort["slots"][:n])

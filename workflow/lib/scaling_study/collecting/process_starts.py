@@ -2,10 +2,11 @@
 
 A launch is started a few times only, and starts of one launch differ by a tenth. Where a model is
 trained in seconds that decides which launch seems best. So launches that start processes alike
-(the same launcher, threads and build) tell about each other: each is drawn towards their common
-mean, the more so the less launches differ beyond what starts of one launch do (empirical Bayes:
-Efron and Morris, Journal of the American Statistical Association 70, 1975, on the log scale; the
-spread between launches by moments: DerSimonian and Laird, Controlled Clinical Trials 7, 1986).
+(the same launcher, threads, build, ranks and compilation) tell about each other: each is drawn
+towards their common mean, the more so the less launches differ beyond what starts of one launch do
+(empirical Bayes: Efron and Morris, Journal of the American Statistical Association 70, 1975, on the
+log scale; the spread between launches by moments: DerSimonian and Laird, Controlled Clinical Trials
+7, 1986). What a member compiles before its first window belongs to its start.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ import numpy as np
 
 from scaling_study.common.stats import Floats
 
-ALIKE = ("launcher", "intra_op", "build")
+ALIKE = ("launcher", "intra_op", "build", "ranks", "compile")
 """Axes that decide how long a start takes."""
 SHORTEST_S = 1e-6
 SPREAD, FREEDOM = 0.1, 2.0
@@ -29,19 +30,42 @@ def process_starts(cohorts: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str]
     Args:
         cohorts: As cohorts.json holds them.
     """
-    groups: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    groups: dict[tuple[str, ...], dict[str, list[tuple[bool, float]]]] = {}
     for cohort in cohorts:
         attestation = cohort["attestation"]
         if attestation is not None and attestation["start_s"]:
-            alike = cohort["machine"], *(str(cohort["axes"][name]) for name in ALIKE)
+            alike = cohort["machine"], *(str(cohort["axes"].get(name)) for name in ALIKE)
             own = groups.setdefault(alike, {}).setdefault(cohort["launch"], [])
-            own.append(float(np.mean(attestation["start_s"])))
+            # What is compiled in the first step is in start_s already.
+            anew, warm_up_s = compiling(attestation, "warm_up_s")
+            own.append((anew, float(np.mean(attestation["start_s"])) + warm_up_s))
     found = {}
     for (machine, *_), launches in groups.items():
-        logs = [np.log(np.maximum(own, SHORTEST_S)) for own in launches.values()]
+        logs = [np.log(np.maximum(_usual(own), SHORTEST_S)) for own in launches.values()]
         for launch, mean in zip(launches, _drawn_together(logs), strict=True):
             found[machine, launch] = float(np.exp(mean))
     return found
+
+
+def compiling(attestation: Mapping[str, Any], what: str) -> tuple[bool, float]:
+    """What torch.compile did in the members of a cohort.
+
+    Args:
+        attestation: As cohorts.json holds it.
+        what: ``seconds``, all of them, or ``warm_up_s``: after the first step, before any window.
+
+    Returns:
+        Whether it compiled anything anew, instead of finding it in its cache, and how long it took
+        a member (s).
+    """
+    done = attestation.get("compiled") or []
+    seconds = [one[what] for one in done]
+    return any(one["anew"] for one in done), float(np.mean(seconds)) if seconds else 0.0
+
+
+def _usual(starts: Sequence[tuple[bool, float]]) -> list[float]:
+    """Starts (s) that compile nothing anew: of many models most do; all where there are none."""
+    return [one for anew, one in starts if not anew] or [one for _, one in starts]
 
 
 def _drawn_together(logs: Sequence[Floats]) -> Floats:

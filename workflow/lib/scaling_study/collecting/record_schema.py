@@ -8,12 +8,12 @@ History of the schema:
     1: first version. Later added, and null where a file is older: `members_cpus` and
         `trainers_cpus` of a window's machine, and the hardware counters and `collect_s` of a
         member. In files from before the counters `throttled_s` counts only a quota of the cgroup
-        itself, not of those above it. Absent where a file is older: `ranks_wait_s`, `first_step`,
-        `settled_us`, `inside`, `after_us` and `fresh` of a member. In files without the last five a
-        step counts that lies wholly inside its window, since then one that begins inside. Nor have
-        older files an attestation with `when`: there was none after the last window; and they have
-        no `settled`. `batch` of a cohort names the job that measured several launches in turns;
-        absent where one was alone.
+        itself, not of those above it. Absent where a file is older: `compile_s`, `ranks_wait_s`,
+        `first_step`, `settled_us`, `inside`, `after_us` and `fresh` of a member. In files without
+        the last five a step counts that lies wholly inside its window, since then one that begins
+        inside. Nor have older files an attestation with `when`: there was none after the last
+        window; and they have no `settled`. `batch` of a cohort names the job that measured several
+        launches in turns; absent where one was alone.
 """
 
 from collections.abc import Iterator
@@ -141,6 +141,7 @@ class WindowMember(TypedDict):
     backward_s: Seconds
     optimizer_s: Seconds
     collect_s: NotRequired[Seconds | None]
+    compile_s: NotRequired[Seconds]
     ranks_wait_s: NotRequired[Seconds]
     active_s: Seconds
     steps_active: Count

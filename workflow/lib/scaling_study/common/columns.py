@@ -82,6 +82,12 @@ PER_STEP = (
         "Time in Python's garbage collector, in whatever phase; empty in older files.",
     ),
     Column(
+        "compile_s_per_step",
+        "number",
+        "s",
+        "Time in torch.compile's compiler, in whatever phase; empty in older files.",
+    ),
+    Column(
         "ranks_wait_s_per_step",
         "number",
         "s",
@@ -309,7 +315,8 @@ POINTS = Table(
             "start_s",
             "number",
             "s",
-            "A process's start to the end of its first step, while all of a cohort start; launches "
+            "A process's start to the end of its first step, and what it compiled before its first "
+            "window (with a filled cache, where seen), while all of a cohort start; launches "
             "that start alike and differ as starts of one launch do are taken together.",
         ),
         *_with_interval(

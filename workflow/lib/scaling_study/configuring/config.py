@@ -248,6 +248,13 @@ class Workload(Section):
     ] = None
     """What a step processes; where that differs, launches are compared by equal work."""
 
+    samples_per_epoch: Annotated[
+        Annotated[StrictInt, Field(ge=1)] | None,
+        Allowed("a whole number, at least 1, or null"),
+        Unit("samples"),
+    ] = None
+    """Samples of an epoch: with it the report tells the time per epoch; needs samples_per_step."""
+
     inputs: Annotated[Sequence[str], PlainValidator(_read_inputs), Allowed(INPUTS)] = ()
     """Further files and folders whose change, in size or time, means measuring anew."""
 
@@ -431,6 +438,17 @@ class Config(Section):
     @model_validator(mode="after")
     def _check_samples(self) -> Self:
         name = self.workload.samples_per_step
+        if name is None and self.workload.samples_per_epoch is not None:
+            raise ConfigError(
+                [
+                    Problem(
+                        ("workload", "samples_per_epoch"),
+                        shorten(self.workload.samples_per_epoch),
+                        "says nothing without workload.samples_per_step",
+                        "only beside workload.samples_per_step",
+                    )
+                ]
+            )
         if not isinstance(name, str):
             return self
         expansion = self.launches.expanded(self.workload.parameters)

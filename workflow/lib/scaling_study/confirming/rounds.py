@@ -6,6 +6,8 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from scaling_study.axes import ranks
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -67,10 +69,9 @@ def choose_arms(found: Mapping[str, Any], default: Mapping[str, Any]) -> tuple[A
     best = found["recommended"]
     if found["status"] != "ok" or best is None:
         return ()
-    arms = [
-        Arm("recommended", best["launch"], best["label"], best["n"], "process_per_model"),
-        Arm("recommended", best["launch"], best["label"], best["n"], "one_process"),
-    ]
+    arms = [Arm("recommended", best["launch"], best["label"], best["n"], "process_per_model")]
+    if ranks.asked(best["axes"]) is None:  # a group of ranks ends with its model
+        arms.append(Arm("recommended", best["launch"], best["label"], best["n"], "one_process"))
     if best["launch"] == default["id"]:
         return tuple(arms)
 

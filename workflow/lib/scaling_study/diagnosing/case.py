@@ -14,6 +14,7 @@ import pandas as pd
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from scaling_study.axes import ranks
 from scaling_study.collecting import experiments
 from scaling_study.collecting.accounts import without_restarts
 from scaling_study.collecting.experiments import WhyRun
@@ -105,6 +106,11 @@ class Case:
     def threads(self) -> int:
         """Threads of an operator in the reference."""
         return int(self.attested.get(REFERENCE, {}).get("intra_op") or 1)
+
+    @property
+    def demand(self) -> int:
+        """Threads of a member of the reference that compute at once: those of all its ranks."""
+        return self.threads * ranks.processes(self.head["axes"])
 
     def column(self, column: str, n: int, name: str = REFERENCE) -> Floats:
         """A column of a cohort at a process count, by block."""

@@ -85,6 +85,10 @@ COLLECTING = Instead(
     Account(("collect_s_per_step",), "time in Python's garbage collector"), ("no_collector",)
 )
 
+COMPILING = Account(
+    ("compile_s_per_step",), "time in torch.compile's compiler", missing="it was not counted"
+)
+
 WAITS = (
     Cause(
         "lock_contention",
@@ -175,15 +179,29 @@ WORK = (
         "memory.",
         "torch.utils.data, num_workers; the loader's time in tables/points",
         Remedy(
-            "Load in the background (num_workers, prefetch_factor), cache what is loaded, or do "
-            "less work for each sample.",
-            code="DataLoader(..., num_workers=1, persistent_workers=True, prefetch_factor=4)",
+            "Make the rows of a batch together (__getitems__), do less work for each sample, or "
+            "keep what was made. Loader workers help only where CPUs are free; what they and "
+            "prefetching gain on this script, the axes loader_workers and prefetch measure.",
         ),
         growth=(Route(ByRelief((CACHED,)), (LOADS,)),),
         level=(
             Route(ByRelief((CACHED,)), (LOADS,)),
             Route(LOADING),
         ),
+    ),
+    Cause(
+        "compilation",
+        "Code that is compiled again and again",
+        "the model meets inputs of ever new shapes, and is compiled anew for each",
+        "A part of a step is in torch.compile's compiler, long after the first steps.",
+        "torch.compile troubleshooting, recompilations; TORCH_LOGS=recompiles says what changed",
+        Remedy(
+            "Compile once for all shapes, or let batches have few of them: pad or bucket what "
+            "differs in length, and drop the last, smaller batch.",
+            code="torch.compile(model, dynamic=True)",
+        ),
+        growth=(Route(COMPILING),),
+        level=(Route(COMPILING),),
     ),
     Cause(
         "interpreter",

@@ -23,7 +23,7 @@ def _crowded(asked: Asked) -> tuple[bool | None, str]:
     """Whether masks leave some thread without a CPU of its own, though there would be enough."""
     case, cpus = asked.case, asked.case.machine.allowed_cpus
     members = asked.n
-    demands = [(case.mean("members_cpus", members), members * case.threads, "thread")]
+    demands = [(case.mean("members_cpus", members), members * case.demand, "thread")]
     if asked.scope == "growth":
         trainers = min(case.mean("trainers_cpus", members), case.placeable)
         demands.insert(0, (trainers, members, "training thread"))
@@ -77,8 +77,8 @@ def _quota(asked: Asked) -> tuple[bool | None, str]:
 def _outnumber(asked: Asked) -> tuple[bool | None, str]:
     case = asked.case
     cpus = case.machine.allowed_cpus
-    return case.n * case.threads > cpus, (
-        f"{format_count(case.n, 'member')} with {format_count(case.threads, 'thread')} each on "
+    return case.n * case.demand > cpus, (
+        f"{format_count(case.n, 'member')} with {format_count(case.demand, 'thread')} each on "
         f"{format_count(cpus, 'CPU')}."
     )
 

@@ -183,7 +183,7 @@ class Fewer:
     def measure(self, asked: Asked) -> Measured | Untested:
         """The part of the added time that windows with fewer members do not have."""
         case = asked.case
-        fit = case.machine.allowed_cpus // max(1, case.threads)
+        fit = case.machine.allowed_cpus // max(1, case.demand)
         if asked.scope == "level" or (REFERENCE, fit) not in case.cells or fit in {1, case.n}:
             return Untested("no windows with as many members as CPUs, between one and all")
         if asked.named:

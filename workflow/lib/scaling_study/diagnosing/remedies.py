@@ -23,6 +23,9 @@ TUNING = (
 COLUMNS = 80
 """Of a command, which a person reads before pasting it."""
 
+UNMEASURED = "This itself was not measured here."
+"""Said of a remedy that is no launch: an experiment has shown the cause, not what removes it."""
+
 CLEARLY_FASTER = 0.98
 """Step times whose ratio is above this count as equal, as throughputs do in the recommendation."""
 
@@ -36,9 +39,11 @@ def remedy(case: Case, what: Remedy, relief: str | None) -> dict[str, Any]:
         relief: The relief that showed the cause: its change is known to help here.
     """
     relief = _fastest(case, relief, what.others)
-    changed = _shown(case, relief) or (dict(what.axes) if what.axes else None)
+    shown = _shown(case, relief)
+    changed = shown or (dict(what.axes) if what.axes else None)
+    text = what.others.get(relief or "", what.text)
     return {
-        "text": what.others.get(relief or "", what.text),
+        "text": text if shown else f"{text} {UNMEASURED}",
         "axes": changed,
         "config": None if changed is None else _config(changed),
         "command": what.command or _command(case, changed),

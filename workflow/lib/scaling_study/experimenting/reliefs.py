@@ -143,7 +143,7 @@ def _faults(reference: Reference) -> Reason:
 
 
 def _alone(reference: Reference) -> Reason:
-    return None if (ranks.asked(reference.axes) or 1) > 1 else "no ranks that exchange anything"
+    return None if ranks.processes(reference.axes) > 1 else "no ranks that exchange anything"
 
 
 def _short(name: str, title: str) -> Callable[[Reference], Reason]:

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.axes import ranks
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.experimenting import (
@@ -254,9 +255,8 @@ class Experiments:
             self._write_events("reference", one.events)
             return "failed", attestation
         # Members that outnumber the CPUs: as many as fit show what the others' turns cost.
-        fit = (
-            len(probe.usable_topology(self._machine).cpus) // attestation["members"][0]["intra_op"]
-        )
+        threads = attestation["members"][0]["intra_op"] * ranks.processes(self._job.launch["axes"])
+        fit = len(probe.usable_topology(self._machine).cpus) // threads
         self._fewer = [fit] if 1 < fit < self._n else []
         try:
             tried, left = self._tried(one, attestation, records)
@@ -270,7 +270,7 @@ class Experiments:
             self._journal.write(attestation)
             for wave in self._waves(one, tried):
                 self._wave(one, wave, folder)
-            self._beside(one, resolved, attestation["members"][0]["intra_op"], folder)
+            self._beside(one, resolved, threads, folder)
             self._look(one)
         except cohort.MemberEndedError:
             self._begin(head)

@@ -20,8 +20,6 @@ from scaling_study.probing import room
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# A gate of each process, and the member itself. Hardware counters take what is left of the limit.
-
 # The coordinator and its keeper, a launcher's host, and what they start now and then.
 SPARE_TASKS = 16
 
@@ -122,6 +120,7 @@ def _check_descriptors(members: int, processes: int) -> None:
     if limit == resource.RLIM_INFINITY:
         return
     used = sum(1 for _ in Path("/proc/self/fd").iterdir()) + SPARE_DESCRIPTORS
+    # A gate of each process, and the member itself; hardware counters take what is left.
     needed = used + members + processes
     if needed > limit:
         fit = max(0, limit - used) * members // (members + processes)

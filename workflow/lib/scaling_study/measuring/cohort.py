@@ -147,6 +147,7 @@ class Cohort:
         self._ended: Counter[int] = Counter()
         self._launched_ns: dict[int, int] = {}
         self._start_s: dict[int, float] = {}
+        self._warm_up_compile_s: dict[int, float] = {}
 
     def __enter__(self) -> Self:
         """Return the cohort; leaving it ends every member."""
@@ -210,8 +211,8 @@ class Cohort:
         for slot in sorted(waiting - self.members.resting):
             self._end(slot, "hung", f"no step within {timeout_s:g} s of its start")
         for slot in set(slots) & set(self.alive):
-            parked_ns = self.members.words(slot)[channel.PARKED_NS]
-            self._start_s[slot] = (parked_ns - self._launched_ns[slot]) / 1e9
+            first = self.members.steps(slot)[0]  # a group rests one step later
+            self._start_s[slot] = (first.end_ns - self._launched_ns[slot]) / 1e9
 
     def _guard_memory(self) -> None:
         """End the last member while too little memory is left for all."""
@@ -261,7 +262,9 @@ class Cohort:
             set_by_workload = report["env"].keys() & self._launch.masked
             report["env"] |= workload_env.masked(set_by_workload)
             # From its launch to the end of its first step, while all of them started.
-            reports.append({**report, "start_s": self._start_s[slot]})
+            report["start_s"] = self._start_s[slot]
+            report["warm_up_compile_s"] = self._warm_up_compile_s.get(slot, 0.0)
+            reports.append(report)
         return reports
 
     def ask(self, slot: int, question: int, patience_s: float | None = None) -> bool:
@@ -280,6 +283,9 @@ class Cohort:
         self._run(slots, release_ns, WindowSettings(steps, 0.0, longest_s, 0.0))
         self.members.close_gates(slots)
         self._rest(slots)
+        for slot in self.alive:
+            compiling_ns = sum(step.compile_ns for step in self.members.steps(slot))
+            self._warm_up_compile_s[slot] = compiling_ns / 1e9
 
     def take(
         self, window: windows.Window, settings: WindowSettings, first: int = 0
@@ -406,6 +412,19 @@ class Cohort:
             ended = self.members.sleep_until(time.perf_counter_ns() + _MOMENT_NS)
             done += self._all_rest(slots, ended)
 
+    def trainer(self, slot: int) -> tuple[int, int]:
+        """Return the process and the thread that train in a member; of a group rank 0's.
+
+        Raises:
+            MemberEndedError: it has ended.
+        """
+        tid = self.members.words(slot)[channel.TRAINER_TID]
+        try:
+            return counters.process_of(tid), tid
+        except (FileNotFoundError, ProcessLookupError) as error:
+            self._bury(self.members.sleep_until(time.perf_counter_ns() + round(DYING_S * 1e9)))
+            raise MemberEndedError([slot]) from error
+
     def watch(
         self,
         n: int,
@@ -428,10 +447,7 @@ class Cohort:
             MemberEndedError: a member died or hung.
         """
         slots = self.alive[:n]
-        threads = {
-            slot: (self.members.pids[slot], self.members.words(slot)[channel.TRAINER_TID])
-            for slot in slots
-        }
+        threads = {slot: self.trainer(slot) for slot in slots}
         at_ns = self.members.order(slots, channel.RUN)
         ended: set[int] = set()
         for _ in range(looks):
@@ -632,7 +648,9 @@ class Cohort:
             steps=self.members.steps(slot),
             earlier=words[channel.EARLIER],
             others=self.members.others(slot),
+            apart=words[channel.REOPENED],
         )
+        words[channel.REOPENED] = 0
         self._longest_step_s = max(self._longest_step_s, found.longest_step_ns / 1e9)
         return found
 

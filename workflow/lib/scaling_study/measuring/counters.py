@@ -201,6 +201,16 @@ def read_process(pid: int, trainer_tid: int | None = None, proc: Path = _PROC) -
     )
 
 
+def process_of(tid: int, proc: Path = _PROC) -> int:
+    """Return the process that a thread is of.
+
+    Raises:
+        FileNotFoundError: there is no such thread any more.
+    """
+    status = read_text(f"{proc}/{tid}/status")
+    return int(status.partition("\nTgid:")[2].partition("\n")[0])
+
+
 def descendants(pid: int, proc: Path = _PROC, without: Collection[int] = ()) -> list[int]:
     """Return ``pid`` and all processes below it, parents first; without those that are gone.
 

@@ -11,7 +11,9 @@ import contextlib
 import hashlib
 import json
 import logging
+import os
 import random
+import shutil
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -100,7 +102,9 @@ def job_text(
             **{key: plan[key] for key in ("study", "seed", "processes")},
             "measure": _without(plan["measure"], "replicates"),
             "workload": {
-                **_without(plan["workload"], "steps_per_model", "samples_per_step"),
+                **_without(
+                    plan["workload"], "steps_per_model", "samples_per_step", "samples_per_epoch"
+                ),
                 "env_kept": reference,
             },
             **{name: _without(plan[name], "launches") for name in sections},
@@ -292,6 +296,20 @@ class Measurement:
             "requested_env": resolved.requested_env if resolved else {},
         }
 
+    def _compiling_anew(self, folder: Path) -> dict[str, str]:
+        """Return an empty cache for torch.compile, as a variable, for a launch's first replicate.
+
+        Later ones find what it has compiled: so both kinds of start are seen.
+        """
+        asked = self._job.launch["axes"]["compile"] != "off"
+        if (
+            self._job.replicate
+            or not asked
+            or resolve.COMPILE_CACHE in self._job.plan["workload"]["env"]
+        ):
+            return {}
+        return {resolve.COMPILE_CACHE: str(folder / "compiled")}
+
     def _cohorts(self, counts: Sequence[int]) -> list[list[int]]:
         """Return the ladders to measure, each in a fresh cohort."""
         if each_alone(self._settings, self._job.launch["axes"]):
@@ -318,7 +336,8 @@ class Measurement:
         began = time.perf_counter()
         self._journal.write({**head, "cohort": self._cohort})
         with private.part(private_folder, f"cohort-{self._cohort}") as folder:
-            running = replace(resolved.launch, folder=folder)
+            own = self._compiling_anew(folder)
+            running = replace(resolved.launch, folder=folder, env={**resolved.launch.env, **own})
             specs = resolved.members[: max(counts)]
             host, hang_s = resolve.host(self._machine), self._settings["hang_timeout_s"]
             with cohort.Cohort(running, specs, host, hang_s=hang_s) as one:
@@ -332,6 +351,8 @@ class Measurement:
                     before=before,
                 )
                 status, reason = yield from taken.take(resolved.slots, todo, began, unsettled)
+            for name, place in own.items():
+                _keep(Path(place), Path(resolved.launch.env[name]))
         remedy = None
         if status == "complete" and resolved.missing is not None:
             status, reason, remedy = "partial", resolved.missing.reason, resolved.missing.remedy
@@ -384,6 +405,18 @@ class Measurement:
             "in_windows_s": in_windows_s,
             "member_bytes": member_bytes,
         }
+
+
+def _keep(made: Path, place: Path) -> None:
+    """Put what was compiled where later starts look for it, each file as a whole."""
+
+    def put(source: str, target: str) -> None:
+        part = f"{target}.{os.getpid()}"
+        shutil.copy2(source, part)
+        os.replace(part, target)  # noqa: PTH105 (as copytree gives them)
+
+    if made.exists():
+        shutil.copytree(made, place, dirs_exist_ok=True, copy_function=put)
 
 
 def in_turns(

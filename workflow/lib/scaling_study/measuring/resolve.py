@@ -5,6 +5,8 @@ Measuring and profiling start their cohorts from the same resolved launch.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scaling_study.common.topology import Topology
+
+
+COMPILE_CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,23 +95,26 @@ def resolve(
     slots = [slot.to_dict() for slot in table.place(asked, topology, max(counts))]
     own = parameters_of(workload, asked)
     members = [_member(workload, own, slot) for slot in slots]
+    cache = compile_cache(plan, asked, machine, builds)
+    caching = {} if cache is None else {COMPILE_CACHE: str(cache)}
     variables = {name: placeholders.fill_known(text, own) for name, text in workload["env"].items()}
     threads = _threads(asked, members, topology)
-    group = ranks.asked(asked)
     need = capacity.Need(
-        max(counts), threads, asked["launcher"], member_bytes, processes=group or 1
+        max(counts), threads, asked["launcher"], member_bytes, processes=ranks.processes(asked)
     )
     fitting, missing = capacity.fitting(need, counts)
     return Resolved(
         launch=Launch(
             folder=Path(),
             python=effects.python or sys.executable,
-            env=environment.member_environment(os.environ, effects.environment(), variables),
+            env=environment.member_environment(
+                os.environ, effects.environment() | caching, variables
+            ),
             step=iterations.encode(workload["step"]),
             launcher=asked["launcher"],
             switches=table.switches(asked),
             masked=frozenset(workload["env"]),
-            ranks=group,
+            ranks=ranks.asked(asked),
         ),
         members=tuple(members),
         slots=tuple(slots),
@@ -115,6 +123,24 @@ def resolve(
         counts=tuple(fitting),
         missing=missing,
     )
+
+
+def compile_cache(
+    plan: Mapping[str, Any], asked: Mapping[str, Any], machine: Mapping[str, Any], builds: Path
+) -> Path | None:
+    """Return a launch's own cache for torch.compile: its starts depend on this study alone.
+
+    Args:
+        plan: what of plan.json the job depends on.
+        asked: the launch's axes; None is returned where they compile nothing.
+        machine: machine.json.
+        builds: folder of the environments that were made from requirements.
+    """
+    if asked["compile"] == "off":
+        return None
+    key = [plan["study"], plan["workload"]["script"], machine["hash"], dict(asked)]
+    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    return (builds / "compiled" / name).absolute()
 
 
 def build_versions(python: str) -> str:
@@ -149,7 +175,7 @@ def _threads(asked: Mapping[str, Any], members: Sequence[Member], topology: Topo
 
     Several ranks have one thread each by default, as torchrun starts them.
     """
-    group = ranks.asked(asked) or 1
+    group = ranks.processes(asked)
     if isinstance(asked["intra_op"], int) or group > 1:
         each = asked["intra_op"] if isinstance(asked["intra_op"], int) else 1
         return each * group * len(members)

@@ -82,7 +82,8 @@ class Activity:
         restarts: how often its script was started anew.
         steps: those that are kept.
         earlier: steps that it did before.
-        others: steps of its other ranks, if it is a group; all of them count from one release on.
+        others: steps of its other ranks, if it is a group.
+        apart: how often one of them went on from where rank 0 did not come (see ``ranked``).
     """
 
     slot: int
@@ -93,6 +94,7 @@ class Activity:
     steps: Sequence[Step]
     earlier: int = 0
     others: Sequence[Sequence[Step]] = ()
+    apart: int = 0
 
     @property
     def starts_ns(self) -> list[int]:
@@ -174,12 +176,16 @@ def ranks_wait_ns(activity: Activity, opened_ns: int, closed_ns: int) -> float:
     """
     if not activity.others:
         return 0.0
-    ranks = [activity.steps, *activity.others]
+    # A rank that did not rest with the others still has steps of before.
+    others = [
+        [step for step in rank if step.end_ns > activity.released_ns] for rank in activity.others
+    ]
+    ranks = [activity.steps, *others]
     wait_ns = 0.0
     # The first step has no end of another one before it, in any rank.
     for at in range(1, min(map(len, ranks))):
         begins = activity.steps[at - 1].end_ns
-        if not opened_ns <= begins < closed_ns or activity.steps[at].fresh:
+        if not opened_ns <= begins < closed_ns or any(rank[at].fresh for rank in ranks):
             continue
         own = [rank[at].end_ns - rank[at - 1].end_ns - rank[at].backward_ns for rank in ranks]
         wait_ns += max(own) - statistics.fmean(own)
@@ -195,13 +201,14 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[st
         closed_ns: when the window was closed.
     """
     durations, steps = counted_steps(activity, opened_ns, closed_ns)
-    load, backward, optimizer, collect = (
+    load, backward, optimizer, collect, compiling = (
         sum(times) / 1e9
         for times in (
             [step.load_ns for step in steps],
             [step.backward_ns for step in steps],
             [step.optimizer_ns for step in steps],
             [step.collect_ns for step in steps],
+            [step.compile_ns for step in steps],
         )
     )
     return {
@@ -213,6 +220,7 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[st
         "backward_s": backward,
         "optimizer_s": optimizer,
         "collect_s": collect,
+        "compile_s": compiling,
         "ranks_wait_s": ranks_wait_ns(activity, opened_ns, closed_ns) / 1e9,
         "active_s": (activity.parked_ns - activity.released_ns) / 1e9,
         "steps_active": activity.steps_active,
@@ -336,6 +344,7 @@ def flags(
         "few_steps": steps < FEWEST_STEPS,
         "longest_time": FEWEST_STEPS <= steps < asked_steps,
         "saved_batches": saved,
+        "ranks_apart": any(activity.apart for activity in activities),
         "steps_not_kept": any(activity.steps_active > CAPACITY for activity in activities),
         "short_steps": any(
             one["steps"] and statistics.fmean(one["step_us"]) < SHORT_STEP_S * 1e6

@@ -1,4 +1,4 @@
-"""Calls back when the script has imported torch. Standard library only."""
+"""Calls back when the script has imported torch, or a module of it. Standard library only."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
 
 class _AfterTorch(MetaPathFinder):
-    """Calls a function when torch has been imported; finds nothing itself."""
+    """Calls a function when a module has been imported; finds nothing itself."""
 
-    def __init__(self, call: Callable[[], None]) -> None:
+    def __init__(self, module: str, call: Callable[[], None]) -> None:
+        self._module = module
         self._call = call
 
     def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
-        """Let the other finders find torch, and have its loader call back."""
-        if fullname != "torch":
+        """Let the other finders find the module, and have its loader call back."""
+        if fullname != self._module:
             return None
         sys.meta_path.remove(self)
         spec = find_spec(fullname)
@@ -36,13 +37,13 @@ class _AfterTorch(MetaPathFinder):
         return spec
 
 
-def call_back(call: Callable[[], None]) -> None:
-    """Call ``call`` as soon as torch is there.
+def call_back(call: Callable[[], None], module: str = "torch") -> None:
+    """Call ``call`` as soon as torch, or a module of it, is there.
 
     The script imports torch, not the harness: what it puts into ``os.environ`` before, such as
     thread counts, has its effect.
     """
-    if "torch" in sys.modules:
+    if module in sys.modules:
         call()
     else:
-        sys.meta_path.insert(0, _AfterTorch(call))
+        sys.meta_path.insert(0, _AfterTorch(module, call))

@@ -170,6 +170,27 @@ def _spin_s() -> float | None:
     return time.process_time() - began
 
 
+def compiled() -> dict[str, Any]:
+    """Return what torch.compile has compiled in this process.
+
+    Returns:
+        ``times`` (compiled functions, of which torch keeps the last 64), ``seconds`` for them and,
+        of their kernels, those ``anew`` and those ``cached``: found in a cache on the disk.
+    """
+    utils = sys.modules.get("torch._dynamo.utils")
+    done = utils.get_compilation_metrics() if utils else []
+
+    def total(name: str) -> int:
+        return sum(getattr(one, name, 0) or 0 for one in done)
+
+    return {
+        "times": len(done),
+        "seconds": total("duration_us") / 1e6,
+        "anew": total("inductor_fx_local_cache_miss_count"),
+        "cached": total("inductor_fx_local_cache_hit_count"),
+    }
+
+
 def report(*, with_kernel: bool) -> dict[str, Any]:
     """Return what this process really is, as JSON data; docs/records.md describes the keys.
 
@@ -202,6 +223,7 @@ def report(*, with_kernel: bool) -> dict[str, Any]:
         "default_dtype": str(torch.get_default_dtype()),
         "spin_s": _spin_s(),
         "changes": changes.effective(),
+        "compiled": compiled(),
         "torch": torch.__version__,
         "python": sys.executable,
         "env": {name: text for name, text in os.environ.items() if name.startswith(MATTERS)},

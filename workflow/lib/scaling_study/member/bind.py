@@ -15,6 +15,7 @@ The module needs nothing but the standard library, and py-libnuma where a policy
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -25,6 +26,10 @@ PR_SET_PDEATHSIG = 1
 
 # Time for the other ranks to end by themselves after one has failed; then they are killed.
 GRACE_S = 2
+
+# What a user may bind; and so many ports below those that the kernel gives out are enough.
+FIRST_PORT, LAST_PORT = 1024, 65_536
+PORTS = 16_384
 
 
 def die_with_parent(parent: int, sig: int = signal.SIGKILL) -> None:
@@ -100,6 +105,29 @@ def read_variables(path: str) -> dict[str, str]:
         sys.exit(f"bind: {path} is no JSON object of variables")
 
 
+def free_port() -> int:
+    """Return a port of this machine that is free, and that the kernel gives to nobody by itself.
+
+    Rank 0 takes it seconds later. Meanwhile other groups look for theirs, and every rank gets
+    several of the kernel's own choice (ip_local_port_range in ip(7)).
+    """
+    import socket  # noqa: PLC0415 (takes longer to import than all the rest)
+
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:  # noqa: PTH123
+        first = int(file.read().split()[0])
+    least, most = max(FIRST_PORT, first - PORTS), first
+    if most - least < PORTS // 2:
+        least, most = FIRST_PORT, LAST_PORT
+    while True:
+        port = least + int.from_bytes(os.urandom(4), "big") % (most - least)
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
 def rank_variables(count: int, number: int) -> dict[str, str]:
     """Return what torchrun sets for every rank of a group (its manual, "Environment Variables").
 
@@ -107,11 +135,6 @@ def rank_variables(count: int, number: int) -> dict[str, str]:
         count: how many ranks.
         number: how many groups were started before this one.
     """
-    import socket  # noqa: PLC0415 (takes longer to import than all the rest)
-
-    with socket.socket() as free:  # the kernel gives out a port that it has not given for long
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     sizes = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE")
     return {
         **dict.fromkeys(sizes, str(count)),
@@ -119,7 +142,7 @@ def rank_variables(count: int, number: int) -> dict[str, str]:
         "GROUP_WORLD_SIZE": "1",
         "ROLE_NAME": "default",
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
+        "MASTER_PORT": str(free_port()),
         "TORCHELASTIC_RUN_ID": f"{os.getpid()}-{number}",
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_MAX_RESTARTS": "0",
@@ -130,7 +153,7 @@ def rank_variables(count: int, number: int) -> dict[str, str]:
 
 
 def run_ranks(count: int, command: list[str], environment: dict[str, str], number: int) -> int:
-    """Run a group of ranks to its end; return its status, as a shell gives it.
+    """Run a group of ranks to its end; return the first status that is not 0: below, a signal.
 
     Args:
         count: how many ranks.
@@ -154,7 +177,8 @@ def run_ranks(count: int, command: list[str], environment: dict[str, str], numbe
 
     def stop(signum: int, _frame: object) -> None:
         for pid in ranks:
-            os.kill(pid, signal.SIGKILL if signum == signal.SIGALRM else signum)
+            with contextlib.suppress(ProcessLookupError):  # it has just been waited for
+                os.kill(pid, signal.SIGKILL if signum == signal.SIGALRM else signum)
         signal.alarm(GRACE_S)
 
     for signum in (signal.SIGTERM, signal.SIGALRM):
@@ -167,7 +191,7 @@ def run_ranks(count: int, command: list[str], environment: dict[str, str], numbe
         rank = ranks.pop(pid)
         if status and not failed:
             code = os.waitstatus_to_exitcode(status)
-            failed = code if code > 0 else 128 - code
+            failed = code
             how = f"failed with status {code}" if code > 0 else f"was killed by signal {-code}"
             print(f"rank {rank} of {count} {how}: its group ends", file=sys.stderr, flush=True)
             stop(signal.SIGTERM, None)
@@ -227,6 +251,10 @@ def main(argv: list[str]) -> None:
     while not status and (options.again or not groups):
         status = run_ranks(options.ranks, command, environment, groups)
         groups += 1
+    if status < 0:  # end as the rank has
+        with contextlib.suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
     sys.exit(status)
 
 

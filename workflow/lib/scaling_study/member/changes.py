@@ -78,7 +78,7 @@ def _exchange_one_number() -> None:
     one_number.__annotations__.clear()  # torch compares them with classes, and these are texts
     # A model takes one hook: the script's own is left out.
     hook = DistributedDataParallel.register_comm_hook
-    DistributedDataParallel.register_comm_hook = lambda *_: None
+    DistributedDataParallel.register_comm_hook = lambda *_, **__: None
     DistributedDataParallel.__init__ = __init__
 
 

@@ -33,14 +33,14 @@ ORDER, RELEASE_NS, STEPS, RELEASED_NS, PARKED_NS, TRAINER_TID, RESTARTS, ASKED =
 EARLIER, SAVED, REST_AT, REOPENED = range(8, 12)
 HEADER = 12
 
-# Fields of one step. LOAD, BACKWARD, OPTIMIZER and COLLECT are durations in ns inside that step,
-# the last one of Python's garbage collector, in whatever phase it ran; FRESH is 1 when the script
-# was started anew inside it, so that its length is no step time.
-END_NS, LOAD_NS, BACKWARD_NS, OPTIMIZER_NS, COLLECT_NS, FRESH = range(6)
-STEP_FIELDS = 6
+# Fields of one step. All but the first and FRESH are durations in ns inside that step, COLLECT of
+# Python's garbage collector and COMPILE of torch.compile, in whatever phase they ran; FRESH is 1
+# when the script was started anew inside it, so that its length is no step time.
+END_NS, LOAD_NS, BACKWARD_NS, OPTIMIZER_NS, COLLECT_NS, FRESH, COMPILE_NS = range(7)
+STEP_FIELDS = 7
 
 # Steps of one window that are kept. At the shortest window of one second, steps of 60 us fit; a
-# window that runs full still counts its steps, but is flagged. 768 KiB for each member.
+# window that runs full still counts its steps, but is flagged. 896 KiB for each member.
 CAPACITY = 16_384
 
 BLOCK = HEADER + CAPACITY * STEP_FIELDS
@@ -58,6 +58,7 @@ class Step(NamedTuple):
     optimizer_ns: int
     collect_ns: int
     fresh: int
+    compile_ns: int = 0
 
 
 class Page:

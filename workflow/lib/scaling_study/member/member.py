@@ -55,7 +55,8 @@ class Member:
         self._pid = os.getpid()
         # Where this process has begun anew in the middle of a window, the window goes on.
         self._steps = self._words[channel.STEPS]
-        self._load_ns = self._backward_ns = self._optimizer_ns = self._collect_ns = 0
+        self._load_ns = self._backward_ns = self._optimizer_ns = 0
+        self._collect_ns = self._compile_ns = 0
         self._optimizer_began_ns = self._closure_ns = 0
         self._optimizer_frame: FrameType | None = None
         self._profile: profiled.Profile | None = None
@@ -75,8 +76,9 @@ class Member:
             words[at + 3] = self._optimizer_ns
             words[at + 4] = self._collect_ns
             words[at + 5] = self.fresh
+            words[at + 6] = self._compile_ns
         self._load_ns = self._backward_ns = self._optimizer_ns = 0
-        self._collect_ns = self.fresh = 0
+        self._collect_ns = self._compile_ns = self.fresh = 0
         self._steps = step + 1
         words[channel.STEPS] = step + 1
         if words[channel.ORDER] != channel.RUN:
@@ -235,6 +237,19 @@ class Member:
                 self._collect_ns += now() - began
 
         return collects
+
+    def compile_timers(self) -> tuple[Callable[..., None], Callable[..., None]]:
+        """Return what times torch.compile: called when a compilation starts, and when it ends."""
+        began = 0
+
+        def starts(*_: object) -> None:
+            nonlocal began
+            began = _now()
+
+        def ends(*_: object) -> None:
+            self._compile_ns += _now() - began
+
+        return starts, ends
 
     def wrap_backward(self, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Time ``inner``, torch.autograd.backward, as backward."""

@@ -4,8 +4,9 @@ Only rank 0 reads the coordinator's orders. At the end of step k it publishes th
 step k + 1, and goes on: no rank can end step k + 1 without rank 0's part of its all-reduce, so all
 of them see it in time. They rest without a collective, each at a gate of its own, which rank 0
 opens; rank 0 rests once the others do. A rank whose steps do not keep pace with rank 0's may rest
-while rank 0 waits for it inside a collective: it goes on after `PATIENCE_S`, and counts that. One
-that is ahead waits for rank 0 inside its next collective, and rank 0 does not wait for it longer.
+while rank 0 waits for it inside a collective: it goes on after `PATIENCE_S`; the window says so.
+A rank that is ahead of rank 0 does not rest: it waits inside its next collective, and rank 0 rests
+alone after `PATIENCE_S`.
 Standard library only.
 """
 

@@ -26,13 +26,13 @@ def samples_per_step(workload: Mapping[str, Any], axes: Mapping[str, Any]) -> fl
     said = workload.get("samples_per_step")
     if said is None:
         return None
-    return float(axes[said] if isinstance(said, str) else said) * (ranks.asked(axes) or 1)
+    return float(axes[said] if isinstance(said, str) else said) * ranks.processes(axes)
 
 
 def _samples(workload: Mapping[str, Any], axes: Mapping[str, Any]) -> float:
     """Return the same, where nobody says it in steps of a single rank."""
     known = samples_per_step(workload, axes)
-    return float(ranks.asked(axes) or 1) if known is None else known
+    return float(ranks.processes(axes)) if known is None else known
 
 
 def parameters_of(workload: Mapping[str, Any], axes: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,6 +55,20 @@ def work_by_launch(plan: Mapping[str, Any]) -> dict[str, float]:
     return {launch: _samples(workload, own) / usual for launch, own in axes.items()}
 
 
+def epoch_s(plan: Mapping[str, Any], steps_per_s: float) -> float | None:
+    """Return what an epoch takes (s); None where the study does not say how many samples it has.
+
+    Args:
+        plan: plan.json, or what a race has made of it.
+        steps_per_s: of one member, in steps of the default launch.
+    """
+    samples = plan["workload"].get("samples_per_epoch")
+    default = next((one for one in plan["launches"] if one["id"] == plan.get("default")), None)
+    if samples is None or default is None or not steps_per_s > 0:
+        return None
+    return float(samples / (_samples(plan["workload"], default["axes"]) * steps_per_s))
+
+
 def changed_training(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return what each launch changes of training itself, by launch: values by axis, or nothing.
 
@@ -71,12 +85,17 @@ def changed_training(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     known = {_samples(plan["workload"], other) for other in usual if other}
 
     def changed(own: Mapping[str, Any]) -> dict[str, Any]:
-        same = _samples(plan["workload"], own) in known
-        watched = coarser if same else [*coarser, *of_samples]
-        return {
+        found = {
             name: own[name]
-            for name in watched
+            for name in coarser
             if name in own and all(own[name] != other.get(name) for other in usual)
         }
+        if _samples(plan["workload"], own) not in known:
+            found |= {
+                name: own[name]
+                for name in of_samples
+                if name in own and any(own[name] != other.get(name) for other in usual)
+            }
+        return found
 
     return {launch: changed(own) for launch, own in axes.items()}

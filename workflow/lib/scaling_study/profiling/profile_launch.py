@@ -277,8 +277,9 @@ class _Profiling:
         slot = self._cohort.alive[at]
         file = f"stacks-{number}.raw"
         raw = self._output / str(n) / file
+        pid, trainer_tid = self._cohort.trainer(slot)
         command = [
-            *(spy[0], "record", "--pid", str(self._cohort.members.pids[slot])),
+            *(spy[0], "record", "--pid", str(pid)),
             *("--format", "raw", "--output", str(raw)),
             *("--rate", str(self._settings["rate_hz"]), "--duration", str(seconds)),
             *("--threads", "--idle", "--subprocesses", "--full-filenames", *spy[1:]),
@@ -296,13 +297,13 @@ class _Profiling:
         taken: Json = {
             "seconds": seconds,
             "steps": len(steps_s[0]),
-            "trainer_tid": self._cohort.members.words(slot)[channel.TRAINER_TID],
+            "trainer_tid": trainer_tid,
         }
         try:
             samples = stacks.read(raw, step_s=0.0, **taken).samples
         except stacks.StackError as error:
             return _status("failed", str(error))
-        found = {"slot": slot, "pid": self._cohort.members.pids[slot], "samples": samples}
+        found = {"slot": slot, "pid": pid, "samples": samples}
         return {**_status("ok", None), **found, **taken, "file": file, "times_s": (at, steps_s)}
 
 

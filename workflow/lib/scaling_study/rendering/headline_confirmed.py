@@ -72,7 +72,7 @@ def confirmed_verdict(confirmation: Json, recommended: Json) -> str:
     value = amount(objective=objective, **_shown(recommended, objective))
     if ratio is None:
         return f"Confirmed: {value} with {processes(recommended)} of {name_launch(recommended)}"
-    than = against(ratio, objective, "the default launch")
+    than = against(objective, "the default launch")
     gives = f"{open_with(recommended)}: {value}, {times(ratio, than)}"
     if not span(ratio):
         return f"{gives}, confirmed without an interval"
@@ -81,7 +81,7 @@ def confirmed_verdict(confirmation: Json, recommended: Json) -> str:
     if ratio["high"] < 1:
         return f"{gives}, confirmed; the prediction does not hold"
     if same is not None and known(same["low"]) and same["low"] > 1:
-        than = against(same, objective, f"the default at {processes(recommended)}")
+        than = against(objective, f"the default at {processes(recommended)}")
         return f"{open_with(recommended)}: {value}, {times(same, than)}, confirmed"
     return f"{gives}, confirmed; a gain is not certain"
 

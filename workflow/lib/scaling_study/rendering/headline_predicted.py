@@ -67,7 +67,7 @@ def _compared(recommendation: Json, noise: Json | None) -> str:
     objective, name = recommendation["objective"], open_with(recommended)
     # A time says more than a ratio; what all processes give is in the bars.
     soon = f"{gives(recommended, objective)}, " if OBJECTIVES[objective].single else ""
-    gain = f"{soon}{times(ratio, against(ratio, objective, DEFAULT))}"
+    gain = f"{soon}{times(ratio, against(objective, DEFAULT))}"
     if not span(ratio):
         return f"{name}: {gain}, predicted without an interval"
     same_tells = differs(same, spread_at(noise, recommended["n"])) and same["low"] > 1
@@ -79,7 +79,7 @@ def _compared(recommendation: Json, noise: Json | None) -> str:
             each = f"; {format_ratio(same['value'])} with {processes(recommended)} each"
         return f"{name}: {gain}, predicted{each}"
     if same_tells and recommended["n"] != default["n"]:
-        other = against(same, objective, f"the default at {processes(recommended)}")
+        other = against(objective, f"the default at {processes(recommended)}")
         return f"{name}: {soon}{times(same, other)}, predicted"
     return f"{_uncertain(recommendation, gain)}{_beside_noise(ratio, spread)}"
 
@@ -98,7 +98,7 @@ def _uncertain(recommendation: Json, gain: str) -> str:
             f"({span(ratio)}) with {processes(recommended)} instead of {default['n']:,}, predicted"
         )
     if ratio["high"] <= SMALL_GAIN:
-        most = f"{format_ratio(ratio['high'])} {against(ratio, objective, DEFAULT)}"
+        most = f"{format_ratio(ratio['high'])} {against(objective, DEFAULT)}"
         return f"{name}: at most {most} ({value}; {span(ratio)}), predicted"
     return f"{name}: {gain}, predicted; a gain is not certain"
 

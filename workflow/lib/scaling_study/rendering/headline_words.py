@@ -118,11 +118,9 @@ def gives(entry: Json, objective: str) -> str:
     return amount(value or 0.0, objective, low, high)
 
 
-def against(ratio: Json, objective: str, launch: str) -> str:
+def against(objective: str, launch: str) -> str:
     """The launch that a ratio compares with, as it follows the ratio."""
-    if not OBJECTIVES[objective].single:
-        return launch
-    return f"{'sooner than' if ratio['value'] > 1 else 'as fast as'} {launch}"
+    return f"as fast as {launch}" if OBJECTIVES[objective].single else launch
 
 
 def in_unit(values: Sequence[float], objective: str) -> tuple[float, str]:

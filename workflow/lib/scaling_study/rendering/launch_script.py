@@ -46,6 +46,12 @@ values={file}
 [[ -r $values ]] || {{ echo "$values, with the values of {names}, cannot be read" >&2; exit 1; }}
 """
 
+# A group's processes end with its model: what they have joined cannot be joined again.
+NO_REUSE = """\
+echo "--reuse is not for ranks: each model has a group of its own" >&2
+    exit 2
+    """
+
 NOTHING = """\
 #!/usr/bin/env bash
 # Study {study} has nothing to recommend.
@@ -96,7 +102,7 @@ policies=({policies})
 if [[ ${{1-}} == --queue ]]; then
   shift
   if [[ ${{1-}} == --reuse ]]; then
-    shift
+    {refused}shift
     queue+=(--reuse)
     command=("${{reused[@]}}")
   fi
@@ -205,6 +211,7 @@ def render_launch_script(
         queue=_words(queue),
         command=_words([python, *switches, str(workload["script"])]),
         reused=_words([python, "-P", again, *options, str(workload["script"])]),
+        refused="" if ranks.asked(launch["axes"]) is None else NO_REUSE,
         started=" ".join(
             ['"${command[@]}"', *(_argument(str(argument), own) for argument in workload["args"])]
         ),

@@ -311,10 +311,11 @@ def _work_note(plan: Mapping[str, Any]) -> tuple[Note, ...]:
         return ()
     default = next(one["axes"] for one in plan["launches"] if one["id"] == plan["default"])
     samples = samples_per_step(plan["workload"], default)
+    what = "one of the default launch's" if samples is None else f"{samples:,g} samples"
     return (
         Note(
-            f"A step is {samples:,g} samples, as in the default launch: launches are "
-            "compared by equal work. Profiles and causes tell of the script's own steps."
+            f"A step is {what}: launches are compared by equal work, in which each rank of a group "
+            "has a step of its own. Profiles and causes tell of the script's own steps."
         ),
     )
 

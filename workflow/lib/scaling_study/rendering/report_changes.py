@@ -34,13 +34,16 @@ class ChangesView:
         n: processes, in words.
         rows: the baseline and each single change.
         steps: the way to the best combination of them.
-        notes: why more threads and workers help no more than they do.
+        epochs: whether rows have the time of an epoch.
+        notes: why more threads, workers and ranks help no more than they do, and what it takes to
+            compile.
     """
 
     n: str
     rows: list[Row]
     steps: list[Row]
     notes: list[str]
+    epochs: bool = False
 
 
 def view_changes(found: Json | None, cpus: int) -> ChangesView | None:
@@ -55,12 +58,20 @@ def view_changes(found: Json | None, cpus: int) -> ChangesView | None:
     base, changes = found["baseline"], found["changes"]
     threads = [one for one in changes if one["axis"] == "intra_op" and _is_count(one["value"])]
     workers = [one for one in changes if one["axis"] == "loader_workers"]
-    notes = [*_threads(base, threads, cpus), *_workers(base, workers, cpus)]
+    ranks = [one for one in changes if one["axis"] == "ranks"]
+    compiled = [one for one in changes if one["axis"] == "compile" and one.get("compiled")]
+    notes = [
+        *_threads(base, threads, cpus),
+        *_workers(base, workers, cpus),
+        *_ranks(ranks, cpus),
+        *(_compilation(base, one) for one in compiled),
+    ]
     return ChangesView(
         format_count(found["n"], "process", "processes"),
         [_row(base, "baseline"), *(_row(one, f"{one['axis']} {one['value']}") for one in changes)],
         [_step_row(one) for one in found["steps"]],
         notes,
+        epochs=base.get("epoch_s") is not None,
     )
 
 
@@ -69,7 +80,7 @@ def _is_count(value: object) -> bool:
 
 
 def _row(one: Json, label: str) -> Row:
-    gain = one.get("gain")
+    gain, epoch_s = one.get("gain"), one.get("epoch_s")
     return {
         "label": label,
         "step": number_cell(one["step_s"], text=format_seconds(one["step_s"])),
@@ -78,6 +89,7 @@ def _row(one: Json, label: str) -> Row:
             name: number_cell(one[name], text=format_seconds(one[name])) for name in ("load", *REST)
         },
         "cpus": number_cell(one["cpu_use"]),
+        "epoch": number_cell(epoch_s, text=format_seconds(epoch_s)) if epoch_s else None,
     }
 
 
@@ -157,3 +169,50 @@ def _workers(base: Json, rows: Sequence[Json], cpus: int) -> list[str]:
             "than to train on it, or to hand it over takes that long."
         )
     return [text]
+
+
+def _ranks(rows: Sequence[Json], cpus: int) -> list[str]:
+    """What ranks gain, what they change, and for what they wait."""
+    known = [one for one in rows if one["gain"]["value"] and one["step_s"]]
+    if not known:
+        return []
+    best = max(known, key=lambda one: one["gain"]["value"])
+    ratio = best["gain"]
+    text = (
+        f"Ranks: the best of these, {best['value']}, gets through the same samples "
+        f"{format_ratio(ratio['value'])} as fast ({sure(ratio, best['replicates'])})."
+    )
+    if best.get("work", 1.0) > 1:
+        text += (
+            f" A step of theirs has {format_ratio(best['work'])} the samples, so there are fewer "
+            "steps, and the model trains otherwise."
+        )
+    wait_s = best.get("ranks_wait")
+    if wait_s is not None and wait_s > WORTH_SAYING * best["step_s"]:
+        text += (
+            f" Of {format_seconds(best['step_s'])} they wait {format_seconds(wait_s)} for the "
+            "slowest of them."
+        )
+    text += (
+        " What they exchange is told where causes are looked for in that launch (why: launches)."
+    )
+    above = [one["value"] for one in known if _is_count(one["value"]) and one["value"] > cpus]
+    if above:
+        text += f" More ranks than the {cpus} CPUs take turns on them."
+    return [text]
+
+
+def _compilation(base: Json, one: Json) -> str:
+    """What it takes to compile, and after how many steps that is made up for."""
+    times = [
+        (one["compiled"]["anew_s"], "with an empty cache"),
+        (one["compiled"]["cached_s"], "with what an earlier start has left in its cache"),
+    ]
+    seen = [(seconds, where) for seconds, where in times if seconds is not None]
+    taken = " and ".join(f"{format_seconds(seconds)} {where}" for seconds, where in seen)
+    text = f"{one['axis']} {one['value']}: compiling takes {taken}."
+    saved_s = (base["step_s"] or 0.0) - (one["step_s"] or 0.0)
+    if saved_s <= 0:
+        return f"{text} A step is no faster then: nothing makes up for it."
+    steps = " and ".join(format_count(round(seconds / saved_s), "step") for seconds, _ in seen)
+    return f"{text} A step saves {format_seconds(saved_s)}: that is made up for after {steps}."

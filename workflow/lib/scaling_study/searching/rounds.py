@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scaling_study.axes import placement, ranks
 from scaling_study.collecting.points import models_per_hour
 from scaling_study.common import storage
 from scaling_study.common.objectives import ONE_MODEL
+from scaling_study.common.quantities import format_count
 from scaling_study.common.throughputs import Start
 from scaling_study.configuring.launches import named
 from scaling_study.measuring import measure
@@ -161,7 +163,8 @@ def describe(found: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
     best = ""
     if choice is not None:
         best = (
-            f"; best so far: {labels[choice['launch']]}, {choice['n']} processes (within the"
+            f"; best so far: {labels[choice['launch']]},"
+            f" {format_count(choice['n'], 'process', 'processes')} (within the"
             f" tolerance of the best one that was measured with {choice['probability']:.0%})"
         )
     if not found["batches"]:
@@ -190,11 +193,12 @@ def competing(plan: Mapping[str, Any], topology: Topology, quota_cpus: float | N
 
     def entrant(launch: str) -> Entrant:
         axes = known[launch]["axes"]
-        threads = axes["intra_op"]
+        ranked = ranks.processes(axes) > 1
+        own = placement.width(axes) if ranked else axes["intra_op"]
         return Entrant(
             launch,
             changes(base, axes),
-            threads if isinstance(threads, int) else cpus,
+            own if isinstance(own, int) else cpus,
             measure.each_alone(plan["measure"], axes),
             bool(training[launch]),
         )
