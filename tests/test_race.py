@@ -370,6 +370,17 @@ def test_what_changes_training_is_screened_and_never_chosen_nor_raced():
     assert competing.entrants["a=on+batch=on"].aside
 
 
+def test_the_choice_is_tried_with_each_axis_that_changes_training():
+    found = truth(a=plateau(8, 1.2), batch=plateau(8, 2.0), ranks=plateau(8, 3.0))
+    found |= {"a=on+batch=on": plateau(8, 3.6), "a=on+ranks=on": plateau(8, 1.1)}
+    machine = Machine(found)
+    race, history, *_ = run(machine, field(single("a"), aside("batch"), aside("ranks")))
+    assert race.choice.launch == "a"
+    last = next(one for one in reversed(history) if one.stage == "aside")
+    (batch,) = last.batches
+    assert [task.launch for task in batch] == ["a", "a=on+ranks=on", "a=on+batch=on"]
+
+
 def test_a_change_of_training_that_does_not_help_is_not_tried_again():
     machine = Machine(truth(a=plateau(8, 1.2), batch=plateau(8, 0.5)))
     _, history, *_ = run(machine, field(single("a"), aside("batch")))

@@ -15,7 +15,7 @@ race
     their best ones and those beside.
 aside
     Launches that change training itself are screened, and neither chosen nor raced. At the end the
-    choice starts once more with the best such change.
+    choice starts once more with each axis's best such change.
 
 A race ends when the best point is surely within the tolerance of the best one, or when no round
 fits into the budget. Looking again after every round finds a lucky moment sooner or later, so each
@@ -315,20 +315,25 @@ class Race:
         return self._round("combine" if combined else "race", batches, combined)
 
     def _aside(self, choice: Choice) -> Round | None:
-        """The choice with the best change of training beside, once; None where there is none."""
+        """The choice with each axis's best change of training beside, once; None without any."""
         best = self._entrants[choice.launch]
+        if best is self._field.default or not best.changes:
+            return None
         gains = {
             one: float(self._effect(one.launch).mean()) for one in self._singles() if one.aside
         }
-        single = max(gains, key=lambda one: gains[one], default=None)
-        if best is self._field.default or not best.changes or not single or gains[single] <= 0:
-            return None
-        new = self._together(best, single)
-        if new is None:
+        by_axis: dict[str, Entrant] = {}
+        for single in sorted(gains, key=lambda one: -gains[one]):
+            if gains[single] > 0:
+                ((axis, _),) = single.changes
+                by_axis.setdefault(axis, single)
+        new = [self._together(best, single) for single in by_axis.values()]
+        beside = tuple(one for one in new if one is not None)
+        if not beside:
             return None
         asked = self._asked(choice.launch)
-        batch = [Task(choice.launch, asked), Task(new.launch, asked)]
-        found = self._round("aside", [batch], (new,))
+        batch = [Task(one.launch, asked) for one in (best, *beside)]
+        found = self._round("aside", [batch], beside)
         return found if found.batches else None
 
     # Counts
