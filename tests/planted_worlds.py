@@ -295,6 +295,40 @@ class UntriedCollector(Collector):
 
 
 @dataclasses.dataclass(slots=True)
+class Recompiling(World):
+    """Shapes that are compiled again and again."""
+
+    first: str = "compilation"
+
+    def step(self, relief, n):
+        return self.crowd(Step(user=16 * MS, compile=6 * MS), n)
+
+
+@dataclasses.dataclass(slots=True)
+class SlowExchange(World):
+    """Two ranks of each member that exchange much, and sleep meanwhile."""
+
+    first: str = "communication"
+    axes: dict = dataclasses.field(default_factory=lambda: {"ranks": 2})
+    cpus: int = 4
+    reliefs: tuple[str, ...] = (*ALL[2:], "one_element")
+
+    def step(self, relief, n):
+        exchange = 0.3 * MS if relief == "one_element" else 6 * MS
+        return self.crowd(Step(blocked=exchange, backward=3 * MS + exchange), n)
+
+
+@dataclasses.dataclass(slots=True)
+class SlowRank(SlowExchange):
+    """Ranks of which one has more to do: whatever they exchange, the other one waits."""
+
+    first: str = "imbalance"
+
+    def step(self, relief, n):
+        return self.crowd(Step(blocked=6 * MS, backward=9 * MS, ranks_wait=6 * MS), n)
+
+
+@dataclasses.dataclass(slots=True)
 class LockedLoader(Lock):
     """The same inside the loader, so that cached batches bring the time back too."""
 
@@ -453,6 +487,9 @@ PLANTED = (
         Paused,
         Stopped,
         Collector,
+        Recompiling,
+        SlowExchange,
+        SlowRank,
         UntriedCollector,
     ),
     *(LockedLoader, SlowLoader, Denormals, OldBlas, Faults, Bandwidth, Cache, Smt, Swap),

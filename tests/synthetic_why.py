@@ -28,6 +28,7 @@ TITLES = {
     "flush_denormals": "denormal numbers flushed to zero",
     "openblas": "OpenBLAS",
     "huge_pages": "huge pages asked for by malloc",
+    "one_element": "ranks that exchange one number instead of gradients",
     "no_collector": "Python's garbage collector off",
     "unthrottled": "bursts that the quota leaves alone",
 }
@@ -61,6 +62,9 @@ class Step:
     quota_s: float = 0.0
     load: float = 0.3 * MS
     collect: float = 0.05 * MS
+    backward: float = 0.0
+    compile: float = 0.0
+    ranks_wait: float = 0.0
     helper_s: float = 0.0
     helper_wait_s: float = 0.0
     faults: float = 20.0
@@ -310,10 +314,12 @@ def _window(world, step, experiment, *, name, n, block, factor, first=0):
                 "steps": counted,
                 "step_us": [max(1, round(total_s * 1e6))] * counted,
                 "load_s": step.load * own,
-                "forward_s": max(0.0, (step.total - step.load) * own),
-                "backward_s": 0.0,
+                "forward_s": max(0.0, (step.total - step.load - step.backward) * own),
+                "backward_s": step.backward * own,
                 "optimizer_s": 0.0,
                 "collect_s": step.collect * own,
+                "compile_s": step.compile * own,
+                "ranks_wait_s": step.ranks_wait * own,
                 "active_s": step.total * own,
                 "steps_active": counted,
                 "restarts": 0,

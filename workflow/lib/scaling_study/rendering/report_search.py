@@ -18,7 +18,7 @@ STAGES = {
     "first": "the default launch, the baseline and its repeat",
     "screen": "every other launch once",
     "combine": "changes together that were better alone",
-    "aside": "the choice with the change of training that gives most",
+    "aside": "the choice with the best change of training of each axis",
     "race": "fresh starts of those that may be the best",
 }
 """What each stage of a race measures."""
