@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MOST_LABELS = 6
-"""Launches of the next round that are named."""
+"""Launches that a sentence names."""
+
 STAGES = {
     "first": "the default launch, the baseline and its repeat",
     "screen": "every other launch once",
@@ -57,7 +58,12 @@ def view_search(
     else:
         sentences.append(f"The race is not over. {_tell_next(found['next'])}")
     if made:
-        sentences.append(f"Put together by the race: {'; '.join(made)}.")
+        named = "; ".join(made)
+        if len(made) > MOST_LABELS:
+            named = (
+                f"{format_count(len(made), 'launch', 'launches')}, each in the table of launches"
+            )
+        sentences.append(f"Put together by the race: {named}.")
     unseen = [labels[launch] for launch in found["not_screened"]]
     if unseen:
         sentences.append(f"Not measured, so nothing is known of them: {'; '.join(unseen)}.")
