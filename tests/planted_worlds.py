@@ -315,7 +315,12 @@ class SlowExchange(World):
 
     def step(self, relief, n):
         exchange = 0.3 * MS if relief == "one_element" else 6 * MS
-        return self.crowd(Step(blocked=exchange, backward=3 * MS + exchange), n)
+        # Threads of the library that exchanges compute, and the training thread waits for them.
+        return self.crowd(Step(blocked=exchange, backward=3 * MS + exchange, helper_s=exchange), n)
+
+    def samples(self, _):
+        waits = [{"syscall": "futex", "on": "", "count": 20}]
+        return {"states": {"R": 40, "S": 20}, "waits": waits, "locks": []}
 
 
 @dataclasses.dataclass(slots=True)
@@ -325,7 +330,8 @@ class SlowRank(SlowExchange):
     first: str = "imbalance"
 
     def step(self, relief, n):
-        return self.crowd(Step(blocked=6 * MS, backward=9 * MS, ranks_wait=6 * MS), n)
+        wait = Step(blocked=6 * MS, backward=9 * MS, ranks_wait=6 * MS, helper_s=6 * MS)
+        return self.crowd(wait, n)
 
 
 @dataclasses.dataclass(slots=True)

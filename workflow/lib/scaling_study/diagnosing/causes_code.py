@@ -42,7 +42,10 @@ def _locked(asked: Asked) -> tuple[bool | None, str]:
 
 
 def _alone(asked: Asked) -> tuple[bool | None, str]:
+    """Whether a futex can only be the interpreter's lock."""
     case = asked.case
+    if case.demand > case.threads:
+        return False, "The ranks of a group wait for what they exchange in a futex, too."
     return case.threads == 1, (
         "An operator has one thread, so that a futex is not the end of a parallel region."
         if case.threads == 1
