@@ -24,6 +24,7 @@ def point(plan, launch, n):
         "models_per_hour": 1000.0,
         "between_share": 0.0,
         "at_n": None,
+        "axes": {},
     }
 
 

@@ -83,6 +83,37 @@ def test_a_switch_holds_in_a_member(tmp_path, values):
     assert got["switches"] == {name: values[name] for name in observed}
 
 
+MODELS = """
+import torch
+class Own(torch.nn.Linear):
+    def forward(self, values):
+        return super().forward(values).relu()
+model = {model}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+while True:
+    model(torch.ones(8, 4)).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("model", ["torch.nn.Linear(4, 1)", "Own(4, 1)"])
+def test_what_shall_be_compiled_is(tmp_path, model):
+    """A module of torch's own, too: its call alone the compiler would skip."""
+    needs_compiler({"compile": "default"})
+    script = tmp_path / "train.py"
+    script.write_text(MODELS.format(model=model))
+    cohort = SmallCohort(tmp_path / "cohort", 1)
+    try:
+        how = cohort.launcher(switches=switches({"compile": "default"}))
+        cohort.start(how, 0, script)
+        cohort.wait_resting([0])
+        steps = cohort.train(0)
+        assert steps[0][1].compile_ns > 0  # after the first step, which runs as it is
+        assert cohort.attest(0)["compiled"]["times"] > 0
+    finally:
+        cohort.close()
+
+
 WITHOUT = """
 import torch
 weight = torch.zeros(4, requires_grad=True)

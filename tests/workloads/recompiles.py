@@ -12,10 +12,10 @@ args = parser.parse_args()
 torch._dynamo.config.recompile_limit = 1_000_000
 torch._dynamo.config.accumulated_recompile_limit = 1_000_000
 model = torch.nn.Linear(8, 1)
-model.compile(backend="eager", dynamic=False)
+compiled = torch.compile(model, backend="eager", dynamic=False)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 torch._dynamo.reset()
 for step in range(args.steps):
     optimizer.zero_grad()
-    model(torch.ones(1 + step % args.shapes, 8)).mean().backward()
+    compiled(torch.ones(1 + step % args.shapes, 8)).mean().backward()
     optimizer.step()

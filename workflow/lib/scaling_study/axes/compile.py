@@ -24,6 +24,7 @@ def apply(_value: str) -> None:
     import threading
 
     import torch
+    from torch._dynamo.external_utils import wrap_inline
     from torch.optim import optimizer
 
     call = torch.nn.Module.__call__
@@ -45,7 +46,9 @@ def apply(_value: str) -> None:
     def compile_all(_one: object, _args: object, _kwargs: object) -> None:
         torch.nn.Module.__call__ = call
         for module in found.values():
-            module.compile()
+            # As torch.compile(module): the compiler skips calls of torch's own modules otherwise.
+            inline = wrap_inline(module._call_impl)  # noqa: SLF001 (as Module.compile)
+            module._compiled_call_impl = torch.compile(inline)  # noqa: SLF001
         found.clear()
 
     torch.nn.Module.__call__ = note
@@ -80,7 +83,7 @@ AXIS = Axis(
     order=150,
     prepare=_prepare,
     apply=apply,
-    lines=lambda _value: "model.compile()",
+    lines=lambda _value: "model = torch.compile(model)",
     observe=observe,
     numbers="rounding",
 )

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import scaling_study
-from scaling_study.member import after_torch, bind, ranked, switching
+from scaling_study.member import after_torch, bind, switching
 from scaling_study.member.member import Member
 
 if TYPE_CHECKING:
@@ -161,6 +161,8 @@ def serve(
     by_mark = step == "mark"
     begin_anew: Callable[[], None] | None = None
     if ranks is not None:
+        from scaling_study.member import ranked  # noqa: PLC0415 (needed by few launches)
+
         member = ranked.member(folder, slot, launcher, step, switches, ranks=ranks)
         # The parent of all ranks starts the next group, on a port of its own.
         once, begin_anew = True, functools.partial(sys.exit, 0)
