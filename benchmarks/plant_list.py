@@ -247,6 +247,7 @@ def _ranks_plant(title: str, cause: str, what: str) -> Plant:
         wrapper=lambda dose: _ranks(dose, what),
         control=_ranks,
         missing=_one_cpu,
+        own={"communication": "the ranks exchange their gradients in every step"},
         level=True,
         promised=False,
         only=("ncf", "plain"),
