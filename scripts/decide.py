@@ -10,7 +10,7 @@ from scaling_study.collecting.record_schema import RecordError
 from scaling_study.common import file_errors
 from scaling_study.common.printable import printable_lines
 from scaling_study.common.storage import read_json, write_json
-from scaling_study.rendering.study import read_causes
+from scaling_study.diagnosing.cause_file import read_causes
 from scaling_study.searching import rounds
 
 

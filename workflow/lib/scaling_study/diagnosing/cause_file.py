@@ -65,6 +65,14 @@ def gather(
     return experiments.frame(run for runs in by_target.values() for run in runs), content
 
 
+def read_causes(results: Path) -> dict[str, list[Json]]:
+    """Targets of analysis/causes.json by machine; none in a study without experiments on causes."""
+    path = results / "analysis/causes.json"
+    if not path.exists():
+        return {}
+    return {entry["machine"]: entry["targets"] for entry in read_json(path)["machines"]}
+
+
 def _tables(study_folder: Path) -> tuple[pd.DataFrame, pd.DataFrame] | None:
     """Points and replicates of the ladder, where they were collected."""
     folder = study_folder / "tables"

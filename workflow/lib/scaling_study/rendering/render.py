@@ -12,6 +12,7 @@ from scaling_study.analysing.analyse import FILES
 from scaling_study.axes.build import interpreter
 from scaling_study.common import placeholders, storage, workload_env
 from scaling_study.common.columns import BETWEEN, POINTS, WINDOWS
+from scaling_study.diagnosing.cause_file import read_causes
 from scaling_study.measuring.environment import INHERITED, member_environment
 from scaling_study.member import again, bind, model_queue
 from scaling_study.planning.work import parameters_of
@@ -23,7 +24,7 @@ from scaling_study.rendering.report_causes import view_causes
 from scaling_study.rendering.report_figures import MEMBER_COLUMNS, compare_members
 from scaling_study.rendering.report_flames import view_flames
 from scaling_study.rendering.report_time import view_time
-from scaling_study.rendering.study import read_causes, read_confirmations
+from scaling_study.rendering.study import read_confirmations
 from scaling_study.rendering.switch_script import render_switches
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from scaling_study.common import file_errors, locks, storage
 from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.printable import printable_lines
+from scaling_study.diagnosing.cause_file import read_causes
 from scaling_study.measuring import foreign
 from scaling_study.planning import estimate, ladder
 from scaling_study.planning.plan import asked_replicates
@@ -94,14 +95,6 @@ def outline(plan: Plan, jobs: int, measured: int, machines: Sequence[str] = ()) 
 def look_around() -> str:
     """Say who else is at work on this machine, which takes a second; empty if nobody is."""
     return warn_busy(foreign.look(frozenset(probe.read_machine().allowed_cpus)))
-
-
-def read_causes(results: Path) -> dict[str, list[dict[str, Any]]]:
-    """Targets of analysis/causes.json by machine; none in a study without experiments on causes."""
-    path = results / "analysis/causes.json"
-    if not path.exists():
-        return {}
-    return {entry["machine"]: entry["targets"] for entry in storage.read_json(path)["machines"]}
 
 
 def read_confirmations(results: Path) -> dict[str, dict[str, Any]]:
