@@ -72,7 +72,8 @@ def test_a_group_has_what_torchrun_sets(groups, tmp_path):
     start(groups, [0], "--variables", tmp_path / "seen")
     bare = tmp_path / "torchrun"
     subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1",
+         "--nproc-per-node", "2",
          SCRIPT, "--steps", "1", "--variables", bare],
         check=True, capture_output=True, env=os.environ | {"GLOO_SOCKET_IFNAME": "lo"},
     )  # fmt: skip
