@@ -171,6 +171,10 @@ class Plant:
     promised: bool = True
     only: tuple[str, ...] = ()
 
+    def suits(self, workload: str) -> bool:
+        """Whether it can be planted in a workload, a key of WORKLOADS."""
+        return not self.only or workload in self.only
+
     @property
     def counts(self) -> list[int]:
         """Process counts of its study."""
@@ -445,7 +449,7 @@ PLANTS = {
         promised=False,
     ),
     "recompiling": Plant(
-        "shapes that are compiled again and again",
+        "recompilation for new shapes",
         ("compilation",),
         wrapper=_recompiling,
         control=lambda dose: _recompiling(dose, "--same"),

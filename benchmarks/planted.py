@@ -76,7 +76,7 @@ def cases(plants: list[str], workloads: list[str], runs: int) -> Iterator[Case]:
     for run in range(runs):
         for workload in workloads:
             for plant in [NOTHING, *plants]:
-                if workload in (PLANTS[plant].only or WORKLOADS):
+                if PLANTS[plant].suits(workload):
                     yield Case(workload, plant, run)
 
 
@@ -102,7 +102,7 @@ def bare(plants: list[str], workloads: list[str]) -> None:
     import plant_bare  # noqa: PLC0415 (the two modes need different things)
 
     for plant in plants:
-        for workload in [one for one in workloads if one in (PLANTS[plant].only or WORKLOADS)]:
+        for workload in filter(PLANTS[plant].suits, workloads):
             found = plant_bare.effect(workload, plant)
             clean, planted = found["clean_ms"], found["planted_ms"]
             print(

@@ -296,7 +296,7 @@ class UntriedCollector(Collector):
 
 @dataclasses.dataclass(slots=True)
 class Recompiling(World):
-    """Shapes that are compiled again and again."""
+    """Recompilation for new shapes."""
 
     first: str = "compilation"
 

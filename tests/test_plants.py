@@ -35,7 +35,7 @@ SHORT = WORKLOADS / "short_script.py"
 BOTH = [
     (name, workload)
     for name, plant in PLANTS.items()
-    for workload in plant.only or plant_list.WORKLOADS
+    for workload in filter(plant.suits, plant_list.WORKLOADS)
 ]
 
 no_quota = pytest.mark.skipif(plant_list.no_quota() is not None, reason=plant_list.no_quota() or "")

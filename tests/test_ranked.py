@@ -81,7 +81,7 @@ def test_a_group_has_what_torchrun_sets(groups, tmp_path):
         ours = json.loads((tmp_path / f"seen-{rank}").read_text())
         theirs = json.loads(Path(f"{bare}-{rank}").read_text())
         differs = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "OMP_NUM_THREADS"}
-        # What its agent needs itself, and that the agent has the store, which rank 0 has here.
+        # Of torchrun's agent, which has the store; here rank 0 has it.
         agents = {"TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_USE_AGENT_STORE"}
         agents |= {"TORCHELASTIC_SIGNALS_TO_HANDLE"}
         sets = theirs.keys() - os.environ.keys() - differs - agents

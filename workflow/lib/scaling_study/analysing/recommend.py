@@ -2,7 +2,7 @@
 
 The best point is the one that serves the study's objective most (`objectives`): it gives most
 models per hour, or has the shortest time of one model; without a number of steps that train a
-model, the same of steps. What is recommended is the smallest number of processes within `TOLERANCE`
+model, the same of steps. Recommended is the smallest number of processes within `TOLERANCE`
 of it over all launches, and at that number the fastest launch: fewer processes need less memory,
 for a difference that no one notices. Where one model counts, each launch counts with its fewest
 processes. The probability of being best is the share of draws in which the point is within

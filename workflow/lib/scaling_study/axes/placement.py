@@ -192,6 +192,15 @@ def width(axes: Axes) -> int:
     return threads * ranks.processes(axes)
 
 
+def threads(axes: Axes) -> int | None:
+    """Return how many threads compute in a member; None where torch starts one for each core.
+
+    Several ranks have one thread each by default, as torchrun starts them.
+    """
+    known = isinstance(axes["intra_op"], int) or ranks.processes(axes) > 1
+    return width(axes) if known else None
+
+
 def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot, ...]:
     placed = slots(axes["placement"], topology, len(given), width(axes))
     return tuple(

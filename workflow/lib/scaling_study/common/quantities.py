@@ -71,12 +71,22 @@ def format_cpus(cpus: float) -> str:
     return _fixed(cpus, 2).rstrip("0").rstrip(".")
 
 
-def format_interval(low: float | None, high: float | None, *, like: float | None = None) -> str:
-    """Write an interval as ``208 to 215``; a missing one as an empty text."""
+def format_interval(
+    low: float | None, high: float | None, *, like: float | None = None, unit: float = 1.0
+) -> str:
+    """Write an interval as ``208 to 215``; a missing one as an empty text.
+
+    Args:
+        low: its lower end.
+        high: its upper one.
+        like: a number whose digits it gets.
+        unit: what all three are written in multiples of.
+    """
     if low is None or high is None or math.isnan(low) or math.isnan(high):
         return ""
-    reference = high if like is None else like
-    return f"{format_number(low, like=reference)} to {format_number(high, like=reference)}"
+    reference = (high if like is None else like) / unit
+    ends = (format_number(end / unit, like=reference) for end in (low, high))
+    return " to ".join(ends)
 
 
 def format_estimate(value: float | None, low: float | None, high: float | None) -> str:
@@ -133,8 +143,7 @@ def time_unit(seconds: float) -> tuple[float, str]:
 def format_time(seconds: float, low: float | None = None, high: float | None = None) -> str:
     """Write a time with its interval in one unit: ``2.40 minutes (2.20 to 2.60)``."""
     unit_s, unit = time_unit(seconds)
-    ends = (end / unit_s if end is not None else None for end in (low, high))
-    interval = format_interval(*ends, like=seconds / unit_s)
+    interval = format_interval(low, high, like=seconds, unit=unit_s)
     return f"{format_number(seconds / unit_s)} {unit}{f' ({interval})' if interval else ''}"
 
 

@@ -16,7 +16,7 @@ LEAST = 0.05
 """What takes less of a step than this cannot be what makes it slow."""
 
 
-def _takes(column: str, title: str) -> Fact:
+def takes(column: str, title: str) -> Fact:
     """That a part of a step is long enough to matter."""
 
     def tell(asked: Asked) -> tuple[bool | None, str]:
@@ -81,9 +81,9 @@ PAUSED = Account(
     cohort=CACHED,
     missing=UNSEEN,
 )
-LOADS = _takes("load_s_per_step", "the loader")
+LOADS = takes("load_s_per_step", "the loader")
 LOADING = Instead(Account(("load_s_per_step",), "time in the loader"), (CACHED,))
-COLLECTS = _takes("collect_s_per_step", "the garbage collector")
+COLLECTS = takes("collect_s_per_step", "the garbage collector")
 COLLECTING = Instead(
     Account(("collect_s_per_step",), "time in Python's garbage collector"), ("no_collector",)
 )
@@ -194,7 +194,7 @@ WORK = (
     ),
     Cause(
         "compilation",
-        "Code that is compiled again and again",
+        "Recompilation for new shapes",
         "the model meets inputs of ever new shapes, and is compiled anew for each",
         "A part of a step is in torch.compile's compiler, long after the first steps.",
         "torch.compile troubleshooting, recompilations; TORCH_LOGS=recompiles says what changed",

@@ -1,29 +1,15 @@
 """Causes of the ranks that train one model together: what they exchange, and whom they wait for."""
 
-from scaling_study.common.quantities import format_percent
-from scaling_study.diagnosing.agreement import Fact
 from scaling_study.diagnosing.cause import Cause, Remedy, Route
-from scaling_study.diagnosing.evidence import Asked
+from scaling_study.diagnosing.causes_code import takes
 from scaling_study.diagnosing.measures import Account
 from scaling_study.diagnosing.relief_share import ByRelief
 
-LEAST = 0.05
-"""What takes less of a step than this cannot be what makes it slow."""
-
-
-def _backward(asked: Asked) -> tuple[bool | None, str]:
-    """Gradients are exchanged while backward runs: nothing can be won that it does not take."""
-    share = asked.case.mean("backward_s_per_step", asked.n) / asked.case.mean("step_s", asked.n)
-    return share >= LEAST, (
-        f"Backward, in which gradients are exchanged, takes {format_percent(round(share, 2))} of a "
-        "step."
-    )
-
-
+EXCHANGES = takes("backward_s_per_step", "the backward pass, in which gradients are exchanged,")
 WAITING = Account(
     ("ranks_wait_s_per_step",), "waiting of the ranks for the slowest of them, on average"
 )
-REDUCTION = Route(ByRelief(("one_element",)), (Fact(_backward, "account"),))
+REDUCTION = Route(ByRelief(("one_element",)), (EXCHANGES,))
 
 RANKS = (
     Cause(

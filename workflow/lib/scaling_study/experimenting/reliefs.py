@@ -142,7 +142,7 @@ def _faults(reference: Reference) -> Reason:
     return None
 
 
-def _alone(reference: Reference) -> Reason:
+def _no_ranks(reference: Reference) -> Reason:
     return None if ranks.processes(reference.axes) > 1 else "no ranks that exchange anything"
 
 
@@ -224,7 +224,7 @@ RELIEFS: tuple[Relief, ...] = (
            {"allocator": "mimalloc"}, quick=False),
     Relief("cached_batches", "batches from memory instead of the loader",
            _short("load_s", "the loader"), change="cached_batches"),
-    Relief("one_element", "ranks that exchange one number instead of gradients", _alone,
+    Relief("one_element", "ranks that exchange one number instead of gradients", _no_ranks,
            change="one_element"),
     Relief("flush_denormals", "denormal numbers flushed to zero", _flushed,
            change="flush_denormals", alone=True),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.axes import ranks, table
+from scaling_study.axes import placement, ranks, table
 from scaling_study.axes.axis import Where
 from scaling_study.common import placeholders, workload_env
 from scaling_study.common.topology import parse_cpu_list
@@ -171,14 +171,10 @@ def _member(workload: Mapping[str, Any], own: Mapping[str, Any], slot: Mapping[s
 
 
 def _threads(asked: Mapping[str, Any], members: Sequence[Member], topology: Topology) -> int:
-    """Return how many threads operators start in all members: by default one for each core.
-
-    Several ranks have one thread each by default, as torchrun starts them.
-    """
-    group = ranks.processes(asked)
-    if isinstance(asked["intra_op"], int) or group > 1:
-        each = asked["intra_op"] if isinstance(asked["intra_op"], int) else 1
-        return each * group * len(members)
+    """Return how many threads operators start in all members: by default one for each core."""
+    each = placement.threads(asked)
+    if each is not None:
+        return each * len(members)
     core_of = {cpu.cpu: cpu.core for cpu in topology.cpus}
     masks = [core_of if one.cpus is None else parse_cpu_list(one.cpus) for one in members]
     return sum(len({core_of[cpu] for cpu in mask}) for mask in masks)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scaling_study.member import channel
 from scaling_study.member.member import Member
@@ -37,8 +37,8 @@ def rests(words: memoryview) -> bool:
     return words[channel.PARKED_NS] > words[channel.RELEASED_NS]
 
 
-class Lead(Member):
-    """Rank 0, which rests and goes on as the coordinator says, and the others with it."""
+class Rank(Member):
+    """This process's part of a group; all of its ranks count their steps alike."""
 
     def __init__(
         self,
@@ -49,22 +49,30 @@ class Lead(Member):
         switches: Sequence[str],
         *,
         ranks: int,
+        rank: int,
     ) -> None:
-        super().__init__(folder, slot, launcher, step, switches, ranks=ranks, once=True)
-        self._total = 0
-        self._words[channel.REST_AT] = 0  # of the group that was here before
+        super().__init__(folder, slot, launcher, step, switches, ranks=ranks, rank=rank, once=True)
         page = channel.open_words(folder)
-        self._others = [channel.Page(page, slot * ranks + rank).words for rank in range(1, ranks)]
-        # Opened for reading, too, so that a rank that does not come here yet is no error.
-        self._gates = [
-            os.open(channel.gate(folder, slot, rank), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-            for rank in range(1, ranks)
-        ]
+        self._group = [channel.Page(page, slot * ranks + each).words for each in range(ranks)]
+        self._total = 0
 
     def step_end(self) -> None:
-        """Store the step that ends now; rest here, a step after the order to."""
+        """Store the step that ends now; rest here if the whole group does."""
         self._total += 1
         super().step_end()
+
+
+class Lead(Rank):
+    """Rank 0, which rests and goes on as the coordinator says, and the others with it."""
+
+    def __init__(self, folder: Path, slot: int, *args: Any, ranks: int, rank: int) -> None:
+        super().__init__(folder, slot, *args, ranks=ranks, rank=rank)
+        self._words[channel.REST_AT] = 0  # of the group that was here before
+        # Opened for reading, too, so that a rank that does not come here yet is no error.
+        self._gates = [
+            os.open(channel.gate(folder, slot, each), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            for each in range(1, ranks)
+        ]
 
     def _may_rest(self) -> bool:
         """Whether the others rest, too; if not, tell them to after the next step."""
@@ -73,7 +81,7 @@ class Lead(Member):
             return True
         if self._words[channel.REST_AT] == self._total:
             until = time.monotonic() + PATIENCE_S
-            while not all(map(rests, self._others)) and time.monotonic() < until:
+            while not all(map(rests, self._group[1:])) and time.monotonic() < until:
                 time.sleep(LOOK_S)
             return True
         if self._words[channel.ORDER] == channel.CLOSED and self._profile is None:
@@ -88,48 +96,27 @@ class Lead(Member):
             os.write(gate, b"!")
 
 
-class Follower(Member):
+class Follower(Rank):
     """Another rank, which rests when rank 0 has said so."""
-
-    def __init__(
-        self,
-        folder: Path,
-        slot: int,
-        launcher: str,
-        step: str,
-        switches: Sequence[str],
-        *,
-        ranks: int,
-        rank: int,
-    ) -> None:
-        super().__init__(folder, slot, launcher, step, switches, ranks=ranks, rank=rank, once=True)
-        self._total = 0
-        self._lead = channel.Page(channel.open_words(folder), slot * ranks).words
-        self._poll = select.poll()
-
-    def step_end(self) -> None:
-        """Store the step that ends now; rest here if the whole group does."""
-        self._total += 1
-        super().step_end()
 
     def park(self) -> None:
         """Rest where rank 0 rests; called in every step, since nobody orders this rank to run."""
-        lead = self._lead
+        lead = self._group[0]
         if lead[channel.REST_AT] != self._total or self.fresh:
             return
         self._words[channel.PARKED_NS] = time.perf_counter_ns()
         gate = self._gate.descriptor()
-        self._poll.register(gate, select.POLLIN)
+        poll = select.poll()
+        poll.register(gate, select.POLLIN)
         # What an earlier release has left in the pipe is no release from here.
         while lead[channel.REST_AT] == self._total:
-            if not self._poll.poll(None if rests(lead) else PATIENCE_S * 1000):
+            if not poll.poll(None if rests(lead) else PATIENCE_S * 1000):
                 if rests(lead):
                     continue
                 lead[channel.REOPENED] += 1
                 break
             if not os.read(gate, 1):
                 os._exit(1)  # the coordinator and rank 0 are gone
-        self._poll.unregister(gate)
         self._go_on()
 
 
@@ -138,6 +125,5 @@ def member(
 ) -> Member:
     """Return this process's part of a group; its rank is in its environment."""
     rank = int(os.environ["RANK"])
-    if rank == 0:
-        return Lead(folder, slot, launcher, step, switches, ranks=ranks)
-    return Follower(folder, slot, launcher, step, switches, ranks=ranks, rank=rank)
+    kind = Follower if rank else Lead
+    return kind(folder, slot, launcher, step, switches, ranks=ranks, rank=rank)

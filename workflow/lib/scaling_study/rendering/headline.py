@@ -224,10 +224,7 @@ def _bars(recommendation: Mapping[str, Any]) -> tuple[Bar, ...]:
 
 def _interval(entry: Mapping[str, Any], objective: str, scale: float) -> str:
     """The small print of a throughput, or of a time."""
-    value, low, high = (
-        None if end is None else end / scale for end in of_objective(entry, objective)
-    )
-    text = f"predicted, {small_print(value, low, high)}"
+    text = f"predicted, {small_print(*of_objective(entry, objective), unit=scale)}"
     if objective == "steps_per_s":
         return text
     beside = "models_per_hour" if objective == "model_s" else "steps_per_s"

@@ -120,15 +120,11 @@ def _named(one: Json) -> str:
 
 
 def _print(one: Json, shown: Json, objective: str, scale: float) -> str:
-    interval = f"confirmed, {small_print(**_scaled(shown, scale))}"
+    interval = f"confirmed, {small_print(**shown, unit=scale)}"
     predicted, *_ = OBJECTIVES[objective].shown(one["predicted"], None, None, one["n"])
     if predicted is None or not known(predicted):
         return interval
     return f"{interval}; predicted {format_number(predicted / scale)}"
-
-
-def _scaled(shown: Json, scale: float) -> dict[str, Any]:
-    return {name: None if end is None else end / scale for name, end in shown.items()}
 
 
 def confirmed_notes(confirmation: Json, recommended: Json, predicted: Json | None) -> list[Note]:

@@ -154,7 +154,9 @@ def times(ratio: Json, against: str) -> str:
     return f"{format_ratio(ratio['value'])} {against} ({interval})"
 
 
-def small_print(value: float | None, low: float | None, high: float | None) -> str:
-    """The interval of a throughput."""
-    interval = format_interval(low, high, like=value)
+def small_print(
+    value: float | None, low: float | None, high: float | None, unit: float = 1.0
+) -> str:
+    """The interval of a throughput, or of a time in a unit (see `in_unit`)."""
+    interval = format_interval(low, high, like=value, unit=unit)
     return f"95% interval {interval}" if interval else "no interval"

@@ -115,12 +115,28 @@ def _rest(one: Json) -> float | None:
     return None if None in parts else float(sum(parts))
 
 
+def _measured(rows: Sequence[Json]) -> list[Json]:
+    """Those whose gain and step are known."""
+    return [one for one in rows if one["gain"]["value"] and one["step_s"]]
+
+
+def _best(known: Sequence[Json]) -> Json:
+    """The one that gains most."""
+    return max(known, key=lambda one: float(one["gain"]["value"]))
+
+
+def _crowding(known: Sequence[Json], cpus: int, noun: str) -> str:
+    """What happens to more of them than CPUs, where there were more."""
+    above = any(_is_count(one["value"]) and one["value"] > cpus for one in known)
+    return f" More {noun} than the {cpus} CPUs take turns on them." if above else ""
+
+
 def _threads(base: Json, rows: Sequence[Json], cpus: int) -> list[str]:
     """Why more threads shorten a step no more than they do."""
-    known = [one for one in rows if one["gain"]["value"] and one["step_s"]]
+    known = _measured(rows)
     if not known or not base["step_s"]:
         return []
-    best = max(known, key=lambda one: one["gain"]["value"])
+    best = _best(known)
     ratio = best["gain"]
     text = (
         f"Threads: the best of these, {best['value']}, makes training "
@@ -138,10 +154,7 @@ def _threads(base: Json, rows: Sequence[Json], cpus: int) -> list[str]:
             f" The rest of a step takes {format_seconds(rest)} with the baseline and "
             f"{format_seconds(rest_then)} then."
         )
-    above = [one["value"] for one in known if one["value"] > cpus]
-    if above:
-        text += f" More threads than the {cpus} CPUs take turns on them."
-    return [text]
+    return [text + _crowding(known, cpus, "threads")]
 
 
 def _workers(base: Json, rows: Sequence[Json], cpus: int) -> list[str]:
@@ -149,7 +162,7 @@ def _workers(base: Json, rows: Sequence[Json], cpus: int) -> list[str]:
     known = [one for one in rows if one["gain"]["value"] and one["load"] is not None]
     if not known or base["load"] is None:
         return []
-    best = max(known, key=lambda one: one["gain"]["value"])
+    best = _best(known)
     ratio, rest, rest_then = best["gain"], _rest(base), _rest(best)
     text = (
         f"Loader workers: with {best['value']} the training process spends "
@@ -173,10 +186,10 @@ def _workers(base: Json, rows: Sequence[Json], cpus: int) -> list[str]:
 
 def _ranks(rows: Sequence[Json], cpus: int) -> list[str]:
     """What ranks gain, what they change, and for what they wait."""
-    known = [one for one in rows if one["gain"]["value"] and one["step_s"]]
+    known = _measured(rows)
     if not known:
         return []
-    best = max(known, key=lambda one: one["gain"]["value"])
+    best = _best(known)
     ratio = best["gain"]
     text = (
         f"Ranks: the best of these, {best['value']}, gets through the same samples "
@@ -196,10 +209,7 @@ def _ranks(rows: Sequence[Json], cpus: int) -> list[str]:
     text += (
         " What they exchange is told where causes are looked for in that launch (why: launches)."
     )
-    above = [one["value"] for one in known if _is_count(one["value"]) and one["value"] > cpus]
-    if above:
-        text += f" More ranks than the {cpus} CPUs take turns on them."
-    return [text]
+    return [text + _crowding(known, cpus, "ranks")]
 
 
 def _compilation(base: Json, one: Json) -> str:

@@ -114,11 +114,9 @@ def _time_cell(entry: Mapping[str, Any], objective: str) -> Cell:
     if value is None or not OBJECTIVES[objective].single:
         return number_cell(None)
     unit_s, unit = time_unit(value)
-    ends = (None if end is None else end / unit_s for end in (low, high))
     cell = number_cell(value, text=f"{format_number(value / unit_s)} {unit}")
-    return _of_starts(
-        replace(cell, interval=format_interval(*ends, like=value / unit_s)), entry["replicates"]
-    )
+    interval = format_interval(low, high, like=value, unit=unit_s)
+    return _of_starts(replace(cell, interval=interval), entry["replicates"])
 
 
 def _estimate(entry: Mapping[str, Any], name: str, scale: float = 1.0) -> Cell:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scaling_study.axes import placement, ranks
+from scaling_study.axes import placement
 from scaling_study.collecting.points import models_per_hour
 from scaling_study.common import storage
 from scaling_study.common.objectives import ONE_MODEL
@@ -193,12 +193,10 @@ def competing(plan: Mapping[str, Any], topology: Topology, quota_cpus: float | N
 
     def entrant(launch: str) -> Entrant:
         axes = known[launch]["axes"]
-        ranked = ranks.processes(axes) > 1
-        own = placement.width(axes) if ranked else axes["intra_op"]
         return Entrant(
             launch,
             changes(base, axes),
-            own if isinstance(own, int) else cpus,
+            placement.threads(axes) or cpus,
             measure.each_alone(plan["measure"], axes),
             bool(training[launch]),
         )
