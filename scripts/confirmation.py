@@ -10,7 +10,7 @@ from scaling_study.common.columns import WINDOWS
 from scaling_study.common.printable import printable_lines
 from scaling_study.common.storage import read_columns, read_json, write_json
 from scaling_study.confirming.summary import summarise
-from scaling_study.planning.work import work_by_launch
+from scaling_study.planning.work import with_samples, work_by_launch
 
 COLUMNS = ("machine", "launch", "n", "valid", "frequency_mhz")
 
@@ -23,7 +23,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=Path, nargs="*", default=[], help="confirm/rounds.jsonl")
     arguments = parser.parse_args()
     folder = arguments.study_folder
-    plan = read_json(arguments.plan)
+    samples = read_json(folder / "tables" / "cohorts.json").get("samples", {})
+    plan = with_samples(read_json(arguments.plan), samples)
     try:
         content = summarise(
             read_json(folder / "analysis" / "recommendation.json"),

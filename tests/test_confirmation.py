@@ -260,6 +260,7 @@ def test_the_script_writes_it(tmp_path):
     write_json(tmp_path / "plan.json", plan)
     write_json(tmp_path / "analysis/recommendation.json", found())
     write_table(tmp_path / "tables", WINDOWS, WINDOWS.frame())
+    write_json(tmp_path / "tables/cohorts.json", {"samples": {}})
     command = [sys.executable, str(ROOT / "scripts/confirmation.py"), "--study-folder", tmp_path]
     options = ["--plan", tmp_path / "plan.json", "--rounds", path]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)

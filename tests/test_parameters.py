@@ -4,18 +4,25 @@ import json
 import subprocess
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 
 import synthetic
 from projects import SHORT, Project
 from scaling_study.collecting.collect import collect
+from scaling_study.collecting.record_schema import RecordError
 from scaling_study.common import placeholders
 from scaling_study.common.problems import ConfigError
 from scaling_study.configuring.config import load_config
 from scaling_study.measuring import resolve
 from scaling_study.planning.plan import Plan, make_plan
-from scaling_study.planning.work import changed_training, epoch_s, work_by_launch
+from scaling_study.planning.work import (
+    changed_training,
+    epoch_s,
+    with_samples,
+    work_by_launch,
+)
 from scaling_study.probing import probe
 
 SCRIPT = Path(__file__).with_name("workloads") / "sized.py"
@@ -217,6 +224,43 @@ def test_without_samples_all_steps_do_the_same_work(tmp_path):
     assert set(work_by_launch(plan).values()) == {1.0}
 
 
+@pytest.fixture
+def saying(tmp_path):
+    """A made-up study, and what changes how many samples its scripts say in each step."""
+    plan = synthetic.write_study(tmp_path)
+
+    def say(of_step):
+        plan["workload"]["samples_per_step"] = "mark"
+        for path in (tmp_path / "measure").glob("*/*.jsonl"):
+            samples = of_step.get(path.parent.name, of_step["others"])
+            lines = [json.loads(line) for line in path.read_text().splitlines()]
+            for member in (one for line in lines for one in line.get("members", ())):
+                if "steps_active" in member:
+                    member["samples_active"] = samples * member["steps_active"]
+            path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return plan
+
+    return say
+
+
+def test_a_step_counts_as_the_samples_that_the_script_says(saying, tmp_path):
+    plain = collect(tmp_path, saying({"others": 64})).replicates
+    other = plain.loc[plain["label"] == "intra_op 2", "launch"].iloc[0]
+    found = collect(tmp_path, saying({"others": 64, other: 256}))
+    assert found.cohorts["samples"] == {
+        launch: 256 if launch == other else 64 for launch in plain["launch"].unique()
+    }
+    ratios = (found.replicates["steps_per_s"] / plain["steps_per_s"]).groupby(plain["launch"])
+    assert {launch: round(own.mean(), 9) for launch, own in ratios} == {
+        launch: 4 if launch == other else 1 for launch in plain["launch"].unique()
+    }
+
+
+def test_a_script_that_says_no_samples_is_told(saying, tmp_path):
+    with pytest.raises(RecordError, match=r"no samples in launch .*mark\(samples=...\)"):
+        collect(tmp_path, saying({"others": 0}))
+
+
 def planned(*launches, **workload):
     """What of plan.json tells the work of a step; the first launch is the default and baseline."""
     return {
@@ -258,6 +302,26 @@ def test_what_trains_otherwise_than_the_default_or_the_baseline_is_told():
     )
     plan["baseline"] = "1"
     assert list(changed_training(plan).values()) == [{}, {}, {"ranks": 4, "size": 128}]
+
+
+def test_what_a_script_says_of_its_samples_decides_what_trains_otherwise():
+    plan = planned(
+        {"ranks": "none", "size": 256},
+        {"ranks": 2, "size": 256},  # the script divides it
+        {"ranks": 2, "size": 512},
+        {"ranks": 4, "size": 256},  # not measured yet
+        samples_per_step="mark",
+        parameters={"size": 256},
+    )
+    known = with_samples(plan, {"0": 255.4, "1": 256.0, "2": 512.0})
+    assert list(work_by_launch(known).values()) == pytest.approx([1, 1, 2, 4], rel=0.01)
+    assert list(changed_training(known).values()) == [
+        {}, {}, {"ranks": 2, "size": 512}, {"ranks": 4},
+    ]  # fmt: skip
+    assert epoch_s(known, 5.0) is None
+    known["workload"]["samples_per_epoch"] = 2554
+    assert epoch_s(known, 5.0) == pytest.approx(2.0)
+    assert epoch_s(plan | {"workload": known["workload"]}, 5.0) is None
 
 
 def test_an_epoch_has_its_samples():
@@ -322,6 +386,18 @@ def test_a_larger_batch_gives_more_for_equal_work_and_is_not_recommended(study):
     assert changed["what"] == {"batch_size": 512}
     assert changed["steps_per_s"] > 3 * entry["default"]["steps_per_s"]
     assert changed["ratio"]["value"] > 1.02
+
+
+@pytest.mark.slow
+def test_what_the_script_says_of_its_samples_is_what_the_parameter_says(study):
+    results = study.folder / "results/own"
+    plan = json.loads((results / "plan.json").read_text())
+    sizes = {launch["id"]: launch["axes"]["batch_size"] for launch in plan["launches"]}
+    usual = collect(results, plan)
+    plan["workload"]["samples_per_step"] = "mark"
+    marked = collect(results, plan)
+    assert marked.cohorts["samples"] == sizes
+    pd.testing.assert_frame_equal(marked.points, usual.points)
 
 
 @pytest.mark.slow

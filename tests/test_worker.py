@@ -206,6 +206,27 @@ def test_what_a_wrapped_call_raises_passes_and_its_time_counts(cohort, clock, me
     assert last_step(cohort)["load"] == 5
 
 
+def test_samples_are_counted_from_release_to_rest_and_end_no_step(cohort, clock, member):
+    words = cohort.members.words(0)
+    before = words[channel.STEPS]
+    for samples in (64, 32):
+        member.mark(samples)
+        optimize(member, clock)
+    assert (words[channel.SAMPLES], words[channel.STEPS]) == (96, before + 2)
+    assert cohort.members.samples(0) == 96
+    member._go_on()
+    assert words[channel.SAMPLES] == 0
+
+
+def test_a_mark_ends_a_step_where_the_config_says_so(cohort, clock):
+    member = Member(cohort.folder, 0, "exec", "mark")
+    cohort.members.words(0)[channel.ORDER] = channel.RUN
+    member.mark()
+    member.mark(samples=8)
+    words = cohort.members.words(0)
+    assert (words[channel.SAMPLES], words[channel.STEPS]) == (8, 2)
+
+
 def test_a_mark_outside_a_study_does_nothing():
     assert scaling_study.mark() is None
 

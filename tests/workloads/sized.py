@@ -6,6 +6,8 @@ import time
 
 import torch
 
+from scaling_study import mark
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--batch-size", type=int, required=True)
@@ -20,4 +22,5 @@ if __name__ == "__main__":
         model(torch.randn(options.batch_size, 16)).square().mean().backward()
         time.sleep(options.pause)
         optimizer.step()
+        mark(samples=options.batch_size)
     print(f"{options.batch_size} samples, {os.environ.get('TELL')}")

@@ -40,6 +40,7 @@ rule confirmation:
         plan=PLANNED,
         recommendation=f"{HERE}/analysis/recommendation.json",
         windows=f"{HERE}/tables/windows.parquet",
+        cohorts=f"{HERE}/tables/cohorts.json",
         code=[*CODE, "scripts/confirmation.py"],
     output:
         CONFIRMATION,

@@ -18,6 +18,7 @@ from scaling_study.analysing.recommend import enough, or_null, recommend, record
 from scaling_study.analysing.single_changes import single_changes
 from scaling_study.common import stats
 from scaling_study.common.topology import Topology, parse_cpu_list
+from scaling_study.planning.work import with_samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,6 +60,8 @@ def analyse(
         Content of analysis/<name>.json by name: `machines`, with an entry for each.
     """
     entries: dict[str, list[Json]] = {name: [] for name in FILES}
+    samples = study.get("samples", {})
+    known = with_samples(plan, samples)
     for machine, description in study["machines"].items():
         cohorts = [each for each in study["cohorts"] if each["machine"] == machine]
         own = points[points["machine"] == machine]
@@ -66,12 +69,12 @@ def analyse(
         found = {
             "scaling": scaling(own, own_rates, cohorts, description),
             "noise": noise(own_rates, plan),
-            "recommendation": recommend(own, own_rates, cohorts, plan),
-            "pareto": pareto(own, cohorts, plan),
-            "single_changes": single_changes(own, own_rates, cohorts, plan),
+            "recommendation": recommend(own, own_rates, cohorts, known),
+            "pareto": pareto(own, cohorts, known),
+            "single_changes": single_changes(own, own_rates, cohorts, known),
             "failures": list_failures(cohorts, study["missing"]),
             "attestation": attestation(cohorts, windows[windows["machine"] == machine]),
-            "provenance": provenance(cohorts, description),
+            "provenance": {**provenance(cohorts, description), "samples": samples},
         }
         for name, entry in found.items():
             entries[name].append(

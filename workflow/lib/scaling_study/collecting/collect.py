@@ -21,8 +21,9 @@ from scaling_study.collecting.record_schema import RecordError
 from scaling_study.collecting.window_table import of_equal_work, pooled_quantiles, window_rows
 from scaling_study.common.columns import BETWEEN, WINDOWS
 from scaling_study.common.topology import parse_cpu_list
+from scaling_study.member.iterations import MARK
 from scaling_study.planning.plan import replicates_of
-from scaling_study.planning.work import work_by_launch
+from scaling_study.planning.work import with_samples, work_by_launch
 
 SHOWN_FILES = 3  # enough to find the rest; a study may have thousands
 
@@ -52,7 +53,7 @@ class Collected:
         points: One row per machine, launch and process count.
         cohorts: What is no table: `machines` (machine.json by hash), `cohorts` (what each was
             asked, got, lost and how it ended), `missing` (planned, but no file) and `left_out`
-            (files, but not planned).
+            (files, but not planned); `samples`: of a step, by launch, where scripts say them.
     """
 
     windows: pd.DataFrame
@@ -77,15 +78,18 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
     """
     found = _Found()
     unread = set((study_folder / "measure").glob("*/*.jsonl"))
-    work = work_by_launch(plan)
     for launch in plan["launches"]:
-        cohorts = replicates_of(plan, launch)
-        _add_launch(found, study_folder, launch, cohorts, unread, work=work[launch["id"]])
+        _add_launch(found, study_folder, launch, replicates_of(plan, launch), unread)
     if not found.cohorts:
         raise RecordError(
             f"no record file of the plan in {study_folder / 'measure'}: measure first"
         )
     _refuse_mixtures(found.cohorts)
+    if plan["workload"].get("samples_per_step") == MARK:
+        _refuse_unsaid(found.samples)
+    else:
+        found.samples.clear()
+    found.compare_equal_work(work_by_launch(with_samples(plan, found.samples)))
     windows = pd.concat(found.windows, ignore_index=True) if found.windows else None
     windows = WINDOWS.frame(windows)
     replicates = points.replicates(
@@ -109,6 +113,7 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
             "machines": found.machines,
             "cohorts": found.cohorts,
             "missing": found.missing,
+            "samples": found.samples,
             "left_out": sorted(str(path.relative_to(study_folder)) for path in unread),
         },
     )
@@ -116,7 +121,11 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Found:
-    """What was read so far; tables have an entry per launch with windows, or per machine of it."""
+    """What was read so far.
+
+    Tables have an entry per launch with windows, or per machine of it. `samples` of a step are by
+    launch, 0 where the script has said none.
+    """
 
     windows: list[pd.DataFrame] = dataclasses.field(default_factory=list)
     rates: list[pd.DataFrame] = dataclasses.field(default_factory=list)
@@ -125,6 +134,15 @@ class _Found:
     machines: dict[str, Any] = dataclasses.field(default_factory=dict)
     cohorts: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     missing: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    samples: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def compare_equal_work(self, work: Mapping[str, float]) -> None:
+        """Have all tables tell of steps of the default launch."""
+        for tables in (self.windows, self.rates, self.between, self.quantiles):
+            for at, table in enumerate(tables):
+                launches = table["launch"] if "launch" in table else table.index.unique("launch")
+                for launch in launches[:1]:
+                    tables[at] = of_equal_work(table, work[launch])
 
 
 def _add_launch(
@@ -133,8 +151,6 @@ def _add_launch(
     launch: Mapping[str, Any],
     replicates: int,
     unread: set[Path],
-    *,
-    work: float,
 ) -> None:
     """Read a launch's files and take them out of `unread`; its step times are not kept.
 
@@ -144,7 +160,6 @@ def _add_launch(
         launch: The plan's entry.
         replicates: How many it has.
         unread: All record files that were not read yet.
-        work: Of a step, in steps of the default launch.
     """
     files = []
     for replicate in range(replicates):
@@ -160,13 +175,17 @@ def _add_launch(
             found.cohorts.append(_described(cohort, launch, path.relative_to(study_folder)))
     if any(len(file.rows) for file in files):
         rows = window_rows(files)
-        found.windows.append(of_equal_work(rows[WINDOWS.names], work))
-        found.quantiles.append(of_equal_work(pooled_quantiles(rows, files), work))
+        said = rows[rows["valid"] & rows["samples_active"].notna()]
+        if len(said):
+            per_step = said["samples_active"].sum() / said["steps_active"].sum()
+            found.samples[launch["id"]] = float(per_step)
+        found.windows.append(rows[WINDOWS.names])
+        found.quantiles.append(pooled_quantiles(rows, files))
         for machine, own in rows.groupby("machine", sort=False):
             names = {"machine": machine, **_names(launch)}
             given = rates.rates(own, files)
-            found.rates.append(of_equal_work(given.replicates, work).assign(**names))
-            found.between.append(of_equal_work(given.between, work).assign(**names))
+            found.rates.append(given.replicates.assign(**names))
+            found.between.append(given.between.assign(**names))
 
 
 def _names(launch: Mapping[str, Any]) -> dict[str, str]:
@@ -262,6 +281,18 @@ def _refuse_mixtures(cohorts: Iterable[Mapping[str, Any]]) -> None:
                 f"the {CHANGED[key]} changed between these files, so they must not be pooled:\n"
                 + "\n".join(lines)
                 + "\nDelete the older ones and run the study again: it measures what is missing",
+            )
+
+
+def _refuse_unsaid(samples: Mapping[str, float]) -> None:
+    """Raise if a script was to say its samples and has said none."""
+    for launch, per_step in samples.items():
+        if not per_step:
+            raise RecordError(
+                f"workload.samples_per_step is {MARK}, and the script has said no samples in"
+                f" launch {launch}: let it call scaling_study.mark(samples=...) in each step. Where"
+                " samples_per_step is left out, a number or a parameter, what was measured stays"
+                " valid"
             )
 
 

@@ -9,11 +9,11 @@ History of the schema:
         `trainers_cpus` of a window's machine, and the hardware counters and `collect_s` of a
         member. In files from before the counters `throttled_s` counts only a quota of the cgroup
         itself, not of those above it. Absent where a file is older: `compile_s`, `ranks_wait_s`,
-        `first_step`, `settled_us`, `inside`, `after_us` and `fresh` of a member. In files without
-        the last five a step counts that lies wholly inside its window, since then one that begins
-        inside. Nor have older files an attestation with `when`: there was none after the last
-        window; and they have no `settled`. `batch` of a cohort names the job that measured several
-        launches in turns; absent where one was alone.
+        `samples_active`, `first_step`, `settled_us`, `inside`, `after_us` and `fresh` of a member.
+        In files without the last five a step counts that lies wholly inside its window, since then
+        one that begins inside. Nor have older files an attestation with `when`: there was none
+        after the last window; and they have no `settled`. `batch` of a cohort names the job that
+        measured several launches in turns; absent where one was alone.
 """
 
 from collections.abc import Iterator
@@ -145,6 +145,7 @@ class WindowMember(TypedDict):
     ranks_wait_s: NotRequired[Seconds]
     active_s: Seconds
     steps_active: Count
+    samples_active: NotRequired[Count]
     cpu_user_s: Seconds
     cpu_system_s: Seconds
     runqueue_s: Seconds

@@ -189,6 +189,7 @@ WINDOWS = Table(
         Column("steps_per_s", "number", "steps/s", "Counted steps over the time they took."),
         Column("active_s", "number", "s", "Release of the member to its next sleep."),
         Column("steps_active", "integer", "steps", "Whole steps in that time."),
+        Column("samples_active", "number", "samples", "What the script marked in these steps."),
         Column("cpu_use", "number", "CPUs", "User and system time over the time active."),
         *PER_STEP,
         RUNNABLE,

@@ -62,6 +62,7 @@ from scaling_study.configuring.config_schema import (
 )
 from scaling_study.configuring.config_search import Search, read_search
 from scaling_study.configuring.config_why import TARGETS, Why, read_targets, read_why
+from scaling_study.member.iterations import MARK
 
 # A study's name is a folder, a file and part of a web address; it may not hide or look like an
 # option.
@@ -196,7 +197,7 @@ def _read_step(value: object) -> str | dict[str, int | str]:
     return {"optimizer": item}
 
 
-SAMPLES = "a number above 0, the name of a parameter, or null"
+SAMPLES = "a number above 0, the name of a parameter, mark, or null"
 
 
 def _read_samples(value: object, info: ValidationInfo) -> int | float | str | None:
@@ -204,8 +205,10 @@ def _read_samples(value: object, info: ValidationInfo) -> int | float | str | No
         return None
     known = info.data.get("parameters", {})
     if isinstance(value, str):
-        if value not in known:
-            raise wrong(value, "is no parameter", SAMPLES, nearest_word(value, known))
+        if value == MARK and value in known:
+            raise wrong(value, "is what the script marks, and a parameter", "one of both")
+        if value != MARK and value not in known:
+            raise wrong(value, "is no parameter", SAMPLES, nearest_word(value, [*known, MARK]))
         return value
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise wrong(value, found(value), SAMPLES)
@@ -246,7 +249,7 @@ class Workload(Section):
     samples_per_step: Annotated[
         int | float | str | None, PlainValidator(_read_samples), Allowed(SAMPLES), Unit("samples")
     ] = None
-    """What a step processes; where that differs, launches are compared by equal work."""
+    """What a step processes (mark: as the script says); launches are compared by equal work."""
 
     samples_per_epoch: Annotated[
         Annotated[StrictInt, Field(ge=1)] | None,
@@ -449,7 +452,7 @@ class Config(Section):
                     )
                 ]
             )
-        if not isinstance(name, str):
+        if not isinstance(name, str) or name == MARK:
             return self
         expansion = self.launches.expanded(self.workload.parameters)
         wrong_ones = {

@@ -649,6 +649,7 @@ class Cohort:
             earlier=words[channel.EARLIER],
             others=self.members.others(slot),
             apart=words[channel.REOPENED],
+            samples=self.members.samples(slot),
         )
         words[channel.REOPENED] = 0
         self._longest_step_s = max(self._longest_step_s, found.longest_step_ns / 1e9)

@@ -71,6 +71,10 @@ class Members:
         """Return the same of each other rank of a member, by rank from 1 up."""
         return [page.steps() for page in self._others[slot]]
 
+    def samples(self, slot: int) -> int:
+        """Return the samples that a member's script has marked since its last release."""
+        return sum(page.words[channel.SAMPLES] for page in (self._pages[slot], *self._others[slot]))
+
     def done(self, slot: int, since_ns: int) -> int:
         """Count a member's steps that began after ``since_ns``: all but the first that ended.
 

@@ -84,6 +84,7 @@ class Activity:
         earlier: steps that it did before.
         others: steps of its other ranks, if it is a group.
         apart: how often one of them went on from where rank 0 did not come (see ``ranked``).
+        samples: those that its script, in all ranks, has marked in all of its steps.
     """
 
     slot: int
@@ -95,6 +96,7 @@ class Activity:
     earlier: int = 0
     others: Sequence[Sequence[Step]] = ()
     apart: int = 0
+    samples: int = 0
 
     @property
     def starts_ns(self) -> list[int]:
@@ -224,6 +226,7 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[st
         "ranks_wait_s": ranks_wait_ns(activity, opened_ns, closed_ns) / 1e9,
         "active_s": (activity.parked_ns - activity.released_ns) / 1e9,
         "steps_active": activity.steps_active,
+        "samples_active": activity.samples,
         "restarts": activity.restarts,
     }
 

@@ -29,9 +29,10 @@ QUESTIONS = frozenset({ATTEST, ATTEST_KERNEL, WRITE_PROFILE, ALLOW_TRACING})
 # Fields of a member's header; the rest of its block is its ring of steps. STEPS counts since the
 # last release, EARLIER those before it. SAVED is how many batches its loader may hold ready. A
 # group of ranks rests at the end of step REST_AT, and REOPENED is how often one of them went on.
+# SAMPLES are those that the script has marked since the last release.
 ORDER, RELEASE_NS, STEPS, RELEASED_NS, PARKED_NS, TRAINER_TID, RESTARTS, ASKED = range(8)
-EARLIER, SAVED, REST_AT, REOPENED = range(8, 12)
-HEADER = 12
+EARLIER, SAVED, REST_AT, REOPENED, SAMPLES = range(8, 13)
+HEADER = 13
 
 # Fields of one step. All but the first and FRESH are durations in ns inside that step, COLLECT of
 # Python's garbage collector and COMPILE of torch.compile, in whatever phase they ran; FRESH is 1

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import scaling_study
 from scaling_study.member import after_torch, bind, switching, worker
-from scaling_study.member.iterations import Iterations
+from scaling_study.member.iterations import MARK, Iterations
 from scaling_study.member.member import Member
 
 # Fields of one start of the script. Times in ns of the monotonic clock, 0 for what has not been.
@@ -131,6 +131,11 @@ class Counter(Member):
         words[at + LATEST_NS] = now
         words[at + ITERATIONS] += 1
 
+    def mark(self, samples: int = 0) -> None:  # noqa: ARG002 (as the script calls it)
+        """Count an iteration where the script's calls end them."""
+        if self._iterations.by_mark:
+            self.step_end()
+
     def script_ended(self) -> None:
         """Note that the script has ended, and count the next start apart."""
         self._words[self._at + ENDED_NS] = time.monotonic_ns()
@@ -155,9 +160,8 @@ def attach(counter: Counter, step: str) -> None:
         optimizer.register_optimizer_step_pre_hook(counter.before_optimizer)
         optimizer.register_optimizer_step_post_hook(counter.after_optimizer)
 
-    if step == "mark":
-        scaling_study.mark = counter.step_end
-    else:
+    scaling_study.mark = counter.mark
+    if step != MARK:
         after_torch.call_back(hook)
 
 

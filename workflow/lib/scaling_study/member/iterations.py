@@ -15,16 +15,20 @@ from __future__ import annotations
 
 from typing import Any
 
+MARK = "mark"
+"""In a config: what the script says by calling ``scaling_study.mark``."""
+
 
 class Iterations:
     """Counts the steps of a script's optimizers and tells which of them end an iteration.
 
     Args:
-        how: ``optimizer``, ``every:K`` or ``only:CLASS`` (see ``encode``).
+        how: ``mark``, ``optimizer``, ``every:K`` or ``only:CLASS`` (see ``encode``).
     """
 
     def __init__(self, how: str = "optimizer") -> None:
         self.how = how
+        self.by_mark = how == MARK
         kind, _, value = how.partition(":")
         self._every = int(value) if kind == "every" else 0
         self._only = value if kind == "only" else ""

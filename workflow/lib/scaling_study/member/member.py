@@ -84,6 +84,12 @@ class Member:
         if words[channel.ORDER] != channel.RUN:
             self.park()
 
+    def mark(self, samples: int = 0) -> None:
+        """Count samples as the script says them; end a step where its calls end steps."""
+        self._words[channel.SAMPLES] += samples
+        if self._iterations.by_mark:
+            self.step_end()
+
     def park(self) -> None:
         """Sleep until the coordinator lets this member run; answer its questions meanwhile."""
         words = self._words
@@ -131,7 +137,7 @@ class Member:
         words[channel.EARLIER] += self._steps
         self._steps = 0
         self._passed = False
-        words[channel.STEPS] = 0
+        words[channel.STEPS] = words[channel.SAMPLES] = 0
         words[channel.RELEASED_NS] = _now()
 
     def _pass(self) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import scaling_study
 from scaling_study.member import after_torch, bind, switching
+from scaling_study.member.iterations import MARK
 from scaling_study.member.member import Member
 
 if TYPE_CHECKING:
@@ -158,7 +159,6 @@ def serve(
         once: the script can run only once in a process.
         replaceable: a fresh process may take this one's place.
     """
-    by_mark = step == "mark"
     begin_anew: Callable[[], None] | None = None
     if ranks is not None:
         from scaling_study.member import ranked  # noqa: PLC0415 (needed by few launches)
@@ -176,15 +176,14 @@ def serve(
             anew = [sys.executable, *module, *options, "--", *command]
             begin_anew = functools.partial(_become, anew, dict(os.environ))
     os.register_at_fork(after_in_child=member.leave)
-    if by_mark:
-        scaling_study.mark = member.step_end
-        scaling_study.asked = member.asked
+    scaling_study.mark = member.mark
+    scaling_study.asked = member.asked
 
     def prepare() -> None:
         # Before the gate's own hook: what a switch does at the end of the first step is done when
         # the member rests there, and tells what it has.
         switching.apply(switches)
-        attach(member, by_mark=by_mark)
+        attach(member, by_mark=step == MARK)
         if change:
             from scaling_study.member import changes  # noqa: PLC0415 (of experiments only)
 

@@ -2,37 +2,69 @@
 
 Tables and reports compare equal work: a step is one of the default launch's. A launch whose step
 processes four times as many samples does four such steps in each. Every rank of a group processes
-the samples of a step, so that a step of four ranks has four times as many.
+the samples of a step, so that a step of four ranks has four times as many; where the script says
+its samples, they are what all ranks have said.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.axes import ranks
 from scaling_study.axes.table import AXES
+from scaling_study.member.iterations import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def samples_per_step(workload: Mapping[str, Any], axes: Mapping[str, Any]) -> float | None:
+SAME = 0.01
+"""Samples of a step that differ by less, as a mean over few epochs may, train alike."""
+
+
+def with_samples(plan: Mapping[str, Any], samples: Mapping[str, float]) -> dict[str, Any]:
+    """Return a plan whose launches know how many samples a step has.
+
+    Args:
+        plan: plan.json, or what a race has made of it.
+        samples: those that scripts have said, of a step in all ranks, by launch (cohorts.json).
+    """
+    launches = [{**one, "samples": samples.get(one["id"])} for one in plan["launches"]]
+    return {**plan, "launches": launches}
+
+
+def samples_per_step(workload: Mapping[str, Any], launch: Mapping[str, Any]) -> float | None:
     """Return the samples that a step of a launch processes, in all ranks; None if nobody says it.
 
     Args:
         workload: the plan's section.
-        axes: the launch's values.
+        launch: its entry.
     """
-    said = workload.get("samples_per_step")
+    said, axes = workload.get("samples_per_step"), launch["axes"]
+    if said == MARK:
+        return launch.get("samples")
     if said is None:
         return None
     return float(axes[said] if isinstance(said, str) else said) * ranks.processes(axes)
 
 
-def _samples(workload: Mapping[str, Any], axes: Mapping[str, Any]) -> float:
-    """Return the same, where nobody says it in steps of a single rank."""
-    known = samples_per_step(workload, axes)
-    return float(ranks.processes(axes)) if known is None else known
+def _work(
+    workload: Mapping[str, Any], launch: Mapping[str, Any], usual: Mapping[str, Any]
+) -> float:
+    """Return the work of a launch's step, in steps of another launch.
+
+    Where nobody says it, or not yet, each rank has a step's.
+    """
+    own, other = samples_per_step(workload, launch), samples_per_step(workload, usual)
+    if own is None or other is None:
+        return ranks.processes(launch["axes"]) / ranks.processes(usual["axes"])
+    return own / other
+
+
+def marks(workload: Mapping[str, Any]) -> bool:
+    """Whether a script calls ``scaling_study.mark``, and so needs this package."""
+    return MARK in (workload["step"], workload.get("samples_per_step"))
 
 
 def parameters_of(workload: Mapping[str, Any], axes: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,13 +78,11 @@ def work_by_launch(plan: Mapping[str, Any]) -> dict[str, float]:
     Args:
         plan: plan.json, or what a race has made of it.
     """
-    launches, workload = plan["launches"], plan["workload"]
-    axes = {launch["id"]: launch["axes"] for launch in launches}
-    default = axes.get(plan.get("default", ""), {})
-    if not default:
-        return dict.fromkeys(axes, 1.0)
-    usual = _samples(workload, default)
-    return {launch: _samples(workload, own) / usual for launch, own in axes.items()}
+    launches = {launch["id"]: launch for launch in plan["launches"]}
+    default = launches.get(plan.get("default", ""))
+    if default is None:
+        return dict.fromkeys(launches, 1.0)
+    return {id_: _work(plan["workload"], own, default) for id_, own in launches.items()}
 
 
 def epoch_s(plan: Mapping[str, Any], steps_per_s: float) -> float | None:
@@ -66,7 +96,8 @@ def epoch_s(plan: Mapping[str, Any], steps_per_s: float) -> float | None:
     default = next((one for one in plan["launches"] if one["id"] == plan.get("default")), None)
     if samples is None or default is None or not steps_per_s > 0:
         return None
-    return float(samples / (_samples(plan["workload"], default["axes"]) * steps_per_s))
+    of_step = samples_per_step(plan["workload"], default)
+    return None if of_step is None else float(samples / (of_step * steps_per_s))
 
 
 def changed_training(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -78,24 +109,27 @@ def changed_training(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     Args:
         plan: plan.json, or what a race has made of it.
     """
-    axes = {launch["id"]: launch["axes"] for launch in plan["launches"]}
-    usual = [axes.get(plan[one], {}) for one in ("default", "baseline")]
+    launches = {launch["id"]: launch for launch in plan["launches"]}
+    usual = [launches[plan[one]] for one in ("default", "baseline") if plan[one] in launches]
     coarser = [name for name, axis in AXES.items() if axis.numbers == "coarser"]
-    of_samples = ["ranks", plan["workload"].get("samples_per_step")]
-    known = {_samples(plan["workload"], other) for other in usual if other}
+    said = plan["workload"].get("samples_per_step")
+    # Which of its parameters it is that a script's own number follows is not known.
+    of_samples = ["ranks", *(plan["workload"].get("parameters", {}) if said == MARK else [said])]
 
-    def changed(own: Mapping[str, Any]) -> dict[str, Any]:
+    def changed(launch: Mapping[str, Any]) -> dict[str, Any]:
+        own, others = launch["axes"], [other["axes"] for other in usual]
         found = {
             name: own[name]
             for name in coarser
-            if name in own and all(own[name] != other.get(name) for other in usual)
+            if name in own and all(own[name] != other.get(name) for other in others)
         }
-        if _samples(plan["workload"], own) not in known:
+        works = [_work(plan["workload"], launch, other) for other in usual]
+        if not any(math.isclose(one, 1, rel_tol=SAME) for one in works):
             found |= {
                 name: own[name]
                 for name in of_samples
-                if name in own and any(own[name] != other.get(name) for other in usual)
+                if name in own and any(own[name] != other.get(name) for other in others)
             }
         return found
 
-    return {launch: changed(own) for launch, own in axes.items()}
+    return {id_: changed(launch) for id_, launch in launches.items()}

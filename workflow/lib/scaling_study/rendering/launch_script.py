@@ -22,7 +22,7 @@ from scaling_study.common.quantities import (
 )
 from scaling_study.launchers.table import LAUNCHERS
 from scaling_study.measuring.environment import LIBRARY_FOLDER
-from scaling_study.planning.work import parameters_of
+from scaling_study.planning.work import marks, parameters_of
 from scaling_study.rendering.switch_script import switched
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def render_launch_script(
         environment=_environment(
             {name: value for name, value in values.items() if name not in private},
             private=bool(private),
-            marks=workload["step"] == "mark",
+            marks=marks(workload),
             group=ranks.asked(launch["axes"]),
         ),
         cpus=_words(slot["cpus"] or "" for slot in slots),

@@ -15,7 +15,7 @@ from scaling_study.common.columns import BETWEEN, POINTS, WINDOWS
 from scaling_study.diagnosing.cause_file import read_causes
 from scaling_study.measuring.environment import INHERITED, member_environment
 from scaling_study.member import again, bind, model_queue
-from scaling_study.planning.work import parameters_of
+from scaling_study.planning.work import marks, parameters_of
 from scaling_study.profiling import profiles
 from scaling_study.rendering import svg
 from scaling_study.rendering.launch_script import render_launch_script
@@ -256,7 +256,7 @@ def _write_values(
             name: placeholders.fill_known(text, own)
             for name, text in workload_env.read(reference).items()
         }
-        if plan["workload"]["step"] == "mark" and "PYTHONPATH" in values:
+        if marks(plan["workload"]) and "PYTHONPATH" in values:
             values["PYTHONPATH"] = member_environment({}, {}, values)["PYTHONPATH"]
         workload_env.write_private(file, values)
 

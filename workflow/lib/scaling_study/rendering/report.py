@@ -24,7 +24,7 @@ from scaling_study.common.quantities import format_count, format_percent, format
 from scaling_study.configuring.launches import differing
 from scaling_study.planning import ladder
 from scaling_study.planning.plan import asked_replicates
-from scaling_study.planning.work import samples_per_step, work_by_launch
+from scaling_study.planning.work import samples_per_step, with_samples, work_by_launch
 from scaling_study.probing.probe import usable_topology
 from scaling_study.rendering import report_rows, svg, switch_script
 from scaling_study.rendering.busy import tell_lost_windows
@@ -302,14 +302,17 @@ def _headline(plan: Mapping[str, Any], study: MachineStudy) -> Headline:
         confirmation=study.confirmation,
     )
     lost = tell_lost_windows(failures, analyses["provenance"])
-    return replace(written, notes=(*lost, *written.notes, *_work_note(plan)))
+    return replace(written, notes=(*lost, *written.notes, *_work_note(plan, analyses)))
 
 
-def _work_note(plan: Mapping[str, Any]) -> tuple[Note, ...]:
+def _work_note(
+    plan: Mapping[str, Any], analyses: Mapping[str, Mapping[str, Any]]
+) -> tuple[Note, ...]:
     """What a step is, where launches of the study do different work in one."""
+    plan = with_samples(plan, analyses["provenance"].get("samples", {}))
     if set(work_by_launch(plan).values()) <= {1.0}:
         return ()
-    default = next(one["axes"] for one in plan["launches"] if one["id"] == plan["default"])
+    default = next(one for one in plan["launches"] if one["id"] == plan["default"])
     samples = samples_per_step(plan["workload"], default)
     what = "one of the default launch's" if samples is None else f"{samples:,g} samples"
     return (
