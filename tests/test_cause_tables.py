@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from scaling_study.diagnosing.causes import CAUSES
+from scaling_study.causes.table import CAUSES
 from scaling_study.documenting.cause_tables import causes_list, reliefs_table, updated
 from scaling_study.experimenting.reliefs import RELIEFS
 

@@ -17,6 +17,8 @@ STAGES = (
         "searching",
         "analysing",
         "confirming",
+        "evidence",
+        "causes",
         "diagnosing",
         "importing",
         "rendering",

@@ -62,7 +62,7 @@ def test_every_plant_is_a_study(plant, workload, tmp_path):
 
 
 def test_what_is_planted_has_a_name():
-    from scaling_study.diagnosing.causes import CAUSES
+    from scaling_study.causes.table import CAUSES
 
     known = {cause.id for cause in CAUSES}
     assert {cause for plant in PLANTS.values() for cause in plant.causes} <= known

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from processes import wait_state, wait_until
-from scaling_study.diagnosing.sampled import sampled
+from scaling_study.evidence.sampled import sampled
 from scaling_study.experimenting import sampling
 
 pytestmark = pytest.mark.timing

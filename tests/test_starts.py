@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from scaling_study.collecting import experiments
-from scaling_study.diagnosing.case import make_case
-from scaling_study.diagnosing.relief_share import relief_share
-from scaling_study.diagnosing.starts import START_DEGREES, START_SD, start_sd
+from scaling_study.evidence.case import make_case
+from scaling_study.evidence.relief_share import relief_share
+from scaling_study.evidence.starts import START_DEGREES, START_SD, start_sd
 from synthetic_why import World, write_run
 
 STEP_S = 0.01

@@ -18,9 +18,9 @@ from planted_worlds import (
     Spinning,
 )
 from scaling_study.diagnosing import verdict
-from scaling_study.diagnosing.effects import Estimate
-from scaling_study.diagnosing.evidence import Measured, Untested, Weight
-from scaling_study.diagnosing.relief_share import AtLeast
+from scaling_study.evidence.asking import Measured, Untested, Weight
+from scaling_study.evidence.effects import Estimate
+from scaling_study.evidence.relief_share import AtLeast
 from synthetic_why import MS, Step, World, fingerprint, write_run
 
 NOISE = {"noise": 0.04, "outliers": 0.3, "start": 0.01}

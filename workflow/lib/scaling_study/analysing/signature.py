@@ -22,6 +22,7 @@ from scaling_study.analysing.knee import (
     fit_knee,
     knee_interval,
 )
+from scaling_study.common import thresholds
 from scaling_study.common.quantities import format_count, format_number, format_percent
 from scaling_study.planning.ladder import boundaries
 from scaling_study.probing.probe import usable_topology
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 FEWEST_COUNTS = 4
 """Level, knee and exponent pass through any three counts."""
-FLAT = 1.10
-"""From this growth on there is something to explain."""
 PROPORTIONAL = 0.05
 """An exponent whose interval lies this far from 1 is not one of proportional growth."""
 CLEAR = (0.7, 1.5)
@@ -78,14 +77,14 @@ def signature(
     curve = curve_of(rows, counts)
     highest = float(np.exp(curve.logs.max() - curve.logs[0]))
     span = f"from {_processes(counts[0])} to {counts[-1]:.0f}"
-    if len(counts) < FEWEST_COUNTS and highest >= FLAT:
+    if len(counts) < FEWEST_COUNTS and highest >= thresholds.GROWS:
         text = (
             f"A step takes up to {format_number(highest)} times as long {span}. A knee cannot be "
             f"told with {len(counts)} process counts; it takes {FEWEST_COUNTS}."
         )
         return _result(NOT_ENOUGH, text)
     fit = fit_knee(curve) if len(counts) >= FEWEST_COUNTS else None
-    if fit is None or (fit.growth < FLAT and highest < FLAT):
+    if fit is None or max(fit.growth, highest) < thresholds.GROWS:
         text = f"A step takes about as long {span}: at most {format_percent(highest - 1)} longer."
         return _result(FLAT_KIND, text)
     return _bent(fit, curve, span, _boundaries(points, machine, cpus_per_process))

@@ -13,7 +13,7 @@ from scaling_study.collecting.record_schema import RecordError
 from scaling_study.common.columns import POINTS, REPLICATES
 from scaling_study.common.storage import read_json, read_table
 from scaling_study.diagnosing import verdict
-from scaling_study.diagnosing.case import REFERENCE
+from scaling_study.evidence.case import REFERENCE
 
 SCHEMA_VERSION = 1
 

@@ -9,10 +9,10 @@ import yaml
 from scaling_study.axes import table
 from scaling_study.axes.axis import Where
 from scaling_study.axes.table import AXES
+from scaling_study.causes.cause import Remedy
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.diagnosing.case import Case
-from scaling_study.diagnosing.cause import Remedy
-from scaling_study.diagnosing.effects import mean
+from scaling_study.evidence.case import Case
+from scaling_study.evidence.effects import mean
 
 TUNING = (
     *("OMP_DYNAMIC", "OMP_THREAD_LIMIT", "KMP_HW_SUBSET", "MKL_CBWR", "MKL_DEBUG_CPU_TYPE"),

@@ -3,20 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scaling_study.causes.table import CAUSES
 from scaling_study.common.quantities import (
     format_count,
     format_percent,
     format_ratio,
     format_seconds,
 )
-from scaling_study.diagnosing.case import Case
-from scaling_study.diagnosing.causes import CAUSES
+from scaling_study.common.thresholds import GROWS
+from scaling_study.evidence.case import Case
 
 PLAIN = {cause.id: cause.plain for cause in CAUSES}
 NAMED = 3
 """Causes that the paragraph tells; the lists have all of them."""
-GROWS = 1.10
-"""verdict.GROWS: below it there is nothing to explain."""
 NOTHING_LEFT = 0.05
 """A remainder below this is within the uncertainty of what was found."""
 

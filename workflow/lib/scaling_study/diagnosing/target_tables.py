@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from scaling_study.collecting.experiments import WhyRun
-from scaling_study.diagnosing.aggravation import Inflation, Sensitivity
-from scaling_study.diagnosing.case import Case
-from scaling_study.diagnosing.effects import mean
-from scaling_study.diagnosing.relief_share import brings_back, relief_share
+from scaling_study.evidence.aggravation import Inflation, Sensitivity
+from scaling_study.evidence.case import Case
+from scaling_study.evidence.effects import mean
+from scaling_study.evidence.relief_share import brings_back, relief_share
 from scaling_study.member.kernels import KERNELS
 
 Json = dict[str, Any]

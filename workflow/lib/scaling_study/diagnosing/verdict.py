@@ -11,14 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from scaling_study.causes.cause import Cause, Route
+from scaling_study.causes.table import CAUSES
 from scaling_study.collecting.experiments import WhyRun, read_run
-from scaling_study.diagnosing import effects
-from scaling_study.diagnosing.aggravation import inflations, sensitivities
-from scaling_study.diagnosing.case import REFERENCE, Case, Scope, make_case
-from scaling_study.diagnosing.cause import Cause, Route
-from scaling_study.diagnosing.causes import CAUSES
-from scaling_study.diagnosing.effects import Estimate
-from scaling_study.diagnosing.evidence import Asked, Measured, Untested, Weight
+from scaling_study.common.thresholds import SHARE, SHARE_AT_LEAST, grows
 from scaling_study.diagnosing.remedies import remedy
 from scaling_study.diagnosing.summary import summarise
 from scaling_study.diagnosing.target_tables import (
@@ -30,15 +26,12 @@ from scaling_study.diagnosing.target_tables import (
     sensitivity_rows,
     wait_rows,
 )
+from scaling_study.evidence import effects
+from scaling_study.evidence.aggravation import inflations, sensitivities
+from scaling_study.evidence.asking import Asked, Measured, Untested, Weight
+from scaling_study.evidence.case import REFERENCE, Case, Scope, make_case
+from scaling_study.evidence.effects import Estimate
 
-GROWS = 1.10
-GROWS_AT_LEAST = 1.05
-"""Growth that there is something to explain of, and its lower end: two windows of one launch differ
-by some 3 to 5%."""
-SHARE = 0.10
-SHARE_AT_LEAST = 0.05
-"""A cause is named from this share on, if its lower end is above the second one. Less is not worth
-a change, and within what experiments like these can show."""
 SURELY = 0.5
 """An interval whose lower end is above this part of the share leaves no doubt of its size."""
 
@@ -164,9 +157,7 @@ def _judged(case: Case, runs: Sequence[WhyRun]) -> Json:
 
 def _grows(ratio: Estimate | None) -> bool:
     """Whether there is growth to explain."""
-    if ratio is None or ratio.low is None:
-        return False
-    return ratio.value >= GROWS and ratio.low > GROWS_AT_LEAST
+    return ratio is not None and grows(ratio.value, ratio.low)
 
 
 def _status(case: Case, ratio: Estimate | None, named: Sequence[Outcome]) -> str:

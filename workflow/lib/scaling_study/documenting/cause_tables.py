@@ -8,12 +8,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from scaling_study.causes.table import CAUSES
 from scaling_study.common import doc_tables
-from scaling_study.diagnosing.causes import CAUSES
 from scaling_study.experimenting.reliefs import RELIEFS
 
 if TYPE_CHECKING:
-    from scaling_study.diagnosing.cause import Cause
+    from scaling_study.causes.cause import Cause
 
 
 def reliefs_table() -> str:

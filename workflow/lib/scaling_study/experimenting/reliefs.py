@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.axes import ranks
+from scaling_study.common.thresholds import SHARE_AT_LEAST
 from scaling_study.experimenting import unthrottled
 from scaling_study.probing import probe
 
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from scaling_study.probing.limits import Quota
-
-# No cause is named for less than a tenth of a step: what cannot bring back half of that is not
-# tried.
-PART_SHARE = 0.05
 
 # A minor fault costs 0.1 us, and with the clearing of the page and in a virtual machine 0.5 us and
 # more. Where all of them take less than this part of the step, and the kernel no more than that of
@@ -155,7 +152,7 @@ def _short(name: str, title: str) -> Callable[[Reference], Reason]:
             return member[name] / counted_s if counted_s else 0.0
 
         share = reference.most(part)
-        return f"{title} takes {share:.1%} of a step" if share < PART_SHARE else None
+        return f"{title} takes {share:.1%} of a step" if share < SHARE_AT_LEAST else None
 
     return excluded
 

@@ -19,6 +19,7 @@ from scaling_study.common.quantities import (
     format_ratio,
     format_seconds,
 )
+from scaling_study.common.thresholds import GROWS, SHARE
 from scaling_study.importing.imported_growth import (
     CLEARLY,
     Evidence,
@@ -35,14 +36,10 @@ if TYPE_CHECKING:
 CONFIG = "config/decide.yaml"
 COMMAND = f"snakemake --cores all --configfile {CONFIG}"
 
-NOTHING = 1.10
-"""A step that grows by less has nothing to explain: one profile each differs by as much."""
 NO_HIGHER = 1.02
 """Throughput that rises by less than this has not risen: the recommendation's own margin."""
 ALIKE = 1.25
 """Operators whose growth differs by less than this factor grow alike, with one profile each."""
-SMALL_SHARE = 0.10
-"""From this share of the added time a cause is named in a study; below it, it is ruled out."""
 
 MULTIPLY, RANDOM = "matrix multiply", "random numbers"
 SPARED_BY_FAULTS = (RANDOM, MULTIPLY)
@@ -70,7 +67,7 @@ def findings(tables: Sequence[Mapping[str, Any]], operators: pd.DataFrame) -> di
     growths = compare_work(operators, low["n"], high["n"])
     evidence = Evidence(low, high, growths, sum_groups(growths))
     rates = throughput(tables)
-    if evidence.ratio < NOTHING:
+    if evidence.ratio < GROWS:
         answer = (
             f"A step takes {format_ratio(evidence.ratio)} as long with {high['n']} processes as "
             f"with {low['n']}: within what two profiles of one process each may differ by, so "
@@ -152,7 +149,7 @@ def _against_loading(evidence: Evidence) -> dict[str, str] | None:
         return None
     outside = [max(0.0, one["self_s"] / one["steps"] - one["step_s"]) for one in (low, high)]
     share = (outside[1] - outside[0]) / evidence.added_s
-    if share >= SMALL_SHARE:
+    if share >= SHARE:
         return None
     text = (
         f"The profiler counts a loader's next batch outside the optimizer's step, which holds "
@@ -199,7 +196,7 @@ def _against_blas(evidence: Evidence) -> dict[str, str] | None:
     if group is None:
         return None
     share = (group.actual_s - group.expected_s) / evidence.added_s
-    if share >= SMALL_SHARE:
+    if share >= SHARE:
         return None
     text = (
         f"Matrix multiplies hold {format_percent(max(0.0, share))} of the added time, as far as "

@@ -11,6 +11,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.common.thresholds import FOREIGN_CPUS
 from scaling_study.member.channel import CAPACITY
 
 if TYPE_CHECKING:
@@ -18,10 +19,8 @@ if TYPE_CHECKING:
 
     from scaling_study.member.channel import Step
 
-# A foreign program that takes this share of the study's CPUs can move a step time by as much. On
-# a small machine the resolution of /proc/stat (10 ms a CPU) and the kernel's own work set a floor.
+# A foreign program that takes this share of the study's CPUs can move a step time by as much.
 FOREIGN_SHARE = 0.02
-FOREIGN_FLOOR_CPUS = 0.05
 
 # /proc/stat counts whole ticks, of 10 ms at most. A quota ends the turn of every CPU once in its
 # period, of 100 ms most often, and in the middle of a tick: half a tick too much on each.
@@ -300,7 +299,7 @@ def overlap(activities: Sequence[Activity], opened_ns: int, closed_ns: int) -> f
 
 def foreign_limit_cpus(usable_cpus: int) -> float:
     """Return how many CPUs others may keep busy before a window is invalid."""
-    return max(FOREIGN_FLOOR_CPUS, FOREIGN_SHARE * usable_cpus)
+    return max(FOREIGN_CPUS, FOREIGN_SHARE * usable_cpus)
 
 
 def flags(

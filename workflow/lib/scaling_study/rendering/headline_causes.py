@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.common import thresholds
 from scaling_study.common.quantities import (
     MINUS,
     MISSING,
@@ -22,9 +23,6 @@ from scaling_study.rendering.headline_words import Note
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-GROWS = 1.10
-GROWS_AT_LEAST = 1.05
-"""As in ``verdict``, which is too heavy to import where a study only says how it ended."""
 NAMED_IN_VERDICT = 2
 """Causes named in the few words on top."""
 NAMED_IN_A_LIST = 6
@@ -133,8 +131,7 @@ def grows(target: Mapping[str, Any]) -> bool:
     ratio = target["growth_ratio"]
     if ratio is None or not known(ratio["value"]):
         return False
-    sure = not known(ratio["low"]) or ratio["low"] > GROWS_AT_LEAST
-    return bool(ratio["value"] >= GROWS and sure)
+    return thresholds.grows(ratio["value"], ratio["low"])
 
 
 def format_share(share: Mapping[str, Any] | None) -> str:
@@ -172,7 +169,7 @@ def _is_open(target: Mapping[str, Any]) -> bool:
 def _is_noisy(target: Mapping[str, Any]) -> bool:
     """Whether a step got longer, but not by more than the windows differ among themselves."""
     ratio = target["growth_ratio"]
-    return ratio is not None and ratio["value"] >= GROWS and not grows(target)
+    return ratio is not None and ratio["value"] >= thresholds.GROWS and not grows(target)
 
 
 def _question(target: Mapping[str, Any]) -> str:

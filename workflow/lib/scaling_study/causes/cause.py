@@ -1,10 +1,13 @@
-"""What an entry of the table of causes is."""
+"""What a cause is: a file that has a ``CAUSE`` is one, by the file's name."""
 
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from scaling_study.diagnosing.evidence import Measure, Test
+from scaling_study.evidence.asking import Measure, Test
+
+LAST = 1000
+"""The order of a cause that has none of its own: after all others."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,7 +52,6 @@ class Cause:
     """One reason why steps are slow.
 
     Attributes:
-        id: In causes.json.
         title: For a person.
         plain: The same within a sentence, for somebody who has never heard of it: "… because".
         looks: How it looks in the accounts and experiments.
@@ -57,9 +59,10 @@ class Cause:
         remedy: What to do.
         growth: Ways to show that it makes steps slower with more processes.
         level: Ways to show that it makes steps slow with one process already.
+        order: Lower ones are judged first.
+        id: In causes.json; the table sets it.
     """
 
-    id: str
     title: str
     plain: str
     looks: str
@@ -67,3 +70,5 @@ class Cause:
     remedy: Remedy
     growth: tuple[Route, ...] = ()
     level: tuple[Route, ...] = ()
+    order: int = LAST
+    id: str = ""

@@ -12,10 +12,8 @@ from scaling_study.common.quantities import (
     format_seconds,
 )
 from scaling_study.common.stats import Floats
-from scaling_study.diagnosing.aggravation import sensitivities
-from scaling_study.diagnosing.case import REFERENCE, Case
-from scaling_study.diagnosing.effects import Estimate, mean
-from scaling_study.diagnosing.evidence import (
+from scaling_study.evidence.aggravation import sensitivities
+from scaling_study.evidence.asking import (
     Asked,
     Measure,
     Measured,
@@ -24,6 +22,8 @@ from scaling_study.diagnosing.evidence import (
     percent,
     whole,
 )
+from scaling_study.evidence.case import REFERENCE, Case
+from scaling_study.evidence.effects import Estimate, mean
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from scaling_study.common.stats import Floats
-from scaling_study.diagnosing.case import REFERENCE, UNTHROTTLED, Case, Scope
-from scaling_study.diagnosing.effects import Estimate, Prior, fit_prior, mean
-from scaling_study.diagnosing.evidence import (
+from scaling_study.evidence.asking import (
     MOST,
     Asked,
     Measure,
@@ -18,7 +16,9 @@ from scaling_study.diagnosing.evidence import (
     percent,
     whole,
 )
-from scaling_study.diagnosing.starts import START_SD
+from scaling_study.evidence.case import REFERENCE, UNTHROTTLED, Case, Scope
+from scaling_study.evidence.effects import Estimate, Prior, fit_prior, mean
+from scaling_study.evidence.starts import START_SD
 
 EXTERNAL = (
     *("trainer_throttled_s_per_step", "wait_pileup_s_per_step", "wait_foreign_s_per_step"),

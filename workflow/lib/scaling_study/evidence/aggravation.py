@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from scaling_study.common.stats import Floats
-from scaling_study.diagnosing import effects
-from scaling_study.diagnosing.case import Case
-from scaling_study.diagnosing.effects import Estimate, Pairs, Prior
+from scaling_study.evidence import effects
+from scaling_study.evidence.case import Case
+from scaling_study.evidence.effects import Estimate, Pairs, Prior
 
 CONTROL = "register"
 NONE = "none"

@@ -18,6 +18,8 @@ CPUs in proportion is what fair scheduling gives (Documentation/scheduler/sched-
 
 import pandas as pd
 
+SCHEDSTAT = "run_delay in Documentation/scheduler/sched-stats.rst of the Linux kernel"
+"""The source, as reports name it."""
 PARTS = ("pileup", "cpuset", "processes", "threads", "foreign", "other")
 """Parts of the run-queue wait; `other` is what nobody can be charged with."""
 COLUMNS = {part: f"wait_{part}_s_per_step" for part in PARTS}

@@ -20,10 +20,10 @@ from scaling_study.collecting.accounts import without_restarts
 from scaling_study.collecting.experiments import WhyRun
 from scaling_study.common.stats import Floats, Integers
 from scaling_study.common.topology import parse_cpu_list
-from scaling_study.diagnosing import effects, runqueue
-from scaling_study.diagnosing.effects import Estimate, Pairs, Prior, Units
-from scaling_study.diagnosing.sampled import Sampled, sampled
-from scaling_study.diagnosing.starts import start_sd
+from scaling_study.evidence import effects, runqueue
+from scaling_study.evidence.effects import Estimate, Pairs, Prior, Units
+from scaling_study.evidence.sampled import Sampled, sampled
+from scaling_study.evidence.starts import start_sd
 
 Scope = Literal["growth", "level"]
 REFERENCE = "reference"

@@ -12,8 +12,8 @@ from typing import Literal, Protocol
 
 from scaling_study.common.quantities import format_percent
 from scaling_study.common.stats import Floats
-from scaling_study.diagnosing.case import REFERENCE, Case, Scope
-from scaling_study.diagnosing.effects import Estimate
+from scaling_study.evidence.case import REFERENCE, Case, Scope
+from scaling_study.evidence.effects import Estimate
 
 MOST = 0.5
 """What comes back is a cause's own where this part of it is counted as that cause's at least."""

@@ -5,11 +5,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from scaling_study.common.quantities import format_number, format_percent, format_ratio
-from scaling_study.diagnosing.aggravation import CONTROL, inflations, sensitivities
-from scaling_study.diagnosing.case import REFERENCE
-from scaling_study.diagnosing.effects import Estimate, mean
-from scaling_study.diagnosing.evidence import Asked, Kind, Test, Weight, percent
+from scaling_study.common.quantities import (
+    format_count,
+    format_number,
+    format_percent,
+    format_ratio,
+)
+from scaling_study.common.thresholds import SHARE_AT_LEAST
+from scaling_study.evidence.aggravation import CONTROL, inflations, sensitivities
+from scaling_study.evidence.asking import Asked, Kind, Test, Weight, percent
+from scaling_study.evidence.case import REFERENCE
+from scaling_study.evidence.effects import Estimate, mean
 
 SENSITIVE = 0.05
 """Added time beside a load below this share of a step is within what windows differ by."""
@@ -232,3 +238,35 @@ class BringsBack:
         title, part = case.titles.get(best[1], best[1]), format_percent(round(best[0], 2))
         text = f"With one change ({title}) {part} comes back."
         return Weight(agrees, "relief", text)
+
+
+def takes(column: str, title: str) -> Fact:
+    """That a part of a step is long enough to matter.
+
+    Args:
+        column: Its time per step.
+        title: In words, as they stand in a sentence.
+    """
+
+    def tell(asked: Asked) -> tuple[bool | None, str]:
+        share = asked.case.mean(column, asked.n) / asked.case.mean("step_s", asked.n)
+        if np.isnan(share):  # a file of an older version
+            return None, f"How long {title} takes was not counted."
+        part = format_percent(round(share, 2))
+        return share >= SHARE_AT_LEAST, f"{title[:1].upper()}{title[1:]} takes {part} of a step."
+
+    return Fact(tell, "account")
+
+
+def _operator_threads(asked: Asked) -> tuple[bool | None, str]:
+    case, scope = asked.case, asked.scope
+    used = case.threads * (case.n if scope == "growth" else 1)
+    text = (
+        f"An operator uses {format_count(case.threads, 'thread')}: {used} in all, on "
+        f"{format_count(case.machine.allowed_cpus, 'CPU')}."
+    )
+    return case.threads > 1, text
+
+
+SEVERAL_THREADS = Fact(_operator_threads)
+"""That an operator divides its work among threads."""

@@ -1,0 +1,1 @@
+"""Why steps are slow: a file for each cause."""

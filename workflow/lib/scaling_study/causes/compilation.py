@@ -1,0 +1,23 @@
+"""Recompilation for new shapes."""
+
+from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.evidence.measures import Account
+
+COMPILING = Account(
+    ("compile_s_per_step",), "time in torch.compile's compiler", missing="it was not counted"
+)
+
+CAUSE = Cause(
+    "Recompilation for new shapes",
+    "the model meets inputs of ever new shapes, and is compiled anew for each",
+    "A part of a step is in torch.compile's compiler, long after the first steps.",
+    "torch.compile troubleshooting, recompilations; TORCH_LOGS=recompiles says what changed",
+    Remedy(
+        "Compile once for all shapes, or let batches have few of them: pad or bucket what "
+        "differs in length, and drop the last, smaller batch.",
+        code="torch.compile(model, dynamic=True)",
+    ),
+    growth=(Route(COMPILING),),
+    level=(Route(COMPILING),),
+    order=190,
+)

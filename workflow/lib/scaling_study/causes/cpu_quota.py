@@ -1,0 +1,41 @@
+"""A CPU quota of the cgroup."""
+
+from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.common.quantities import format_number
+from scaling_study.evidence.agreement import Fact
+from scaling_study.evidence.asking import Asked
+from scaling_study.evidence.case import UNTHROTTLED
+from scaling_study.evidence.measures import Account
+from scaling_study.evidence.relief_share import AtLeast, ByRelief
+
+
+def _quota(asked: Asked) -> tuple[bool | None, str]:
+    case = asked.case
+    quota = case.machine.quota_cpus
+    if quota is None:
+        return None, "No quota is set on the cgroups that can be seen from here."
+    return True, (
+        f"The cgroup's quota is {format_number(quota)} CPUs; the members used "
+        f"{format_number(case.mean('cpu_use', case.n))}."
+    )
+
+
+THROTTLED = Account(("trainer_throttled_s_per_step",), "time held back by a quota")
+
+CAUSE = Cause(
+    "A CPU quota of the cgroup",
+    "a limit set on this container or service stops the processes for a part of the time",
+    "The kernel counts throttled time; CPUs are idle while members are ready to run. In bursts "
+    "that end before the quota holds anybody back, steps with many processes are as short as "
+    "with one. The affinity mask shows nothing of it.",
+    "CPU bandwidth control: Documentation/scheduler/sched-bwc.rst; cpu.stat in "
+    "Documentation/admin-guide/cgroup-v2.rst",
+    Remedy(
+        "Raise or remove the quota, or start no more processes than it has CPUs for.",
+        command="cat /sys/fs/cgroup/cpu.max  # then, as root, for the cgroup that has it: "
+        "echo max > cpu.max",
+    ),
+    growth=(Route(AtLeast(THROTTLED, ByRelief((UNTHROTTLED,))), hints=(Fact(_quota),)),),
+    level=(Route(THROTTLED, hints=(Fact(_quota),)),),
+    order=10,
+)

@@ -1,0 +1,33 @@
+"""A mask or cpuset smaller than the machine."""
+
+from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.evidence.agreement import Fact
+from scaling_study.evidence.asking import Asked
+from scaling_study.evidence.measures import Account
+from scaling_study.evidence.runqueue import SCHEDSTAT
+
+
+def _smaller(asked: Asked) -> tuple[bool | None, str]:
+    case = asked.case
+    allowed, online = case.machine.allowed_cpus, case.machine.online_cpus
+    return allowed < online, f"{allowed} of the machine's {online} CPUs are allowed."
+
+
+CAUSE = Cause(
+    "A mask or cpuset smaller than the machine",
+    "the processes may use only a part of this computer's processors",
+    "Members outnumber the CPUs that they may use, but not those of the machine.",
+    f"{SCHEDSTAT}; cpuset(7), taskset(1)",
+    Remedy("Start the study with more CPUs allowed (cpuset, taskset, the whole node)."),
+    growth=(
+        Route(
+            Account(
+                ("wait_cpuset_s_per_step",),
+                "waiting for a CPU that the whole machine would have had",
+                relieved=True,
+            ),
+            (Fact(_smaller),),
+        ),
+    ),
+    order=130,
+)

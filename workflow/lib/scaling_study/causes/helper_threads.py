@@ -1,0 +1,58 @@
+"""Helper threads that compete for CPUs."""
+
+from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.common.quantities import format_cpus, format_number
+from scaling_study.common.thresholds import FOREIGN_CPUS
+from scaling_study.evidence.agreement import Fact
+from scaling_study.evidence.asking import Asked
+from scaling_study.evidence.measures import Account
+from scaling_study.evidence.runqueue import SCHEDSTAT
+
+
+def _helpers(asked: Asked) -> tuple[bool | None, str]:
+    case = asked.case
+    n = asked.n
+    ran = sum(
+        case.mean(f"{kind}_s_per_step", n) - case.mean(f"trainer_{kind}_s_per_step", n)
+        for kind in ("user", "system")
+    )
+    busy = ran / case.mean("step_s", n)
+    text = (
+        f"A member has {format_number(case.mean('threads', n))} threads in "
+        f"{format_number(case.mean('processes', n))} processes; beside the training thread they "
+        f"keep {format_cpus(busy)} CPUs busy."
+    )
+    if case.threads > 1:
+        return False, f"{text} Operators have {case.threads} threads: these are theirs."
+    return bool(busy >= FOREIGN_CPUS), text
+
+
+CAUSE = Cause(
+    "Helper threads that compete for CPUs",
+    "other threads and processes that each process starts take processor time from the "
+    "training itself",
+    "Run-queue wait grows although the training threads alone would fit; threads or child "
+    "processes beside them use CPU time, and are not those of operators.",
+    SCHEDSTAT,
+    Remedy(
+        "Start fewer loader workers and background threads, or fewer processes, so that all "
+        "threads that work fit on the CPUs."
+    ),
+    growth=(
+        Route(
+            Account(
+                ("wait_threads_s_per_step",),
+                "waiting for a CPU that helper threads had",
+                relieved=True,
+            ),
+            (Fact(_helpers, "account"),),
+        ),
+    ),
+    level=(
+        Route(
+            Account(("wait_threads_s_per_step",), "waiting for a CPU that helper threads had"),
+            (Fact(_helpers, "account"),),
+        ),
+    ),
+    order=150,
+)

@@ -1,0 +1,67 @@
+"""The interpreter: its collector and its lock."""
+
+import numpy as np
+
+from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.common.quantities import format_cpus
+from scaling_study.common.thresholds import SHARE_AT_LEAST
+from scaling_study.evidence.agreement import Fact, Waiting, takes
+from scaling_study.evidence.asking import Asked
+from scaling_study.evidence.measures import Account, Instead
+from scaling_study.evidence.relief_share import ByRelief
+from scaling_study.evidence.sampled import UNSEEN
+
+
+def _alone(asked: Asked) -> tuple[bool | None, str]:
+    """Whether a futex can only be the interpreter's lock."""
+    case = asked.case
+    if case.demand > case.threads:
+        return False, "The ranks of a group wait for what they exchange in a futex, too."
+    return case.threads == 1, (
+        "An operator has one thread, so that a futex is not the end of a parallel region."
+        if case.threads == 1
+        else "Operators have several threads, which wait for each other in a futex too."
+    )
+
+
+def _other_threads(asked: Asked) -> tuple[bool | None, str]:
+    case = asked.case
+    n = asked.n
+    ran = sum(
+        case.mean(f"{kind}_s_per_step", n) - case.mean(f"trainer_{kind}_s_per_step", n)
+        for kind in ("user", "system")
+    )
+    share = ran / case.mean("step_s", n)
+    return bool(share >= SHARE_AT_LEAST) and not np.isnan(share), (
+        f"Other threads of the member use {format_cpus(share)} CPUs."
+    )
+
+
+FUTEX = Account(("blocked_futex_s_per_step",), "waiting for another thread (futex)", missing=UNSEEN)
+COLLECTS = takes("collect_s_per_step", "the garbage collector")
+COLLECTING = Instead(
+    Account(("collect_s_per_step",), "time in Python's garbage collector"), ("no_collector",)
+)
+
+CAUSE = Cause(
+    "The interpreter: its collector and its lock",
+    "the script's own language, Python, is busy tidying up or lets only one of its threads "
+    "work at a time",
+    "A large part of a step is in the garbage collector, and comes back without it; or the "
+    "training thread waits in a futex while other threads of the member use CPU time.",
+    "gc and threading in Python's documentation (global interpreter lock)",
+    Remedy(
+        "Collect less often, and keep other threads of the process from running Python.",
+        code="gc.freeze(); gc.set_threshold(100_000, 50, 50)",
+    ),
+    growth=(
+        Route(FUTEX, (Fact(_alone), Fact(_other_threads, "account"), Waiting(("futex",)))),
+        Route(ByRelief(("no_collector",)), (COLLECTS,)),
+    ),
+    level=(
+        Route(FUTEX, (Fact(_alone), Fact(_other_threads, "account"), Waiting(("futex",)))),
+        Route(ByRelief(("no_collector",)), (COLLECTS,)),
+        Route(COLLECTING),
+    ),
+    order=200,
+)

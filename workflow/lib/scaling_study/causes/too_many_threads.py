@@ -1,0 +1,17 @@
+"""More threads than small operators can use."""
+
+from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.evidence.agreement import SEVERAL_THREADS
+from scaling_study.evidence.relief_share import ByRelief
+
+CAUSE = Cause(
+    "More threads than small operators can use",
+    "each process divides small pieces of work among several threads, and bringing them "
+    "together costs more than they save",
+    "One thread per operator brings time back that sleeping threads do not.",
+    "torch.set_num_threads; CPU threading in PyTorch's notes",
+    Remedy("Give each process one thread.", axes={"intra_op": 1}),
+    growth=(Route(ByRelief(("one_thread",), beyond=("passive",)), (SEVERAL_THREADS,)),),
+    level=(Route(ByRelief(("one_thread",), beyond=("passive",)), (SEVERAL_THREADS,)),),
+    order=120,
+)

@@ -1,0 +1,31 @@
+"""Thresholds that several stages share: what one calls growth, the next must not call noise.
+
+A threshold of one stage alone stands where it is used.
+"""
+
+from __future__ import annotations
+
+import math
+
+GROWS = 1.10
+"""From this ratio of two step times on, there is something to explain."""
+GROWS_AT_LEAST = 1.05
+"""Its lower end must be above this: two windows of one launch differ by some 3 to 5%."""
+SHARE = 0.10
+"""A cause is named from this share on. Less is not worth a change, and within what experiments like
+these can show."""
+SHARE_AT_LEAST = 0.05
+"""The lower end of its share must be above this. What takes less of a step is not looked into."""
+FOREIGN_CPUS = 0.05
+"""Other programs that keep fewer CPUs busy do not count: /proc/stat has 10 ms for each CPU, and the
+kernel has work of its own."""
+
+
+def grows(ratio: float, low: float | None) -> bool:
+    """Whether a step takes longer with more processes, by more than noise.
+
+    Args:
+        ratio: of the step times.
+        low: the lower end of its interval; None or NaN where there is none, and nothing is known.
+    """
+    return ratio >= GROWS and low is not None and not math.isnan(low) and low > GROWS_AT_LEAST

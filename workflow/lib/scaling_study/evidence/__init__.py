@@ -1,0 +1,1 @@
+"""What experiments and counts say of a share: the parts that causes are made of."""
