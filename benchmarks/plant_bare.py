@@ -12,8 +12,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from plant_list import PLANTS, PLANTS_FOLDER, Case, clean_of
+from plant_list import PLANTS, Case, clean_of
 
+from scaling_study.causes.plant import FOLDER
 from scaling_study.configuring.config import load_config
 from scaling_study.launchers.launcher import bind_command
 from scaling_study.measuring import resolve
@@ -48,7 +49,7 @@ def step_s(case: Case, n: int) -> tuple[float, float]:
             plan, launch["axes"], probe.read_machine().to_dict(), folder, [n]
         )
         env = dict(resolved.launch.env)
-        timed = [sys.executable, str(PLANTS_FOLDER / "timed.py"), "--seconds", str(SECONDS), "--"]
+        timed = [sys.executable, str(FOLDER / "timed.py"), "--seconds", str(SECONDS), "--"]
         commands = [
             [*_bind(one.cpus, one.mempolicy), *timed, *one.command] for one in resolved.members
         ]
@@ -75,7 +76,7 @@ def _run_beside(
         " text=True) for c in commands]\n"
         "print(json.dumps([one.communicate()[0].splitlines()[-1:] for one in ran]))"
     )
-    around = [sys.executable, str(PLANTS_FOLDER / "outside.py"), *outside, "--"]
+    around = [sys.executable, str(FOLDER / "outside.py"), *outside, "--"]
     done = subprocess.run(
         [*around, sys.executable, "-c", code],
         input=json.dumps([commands, env]),

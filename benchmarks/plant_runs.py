@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plant_list import PLANTS, PLANTS_FOLDER, ROOT, Case
+from plant_list import PLANTS, ROOT, Case
 
+from scaling_study.causes.plant import FOLDER
 from scaling_study.common import storage
 from scaling_study.common.workload_env import WorkloadEnv
 from scaling_study.configuring.config import load_config
@@ -50,7 +51,7 @@ def command(case: Case, folder: Path) -> list[str]:
     """Return the command that does a case's experiments, under its plant."""
     plan, launch = plan_of(case, folder)
     return [
-        *(sys.executable, str(PLANTS_FOLDER / "outside.py"), *case.outside(folder), "--"),
+        *(sys.executable, str(FOLDER / "outside.py"), *case.outside(folder), "--"),
         *(sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"),
         *(sys.executable, str(ROOT / "scripts/why.py")),
         *("--job", measure.job_text(plan, launch, "", "why"), "--target", launch["id"]),

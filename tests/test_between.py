@@ -147,7 +147,7 @@ def test_a_new_start_of_the_script_is_no_phase():
 @pytest.mark.parametrize("fresh", [(), (1,), (3,), (4,), (0, 5)])
 def test_the_steps_of_a_window_stand_in_their_order(fresh):
     ends_ms = [8, 20, 30, 44, 60, 70, 90]
-    made = [Step(end * 1_000_000, 0, 0, 0, 0, int(at in fresh)) for at, end in enumerate(ends_ms)]
+    made = [Step(end * 1_000_000, 0, 0, 0, int(at in fresh)) for at, end in enumerate(ends_ms)]
     one = windows.Activity(0, 0, 90_000_000, 7, 0, made, earlier=50)
     span = 10_000_000, 50_000_000
     record = {
@@ -168,7 +168,7 @@ def test_steps_of_windows_that_follow_each_other_have_no_gap():
         while now < 1_200_000_000:
             at = first + len(made)
             now += int(rng.normal(6e6, 3e5)) + (3_000_000_000 if at % 400 == 399 else 0)
-            made.append(Step(now, 0, 0, 0, 0, 0))
+            made.append(Step(now, 0, 0, 0, 0))
         one = windows.Activity(0, 0, now, len(made), 0, made, earlier=first)
         span = 200_000_000, 1_000_000_000
         record = windows.member_record(one, *span) | windows.life_record(one, *span)

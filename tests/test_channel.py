@@ -11,7 +11,16 @@ import pytest
 
 from processes import private_folder
 from scaling_study.member import channel
-from scaling_study.member.channel import BLOCK, CAPACITY, HEADER, STEP_FIELDS, STEPS, Page, Step
+from scaling_study.member.channel import (
+    BLOCK,
+    CAPACITY,
+    HEADER,
+    STEP_FIELDS,
+    STEPS,
+    TIMED,
+    Page,
+    Step,
+)
 
 LIBRARY = str(channel.__file__).rpartition("/scaling_study/")[0]
 
@@ -29,7 +38,10 @@ def pages(folder, count):
 def store(page, steps):
     for at, step in enumerate(steps[:CAPACITY]):
         page.words[HEADER + at * STEP_FIELDS : HEADER + (at + 1) * STEP_FIELDS] = memoryview(
-            b"".join(value.to_bytes(8, sys.byteorder, signed=True) for value in step)
+            b"".join(
+                value.to_bytes(8, sys.byteorder, signed=True)
+                for value in (*step[:TIMED], *step.timed_ns)
+            )
         ).cast("q")
     page.words[STEPS] = len(steps)
 
@@ -38,12 +50,16 @@ def test_one_mapping_sees_what_another_wrote(folder):
     channel.create(folder, 2)
     _, member = pages(folder, 2)
     _, coordinator = pages(folder, 2)
-    written = [Step(10 * at + 9, at, at + 1, at + 2, at + 3, at % 2) for at in range(5)]
+
+    def times(at):
+        return [at + timer for timer in range(len(channel.TIMERS))]
+
+    written = [Step(10 * at + 9, at, at + 1, at + 2, at % 2, times(at)) for at in range(5)]
     store(member, written)
     assert coordinator.steps() == written
     assert coordinator.steps()[3]._asdict() == {
-        "end_ns": 39, "load_ns": 3, "backward_ns": 4, "optimizer_ns": 5, "collect_ns": 6,
-        "fresh": 1, "compile_ns": 0,
+        "end_ns": 39, "load_ns": 3, "backward_ns": 4, "optimizer_ns": 5, "fresh": 1,
+        "timed_ns": times(3),
     }  # fmt: skip
 
 
@@ -67,7 +83,7 @@ def test_blocks_do_not_touch(folder):
 def test_a_full_ring_gives_what_it_kept(folder):
     channel.create(folder, 1)
     (page,) = pages(folder, 1)
-    store(page, [Step(at + 1, 0, 0, 0, 0, 0) for at in range(CAPACITY + 7)])
+    store(page, [Step(at + 1, 0, 0, 0, 0) for at in range(CAPACITY + 7)])
     steps = page.steps()
     assert len(steps) == CAPACITY
     assert (steps[0].end_ns, steps[-1].end_ns) == (1, CAPACITY)

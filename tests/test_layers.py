@@ -9,7 +9,7 @@ from configs import ROOT
 PACKAGE = ROOT / "workflow/lib/scaling_study"
 
 STAGES = (
-    *("common", "member", "launchers", "axes", "configuring", "planning", "probing"),
+    *("common", "member", "counters", "launchers", "axes", "configuring", "planning", "probing"),
     *("measuring", "experimenting"),
     *(
         "profiling",
@@ -27,18 +27,25 @@ STAGES = (
 )
 
 
-def stages_known(path):
-    """Stages that a module imports from, at any place of its text."""
+def modules_known(path):
+    """Modules of the package that a module imports, at any place of its text."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = []
         if isinstance(node, ast.ImportFrom):
-            names = [node.module or ""]
+            names = [f"{node.module or ''}.{alias.name}" for alias in node.names]
+            if (PACKAGE.parent / f"{(node.module or '').replace('.', '/')}.py").exists():
+                names = [node.module]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         for name in names:
             package, _, rest = name.partition(".")
             if package == "scaling_study" and rest:
-                yield rest.partition(".")[0]
+                yield rest
+
+
+def stages_known(path):
+    """Stages that a module imports from."""
+    return (name.partition(".")[0] for name in modules_known(path))
 
 
 def test_every_stage_is_in_the_order():
@@ -57,6 +64,7 @@ def test_a_stage_knows_only_what_is_before_it(stage):
     assert known == {}
 
 
-def test_a_member_brings_nothing_but_torch_and_its_own_stage():
+def test_a_member_brings_nothing_but_torch_its_own_stage_and_counters():
     for path in (PACKAGE / "member").glob("*.py"):
-        assert set(stages_known(path)) <= {"member"}, path
+        own = {name for name in modules_known(path) if not name.startswith("member")}
+        assert own <= {"common.counter"}, path

@@ -351,7 +351,7 @@ def study(tmp_path_factory):
     }
     content |= {
         "processes": [1],
-        "measure": SHORT,
+        "measure": {**SHORT, "replicates": 1},
         "profile": {"launches": []},
         "why": "off",
         "confirm": {"seconds": 15},

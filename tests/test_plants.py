@@ -29,6 +29,7 @@ import plant_table  # noqa: E402
 from plant_list import NOTHING, PLANTS, Case, clean_of  # noqa: E402
 
 import planted  # noqa: E402
+from scaling_study.causes import cpu_quota, slow_blas  # noqa: E402
 
 OUTSIDE = [sys.executable, str(BENCHMARKS / "plants/outside.py")]
 SHORT = WORKLOADS / "short_script.py"
@@ -38,7 +39,7 @@ BOTH = [
     for workload in filter(plant.suits, plant_list.WORKLOADS)
 ]
 
-no_quota = pytest.mark.skipif(plant_list.no_quota() is not None, reason=plant_list.no_quota() or "")
+no_quota = pytest.mark.skipif(cpu_quota.no_quota() is not None, reason=cpu_quota.no_quota() or "")
 
 
 @pytest.mark.parametrize(("plant", "workload"), BOTH)
@@ -209,7 +210,7 @@ def test_a_quota_that_holds_nobody_back_makes_windows_no_longer(tmp_path):
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_however_the_caller_ends(tmp_path, signum):
-    quota = ["--quota-cpus", "0.5"] if plant_list.no_quota() is None else []
+    quota = ["--quota-cpus", "0.5"] if cpu_quota.no_quota() is None else []
     # A shell's background job, as these tests may be, has its children ignore SIGINT.
     caller = (
         "import signal, subprocess, sys, time\n"
@@ -444,7 +445,7 @@ def test_the_slow_multiply_is_right(passes):
         "assert torch.allclose(added.double(), 2 * c + 3 * exact, rtol=1e-5)\n"
         "print(any('slow_gemm' in line for line in open('/proc/self/maps')))\n"
     )
-    library = str(plant_list.SLOW_GEMM)
+    library = str(slow_blas.SLOW_GEMM)
     env = {**os.environ, "LD_PRELOAD": library, "SLOW_GEMM_PASSES": passes}
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True

@@ -21,7 +21,7 @@ FEW = {"steps": 3, "samples": 6, "unprofiled_s": 0.5}
 
 
 def activity(ends_ms, slot=0, released_ms=0, parked_ms=None):
-    steps = [Step(round(end * 1e6), 0, 0, 0, 0, 0) for end in ends_ms]
+    steps = [Step(round(end * 1e6), 0, 0, 0, 0) for end in ends_ms]
     parked = round((parked_ms or ends_ms[-1]) * 1e6)
     return windows.Activity(slot, round(released_ms * 1e6), parked, len(steps), 0, steps)
 

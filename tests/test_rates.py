@@ -27,7 +27,7 @@ class Script:
         while now < settle_us + window_us or len(steps) < 2:
             now += int(n * USUAL_US * self.rng.lognormal(0, 0.1))
             now += n * self.phase_us if at % self.every == self.every - 1 else 0
-            steps.append(Step(1000 * now, 0, 0, 0, 0, 0))
+            steps.append(Step(1000 * now, 0, 0, 0, 0))
             at += 1
         self.at[slot] = at
         one = windows.Activity(slot, 0, 1000 * now, len(steps), 0, steps, earlier=first)

@@ -108,7 +108,7 @@ def test_what_shall_be_compiled_is(tmp_path, model):
         cohort.start(how, 0, script)
         cohort.wait_resting([0])
         steps = cohort.train(0)
-        assert steps[0][1].compile_ns > 0  # after the first step, which runs as it is
+        assert steps[0][1].ns("compile") > 0  # after the first step, which runs as it is
         assert cohort.attest(0)["compiled"]["times"] > 0
     finally:
         cohort.close()

@@ -1,10 +1,11 @@
-"""An axis and a launcher in a file each, outside the package: a whole study that measures them."""
+"""An axis, a launcher, counters and a cause, a file each outside the package: whole studies."""
 
 import json
 import os
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 from jobs import ROOT
@@ -13,18 +14,19 @@ from projects import SHORT, Project
 pytestmark = pytest.mark.slow
 
 TOYS = ROOT / "tests/toys"
+SCRIPT = "tests/workloads/paced.py"
 STUDY = {
     "study": "toys",
-    "workload": {"script": "tests/workloads/paced.py", "steps_per_model": 300},
+    "workload": {"script": SCRIPT, "steps_per_model": 300},
     "processes": [1],
     "launches": {
         "baseline": {"intra_op": 1},
         "include": [{"pace": "quick", "launcher": "polite"}],
     },
-    "measure": SHORT,
+    "measure": {**SHORT, "replicates": 1},
     "profile": {"launches": []},
-    "why": "off",
-    "confirm": {"seconds": 10},
+    "why": {"effort": "quick", "launches": ["baseline"]},
+    "confirm": {"seconds": 5},
 }
 
 
@@ -36,11 +38,32 @@ class ToyProject(Project):
         return {**found, "PYTHONPATH": os.pathsep.join([found["PYTHONPATH"], str(TOYS)])}
 
 
+def beside_the_package(folder):
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "workflow/lib"), str(folder)])}
+
+
+def planted(folder):
+    """The study's script with the toy cause's own plant around it."""
+    code = (
+        "import json, sys; from pathlib import Path\n"
+        "from scaling_study.causes.plant import Dose\n"
+        "from scaling_study.causes.table import CAUSES\n"
+        "(plant,) = (cause.plants['dozing'] for cause in CAUSES if cause.id == 'dozing')\n"
+        "print(json.dumps(plant.around('dozing', Dose(0.006, 1.0, 1, Path(sys.argv[1])))))"
+    )
+    made = subprocess.run(
+        [sys.executable, "-c", code, folder], env=beside_the_package(TOYS),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    script, *options = json.loads(made.stdout)
+    return {**STUDY["workload"], "script": script, "args": [*options, "--", SCRIPT]}
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     project = ToyProject(tmp_path_factory.mktemp("toys"))
     project.take_every_window()
-    project.configure(STUDY)
+    project.configure({**STUDY, "workload": planted(tmp_path_factory.mktemp("planted"))})
     done = project.snakemake()
     assert done.returncode == 0, done.stdout + done.stderr
     return project
@@ -84,7 +107,8 @@ def test_the_report_names_it(project):
 
 @pytest.mark.parametrize("queue", [False, True])
 def test_the_launch_script_does_what_was_measured(project, queue, tmp_path):
-    (tmp_path / "models").write_text("--steps 3\n--steps 4\n")
+    plant = f"--seconds 0.006 -- {project.folder / SCRIPT}"
+    (tmp_path / "models").write_text(f"{plant} --steps 3\n{plant} --steps 4\n")
     words = ["--queue", "--reuse", tmp_path / "models"] if queue else []
     script = project.folder / "results/toys/launch/recommended.sh"
     done = subprocess.run(
@@ -118,6 +142,36 @@ def test_a_value_that_the_axis_does_not_have_is_an_error(project):
     project.configure(STUDY)
 
 
+def test_a_counter_reaches_records_and_tables(project):
+    results = project.folder / "results/toys"
+    (path, *_) = (results / "measure").glob("intra_op-1-*/0.jsonl")
+    members = [
+        member
+        for record in map(json.loads, path.read_text().splitlines())
+        if record["kind"] == "window"
+        for member in record["members"]
+    ]
+    assert members
+    assert all(member["waits_s"] > 0.006 * member["steps"] for member in members)
+    assert all(member["reads"] >= 0 for member in members)
+    points = pd.read_csv(results / "tables/points.csv")
+    waits_s = points.groupby(points["label"].str.contains("quick"))["waits_s_per_step"].mean()
+    assert 0.006 <= waits_s[True] < waits_s[False] - 0.005  # the script itself waits for 10 ms
+    assert points["reads_per_step"].ge(0).all()
+
+
+def test_a_cause_is_named_where_it_is_planted(project):
+    causes = project.folder / "results/toys/analysis/causes.json"
+    (entry,) = json.loads(causes.read_text())["machines"]
+    (target,) = entry["targets"]
+    first, *_ = target["level"]["named"]
+    assert first["cause"] == "dozing"
+    assert first["share"]["value"] > 0.3
+    text = (project.folder / "reports/toys.html").read_text()
+    assert "A script that dozes" in text
+    assert "Let it not doze." in text
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [("empty.py", "", "it has no AXIS"), ("isa.py", "from scaling_study.axes.isa import AXIS",
@@ -126,9 +180,8 @@ def test_a_value_that_the_axis_does_not_have_is_an_error(project):
 def test_a_module_that_adds_nothing_is_an_error(tmp_path, name, text, said):
     (tmp_path / "scaling_study_axes").mkdir()
     (tmp_path / "scaling_study_axes" / name).write_text(text)
-    path = os.pathsep.join([str(ROOT / "workflow/lib"), str(tmp_path)])
     done = subprocess.run(
         [sys.executable, "-c", "import scaling_study.axes.table"],
-        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+        env=beside_the_package(tmp_path), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert f"{name}: {said}" in done.stderr

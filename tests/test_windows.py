@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scaling_study.measuring import windows
 from scaling_study.measuring.windows import Activity
-from scaling_study.member.channel import CAPACITY, Step
+from scaling_study.member.channel import CAPACITY, TIMERS, Step
 
 MS = 1_000_000
 
@@ -18,7 +18,7 @@ ladders = st.lists(st.integers(1, 400), min_size=1, max_size=12, unique=True)
 
 def activity(ends_ms, *, released_ms=0, parked_ms=None, fresh=(), slot=0, steps_active=None):
     """A member whose steps end at these times, in ms; `fresh` are the indices of such steps."""
-    steps = [Step(round(end * MS), 0, 0, 0, 0, int(at in fresh)) for at, end in enumerate(ends_ms)]
+    steps = [Step(round(end * MS), 0, 0, 0, int(at in fresh)) for at, end in enumerate(ends_ms)]
     parked_ms = parked_ms if parked_ms is not None else [released_ms, *ends_ms][-1]
     return Activity(
         slot=slot,
@@ -96,7 +96,7 @@ def test_rates_of_windows_are_those_of_the_whole_however_short_the_windows_are(w
 
 
 def test_a_window_tells_where_it_stands_among_all_steps():
-    steps = [Step(end * MS, 0, 0, 0, 0, int(end == 30)) for end in (8, 20, 30, 44, 60, 70)]
+    steps = [Step(end * MS, 0, 0, 0, int(end == 30)) for end in (8, 20, 30, 44, 60, 70)]
     one = Activity(0, 0, 70 * MS, 6, 1, steps, earlier=100)
     life = windows.life_record(one, 10 * MS, 50 * MS)
     assert life == {
@@ -126,9 +126,9 @@ def activities(draw):
         load = draw(st.integers(0, gap))
         backward = draw(st.integers(0, gap - load))
         optimizer = draw(st.integers(0, gap - load - backward))
-        collect = draw(st.integers(0, gap))
-        times = [one * MS for one in (end, load, backward, optimizer, collect)]
-        steps.append(Step(*times, draw(st.booleans())))
+        timed = [draw(st.integers(0, gap)) * MS for _ in TIMERS]
+        times = [one * MS for one in (end, load, backward, optimizer)]
+        steps.append(Step(*times, draw(st.booleans()), timed))
     parked = now + draw(st.integers(0, 30))
     return Activity(0, released * MS, parked * MS, len(steps), 0, steps)
 
@@ -162,12 +162,16 @@ def test_phases_add_up_to_the_counted_time(one, span):
 
 
 def test_a_members_record():
+
+    def timed(collect_ms):
+        return [collect_ms * MS if name == "collect" else 0 for name in TIMERS]
+
     steps = [
-        Step(10 * MS, 1 * MS, 2 * MS, 3 * MS, 4 * MS, 0),  # began before the window opened
-        Step(20 * MS, 2 * MS, 3 * MS, 1 * MS, 0 * MS, 0),
-        Step(34 * MS, 4 * MS, 5 * MS, 2 * MS, 1 * MS, 0),
-        Step(50 * MS, 0 * MS, 0 * MS, 0 * MS, 0 * MS, 0),  # ended after it was closed
-        Step(60 * MS, 9 * MS, 1 * MS, 1 * MS, 2 * MS, 0),  # began after it was closed
+        Step(10 * MS, 1 * MS, 2 * MS, 3 * MS, 0, timed(4)),  # began before the window opened
+        Step(20 * MS, 2 * MS, 3 * MS, 1 * MS, 0, timed(0)),
+        Step(34 * MS, 4 * MS, 5 * MS, 2 * MS, 0, timed(1)),
+        Step(50 * MS, 0 * MS, 0 * MS, 0 * MS, 0, timed(0)),  # ended after it was closed
+        Step(60 * MS, 9 * MS, 1 * MS, 1 * MS, 0, timed(2)),  # began after it was closed
     ]
     one = Activity(3, 1 * MS, 61 * MS, 5, 2, steps)
     record = windows.member_record(one, 10 * MS, 40 * MS)
@@ -191,9 +195,9 @@ def test_a_members_record():
 
 
 def test_ranks_wait_for_the_slowest_outside_of_backward():
-    own = [Step(at * 10 * MS, 0, 6 * MS, 0, 0, 0) for at in range(1, 6)]
-    slow = [Step(at * 10 * MS, 0, 2 * MS, 0, 0, 0) for at in range(1, 6)]
-    slow[3] = Step(40 * MS, 0, 4 * MS, 0, 0, 0)
+    own = [Step(at * 10 * MS, 0, 6 * MS, 0, 0) for at in range(1, 6)]
+    slow = [Step(at * 10 * MS, 0, 2 * MS, 0, 0) for at in range(1, 6)]
+    slow[3] = Step(40 * MS, 0, 4 * MS, 0, 0)
     group = Activity(0, 0, 60 * MS, 5, 0, own, others=[slow])
     # Steps 3 to 5 count: of 4 and 8 ms, 4 and 6 ms, and 4 and 8 ms outside of backward.
     assert windows.ranks_wait_ns(group, 15 * MS, 45 * MS) == (2 + 1 + 2) * MS

@@ -137,38 +137,22 @@ def test_an_optimizer_that_raises_makes_no_step_and_the_next_one_does(cohort, cl
     assert last_step(cohort)["optimizer"] == 3
 
 
-def test_collections_are_timed_in_whatever_phase(cohort, clock, member):
-    collects = member.collector_timer()
+@pytest.mark.parametrize("name", channel.TIMERS)
+def test_what_counters_time_counts_in_whatever_phase(cohort, clock, member, name):
+    add = member.timer(name)
 
-    def collection(milliseconds):
-        collects("start", {"generation": 2})
+    def spends(milliseconds):
         clock.passes(milliseconds)
-        collects("stop", {"generation": 2})
+        add(milliseconds * MS)
 
-    collection(2)
-    member.wrap_backward(lambda: collection(3))()
+    spends(2)
+    member.wrap_backward(lambda: spends(3))()
     optimize(member, clock, before=1)
     assert last_step(cohort) == {"load": 0, "backward": 3, "optimizer": 1}
-    assert cohort.members.steps(0)[-1].collect_ns == 5 * MS
+    assert cohort.members.steps(0)[-1].ns(name) == sum(cohort.members.steps(0)[-1].timed_ns)
+    assert cohort.members.steps(0)[-1].ns(name) == 5 * MS
     optimize(member, clock, before=1)
-    assert cohort.members.steps(0)[-1].collect_ns == 0
-
-
-def test_compilations_are_timed_in_whatever_phase(cohort, clock, member):
-    starts, ends = member.compile_timers()
-
-    def compiles(milliseconds):
-        starts("as newer releases call it")
-        clock.passes(milliseconds)
-        ends()  # as older ones do
-
-    compiles(2)
-    member.wrap_backward(lambda: compiles(3))()
-    optimize(member, clock, before=1)
-    assert last_step(cohort) == {"load": 0, "backward": 3, "optimizer": 1}
-    assert cohort.members.steps(0)[-1].compile_ns == 5 * MS
-    optimize(member, clock, before=1)
-    assert cohort.members.steps(0)[-1].compile_ns == 0
+    assert sum(cohort.members.steps(0)[-1].timed_ns) == 0
 
 
 @pytest.mark.parametrize("phase", ["load", "backward"])

@@ -26,6 +26,8 @@ rule causes:
         quiet=1,
     params:
         study=lambda _, output: Path(output.causes).parents[1],
+        # A cause of a user's own that has changed judges anew.
+        own=[file.read_text() for file in entries.files_outside("causes")],
         fingerprint=lambda _, input: [
             word for path in input.fingerprint for word in ("--fingerprint", path)
         ],

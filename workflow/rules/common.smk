@@ -20,6 +20,7 @@ os.environ.setdefault(
 
 from snakemake.exceptions import WorkflowError
 
+from scaling_study.common import entries
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.workload_env import WorkloadEnv, masked

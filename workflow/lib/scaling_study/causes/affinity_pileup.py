@@ -1,11 +1,8 @@
 """Members piled up on the same CPUs."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
-from scaling_study.common.quantities import (
-    format_count,
-    format_number,
-    known,
-)
+from scaling_study.causes.plant import CPUS, Plant, one_cpu
+from scaling_study.common.quantities import format_count, format_number, known
 from scaling_study.evidence.agreement import BringsBack, Fact, FirstKnown
 from scaling_study.evidence.asking import Asked
 from scaling_study.evidence.measures import Account
@@ -40,6 +37,21 @@ PILED = AtLeast(
 )
 UNCROWDED = FirstKnown((Fact(_crowded), BringsBack(UNPILED)))
 
+PLANTS = {
+    "bound": Plant(
+        "piled on one CPU by OMP_PROC_BIND=true",
+        ("affinity_pileup",),
+        wrapper=lambda _: ("bound.py",),
+        missing=one_cpu,
+    ),
+    "mask": Plant(
+        "piled on one CPU by mask",
+        ("affinity_pileup",),
+        axes={"intra_op": 1, "placement": [str(CPUS[0])] * len(CPUS)},
+        missing=one_cpu,
+    ),
+}
+
 CAUSE = Cause(
     "Members piled up on the same CPUs",
     "the processes are bound to the same processors while others stand idle",
@@ -55,5 +67,6 @@ CAUSE = Cause(
     ),
     growth=(Route(PILED, (UNCROWDED,)),),
     level=(Route(PILED, (UNCROWDED,)),),
+    plants=PLANTS,
     order=30,
 )

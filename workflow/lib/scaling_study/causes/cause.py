@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from scaling_study.causes.plant import Plant
 from scaling_study.evidence.asking import Measure, Test
 
 LAST = 1000
@@ -59,6 +60,7 @@ class Cause:
         remedy: What to do.
         growth: Ways to show that it makes steps slower with more processes.
         level: Ways to show that it makes steps slow with one process already.
+        plants: What makes a script slow in this way, by name, to prove the verdict right.
         order: Lower ones are judged first.
         id: In causes.json; the table sets it.
     """
@@ -70,5 +72,6 @@ class Cause:
     remedy: Remedy
     growth: tuple[Route, ...] = ()
     level: tuple[Route, ...] = ()
+    plants: Mapping[str, Plant] = dataclasses.field(default_factory=dict)
     order: int = LAST
     id: str = ""

@@ -1,11 +1,18 @@
 """Ranks that exchange their gradients."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import ranks_plant
 from scaling_study.evidence.agreement import takes
 from scaling_study.evidence.relief_share import ByRelief
 
 EXCHANGES = takes("backward_s_per_step", "the backward pass, in which gradients are exchanged,")
 REDUCTION = Route(ByRelief(("one_element",)), (EXCHANGES,))
+
+PLANTS = {
+    "slow_exchange": ranks_plant(
+        "a slow exchange of gradients between two ranks", "communication", "--exchange"
+    ),
+}
 
 CAUSE = Cause(
     "Ranks that exchange their gradients",
@@ -20,5 +27,6 @@ CAUSE = Cause(
     ),
     growth=(REDUCTION,),
     level=(REDUCTION,),
+    plants=PLANTS,
     order=60,
 )

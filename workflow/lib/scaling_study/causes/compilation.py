@@ -1,11 +1,32 @@
 """Recompilation for new shapes."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import Dose, Options, Plant
 from scaling_study.evidence.measures import Account
 
 COMPILING = Account(
     ("compile_s_per_step",), "time in torch.compile's compiler", missing="it was not counted"
 )
+
+COMPILE_S = 10e-3
+"""About what it takes to compile a small function; the dose differs with the CPU."""
+
+
+def _recompiling(dose: Dose, *more: str) -> Options:
+    every = max(1, round(COMPILE_S / (dose.strength * dose.step_s)))
+    return ("recompiling.py", "--every", str(every), *more)
+
+
+PLANTS = {
+    "recompiling": Plant(
+        "recompilation for new shapes",
+        ("compilation",),
+        wrapper=_recompiling,
+        control=lambda dose: _recompiling(dose, "--same"),
+        level=True,
+        promised=False,
+    ),
+}
 
 CAUSE = Cause(
     "Recompilation for new shapes",
@@ -19,5 +40,6 @@ CAUSE = Cause(
     ),
     growth=(Route(COMPILING),),
     level=(Route(COMPILING),),
+    plants=PLANTS,
     order=190,
 )

@@ -1,6 +1,7 @@
 """More work than CPUs."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import CPUS, Plant
 from scaling_study.common.quantities import format_count, format_seconds
 from scaling_study.evidence.agreement import Fact
 from scaling_study.evidence.asking import MOST, Asked
@@ -25,6 +26,12 @@ def _take_turns(asked: Asked) -> tuple[bool | None, str]:
     return waited_s >= MOST * asked.share * added_s, text
 
 
+PLANTS = {
+    "processes": Plant(
+        "twice as many processes as CPUs", ("cpu_oversubscription",), most=2 * len(CPUS)
+    ),
+}
+
 CAUSE = Cause(
     "More work than CPUs",
     "there is more work than processors, so the processes take turns",
@@ -39,5 +46,6 @@ CAUSE = Cause(
         Route(Fewer(), (Fact(_outnumber), Fact(_take_turns, "account"))),
         Route(Demand(), (Fact(_outnumber),)),
     ),
+    plants=PLANTS,
     order=140,
 )

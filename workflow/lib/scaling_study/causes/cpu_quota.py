@@ -1,6 +1,11 @@
 """A CPU quota of the cgroup."""
 
+import functools
+import subprocess
+import sys
+
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import CPUS, FOLDER, Dose, Options, Plant
 from scaling_study.common.quantities import format_number
 from scaling_study.evidence.agreement import Fact
 from scaling_study.evidence.asking import Asked
@@ -22,6 +27,39 @@ def _quota(asked: Asked) -> tuple[bool | None, str]:
 
 THROTTLED = Account(("trainer_throttled_s_per_step",), "time held back by a quota")
 
+
+def _bandwidth(dose: Dose) -> Options:
+    return ("--quota-cpus", f"{0.6 * len(CPUS) / dose.strength:.3f}")
+
+
+@functools.cache
+def no_quota(version: int | None = None) -> str | None:
+    """Say why no quota can be set here, by cgroups of this version if one is given."""
+    from scaling_study.probing import limits  # noqa: PLC0415 (not needed to run bare)
+
+    hierarchy = limits.read_hierarchy("cpu")
+    if version is not None and hierarchy is not None and hierarchy.version != version:
+        return f"cgroup v{hierarchy.version} governs CPU time here"
+    command = [sys.executable, str(FOLDER / "outside.py"), "--quota-cpus", "1", "--", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stderr.strip() if done.returncode else None
+
+
+PLANTS = {
+    "quota": Plant(
+        "CPU quota of a cgroup (v1)",
+        ("cpu_quota",),
+        outside=_bandwidth,
+        missing=lambda: no_quota(1),
+    ),
+    "quota_v2": Plant(
+        "CPU quota of a cgroup (v2)",
+        ("cpu_quota",),
+        outside=_bandwidth,
+        missing=lambda: no_quota(2),
+    ),
+}
+
 CAUSE = Cause(
     "A CPU quota of the cgroup",
     "a limit set on this container or service stops the processes for a part of the time",
@@ -37,5 +75,6 @@ CAUSE = Cause(
     ),
     growth=(Route(AtLeast(THROTTLED, ByRelief((UNTHROTTLED,))), hints=(Fact(_quota),)),),
     level=(Route(THROTTLED, hints=(Fact(_quota),)),),
+    plants=PLANTS,
     order=10,
 )

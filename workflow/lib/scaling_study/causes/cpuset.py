@@ -1,6 +1,7 @@
 """A mask or cpuset smaller than the machine."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import CPUS, Plant, one_cpu
 from scaling_study.evidence.agreement import Fact
 from scaling_study.evidence.asking import Asked
 from scaling_study.evidence.measures import Account
@@ -12,6 +13,16 @@ def _smaller(asked: Asked) -> tuple[bool | None, str]:
     allowed, online = case.machine.allowed_cpus, case.machine.online_cpus
     return allowed < online, f"{allowed} of the machine's {online} CPUs are allowed."
 
+
+PLANTS = {
+    "one_cpu": Plant(
+        "a mask of one CPU around the whole study",
+        ("cpuset",),
+        outside=lambda _: ("--cpu", str(CPUS[0])),
+        missing=one_cpu,
+        promised=False,
+    ),
+}
 
 CAUSE = Cause(
     "A mask or cpuset smaller than the machine",
@@ -29,5 +40,6 @@ CAUSE = Cause(
             (Fact(_smaller),),
         ),
     ),
+    plants=PLANTS,
     order=130,
 )

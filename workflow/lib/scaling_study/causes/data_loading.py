@@ -1,6 +1,7 @@
 """A loader that keeps training waiting."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import CPUS, FOLDER, Dose, Options, Plant
 from scaling_study.evidence.agreement import takes
 from scaling_study.evidence.case import CACHED
 from scaling_study.evidence.measures import Account, Instead
@@ -8,6 +9,41 @@ from scaling_study.evidence.relief_share import ByRelief
 
 LOADS = takes("load_s_per_step", "the loader")
 LOADING = Instead(Account(("load_s_per_step",), "time in the loader"), (CACHED,))
+
+
+def _slow_loader(dose: Dose, *more: str) -> Options:
+    return ("slow_loader.py", "--seconds", f"{dose.strength * dose.step_s:.5f}", *more)
+
+
+def _loader_workers(dose: Dose, count: int) -> Options:
+    busy, *options = _slow_loader(dose, "--busy")
+    return ("loader_workers.py", "--workers", str(count), "--", str(FOLDER / busy), *options)
+
+
+PLANTS = {
+    "slow_loader": Plant(
+        "a slow loader",
+        ("data_loading",),
+        wrapper=_slow_loader,
+        level=True,
+    ),
+    "busy_loader": Plant(
+        "a loader that works",
+        ("data_loading",),
+        wrapper=lambda dose: _slow_loader(dose, "--busy"),
+        level=True,
+        promised=False,
+    ),
+    "workers": Plant(
+        "more loader workers than CPUs",
+        ("data_loading", "helper_threads", "cpu_oversubscription"),
+        wrapper=lambda dose: _loader_workers(dose, 2 * len(CPUS)),
+        control=lambda dose: _loader_workers(dose, 0),
+        own={"data_loading": "every batch takes CPU time, so that workers have something to do"},
+        level=True,
+        promised=False,
+    ),
+}
 
 CAUSE = Cause(
     "A loader that keeps training waiting",
@@ -24,5 +60,6 @@ CAUSE = Cause(
         Route(ByRelief((CACHED,)), (LOADS,)),
         Route(LOADING),
     ),
+    plants=PLANTS,
     order=180,
 )

@@ -1,7 +1,28 @@
 """Denormal numbers."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import Dose, Options, Plant
 from scaling_study.evidence.relief_share import ByRelief
+
+DENORMAL_S = 21e-6
+"""What denormals add to a call of denormals.py on the CPU that its doses were chosen on; elsewhere
+the dose differs."""
+
+
+def _denormals(dose: Dose, *more: str) -> Options:
+    calls = round(1.5 * dose.strength * dose.step_s / DENORMAL_S)
+    return ("denormals.py", "--calls", str(calls), *more)
+
+
+PLANTS = {
+    "denormals": Plant(
+        "denormal numbers",
+        ("denormals",),
+        wrapper=_denormals,
+        control=lambda dose: _denormals(dose, "--normal"),
+        level=True,
+    ),
+}
 
 CAUSE = Cause(
     "Denormal numbers",
@@ -14,5 +35,6 @@ CAUSE = Cause(
     ),
     growth=(Route(ByRelief(("flush_denormals",))),),
     level=(Route(ByRelief(("flush_denormals",))),),
+    plants=PLANTS,
     order=170,
 )

@@ -1,6 +1,7 @@
 """Other programs on the same CPUs."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import HALF, Plant
 from scaling_study.common.quantities import format_cpus
 from scaling_study.common.thresholds import FOREIGN_CPUS
 from scaling_study.evidence.agreement import Fact
@@ -31,6 +32,20 @@ BUSY_CPUS = 0.1
 """Who runs for less than a tenth of the time hardly makes others slower by a tenth."""
 BY_FOREIGN = Account(("wait_foreign_s_per_step",), "waiting for a CPU that another program had")
 
+PLANTS = {
+    "memory_hog": Plant(
+        "a memory-bandwidth hog outside",
+        ("foreign_load", "memory_bandwidth", "last_level_cache"),
+        outside=lambda _: ("--hog", "memory", "--hogs", str(HALF)),
+        level=True,
+    ),
+    "cpu_hog": Plant(
+        "a CPU hog outside",
+        ("foreign_load",),
+        outside=lambda _: ("--hog", "cpu", "--hogs", str(HALF)),
+    ),
+}
+
 CAUSE = Cause(
     "Other programs on the same CPUs",
     "other programs on this computer take processor time from the study",
@@ -40,5 +55,6 @@ CAUSE = Cause(
     Remedy("Stop the other programs, or measure when they do not run.", command="top -b -n 1"),
     growth=(Route(BY_FOREIGN, (Fact(_foreign, "account"),)),),
     level=(Route(Partly(BY_FOREIGN, _foreign_traffic), (Fact(_foreign, "account"),)),),
+    plants=PLANTS,
     order=40,
 )

@@ -1,6 +1,7 @@
 """Helper threads that compete for CPUs."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import Plant, step_thread
 from scaling_study.common.quantities import format_cpus, format_number
 from scaling_study.common.thresholds import FOREIGN_CPUS
 from scaling_study.evidence.agreement import Fact
@@ -26,6 +27,15 @@ def _helpers(asked: Asked) -> tuple[bool | None, str]:
         return False, f"{text} Operators have {case.threads} threads: these are theirs."
     return bool(busy >= FOREIGN_CPUS), text
 
+
+PLANTS = {
+    "helper": Plant(
+        "a thread that needs a CPU of its own",
+        ("helper_threads",),
+        wrapper=lambda dose: step_thread(dose, "--native"),
+        promised=False,
+    ),
+}
 
 CAUSE = Cause(
     "Helper threads that compete for CPUs",
@@ -54,5 +64,6 @@ CAUSE = Cause(
             (Fact(_helpers, "account"),),
         ),
     ),
+    plants=PLANTS,
     order=150,
 )

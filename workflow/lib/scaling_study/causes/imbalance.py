@@ -1,11 +1,16 @@
 """Ranks that wait for the slowest of them."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import ranks_plant
 from scaling_study.evidence.measures import Account
 
 WAITING = Account(
     ("ranks_wait_s_per_step",), "waiting of the ranks for the slowest of them, on average"
 )
+
+PLANTS = {
+    "slow_rank": ranks_plant("a rank that is slower than the other", "imbalance", "--slow"),
+}
 
 CAUSE = Cause(
     "Ranks that wait for the slowest of them",
@@ -20,5 +25,6 @@ CAUSE = Cause(
     ),
     growth=(Route(WAITING),),
     level=(Route(WAITING),),
+    plants=PLANTS,
     order=70,
 )

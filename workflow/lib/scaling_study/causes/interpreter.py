@@ -3,6 +3,7 @@
 import numpy as np
 
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import Plant, step_thread
 from scaling_study.common.quantities import format_cpus
 from scaling_study.common.thresholds import SHARE_AT_LEAST
 from scaling_study.evidence.agreement import Fact, Waiting, takes
@@ -43,6 +44,23 @@ COLLECTING = Instead(
     Account(("collect_s_per_step",), "time in Python's garbage collector"), ("no_collector",)
 )
 
+PLANTS = {
+    "gil": Plant(
+        "a thread that holds the interpreter's lock",
+        ("interpreter",),
+        wrapper=step_thread,
+        level=True,
+        promised=False,
+    ),
+    "collector": Plant(
+        "a garbage collection in every step",
+        ("interpreter",),
+        wrapper=lambda _: ("collector.py",),
+        level=True,
+        promised=False,
+    ),
+}
+
 CAUSE = Cause(
     "The interpreter: its collector and its lock",
     "the script's own language, Python, is busy tidying up or lets only one of its threads "
@@ -63,5 +81,6 @@ CAUSE = Cause(
         Route(ByRelief(("no_collector",)), (COLLECTS,)),
         Route(COLLECTING),
     ),
+    plants=PLANTS,
     order=200,
 )

@@ -1,6 +1,7 @@
 """Processes that wait for the same lock."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import Dose, Options, Plant, one_cpu
 from scaling_study.common.quantities import format_number
 from scaling_study.evidence.agreement import Fact, Waiting
 from scaling_study.evidence.asking import Asked
@@ -23,6 +24,30 @@ def _locked(asked: Asked) -> tuple[bool | None, str]:
 
 LOCKED = Account(("blocked_lock_s_per_step",), "waiting for a lock", missing=UNSEEN)
 
+
+def _lock(dose: Dose, kind: str, *more: str) -> Options:
+    # Two processes wait for a lock only where a step holds it for more than half its time.
+    seconds = f"{3 * dose.strength * dose.step_s:.5f}"
+    return ("lock.py", "--kind", kind, "--folder", str(dose.folder), "--seconds", seconds, *more)
+
+
+def _lock_plant(title: str, kind: str, *, promised: bool) -> Plant:
+    return Plant(
+        title,
+        ("lock_contention",),
+        wrapper=lambda dose: _lock(dose, kind),
+        control=lambda dose: _lock(dose, kind, "--private"),
+        missing=one_cpu,
+        promised=promised,
+    )
+
+
+PLANTS = {
+    "file_lock": _lock_plant("contention on one file lock", "flock", promised=True),
+    "polled_lock": _lock_plant("a file lock that is tried again and again", "poll", promised=False),
+    "semaphore": _lock_plant("a semaphore that processes share", "semaphore", promised=False),
+}
+
 CAUSE = Cause(
     "Processes that wait for the same lock",
     "the processes take turns at something that only one of them may use at a time",
@@ -36,5 +61,6 @@ CAUSE = Cause(
     ),
     growth=(Route(LOCKED, (Waiting(("lock",), 0.1), Fact(_locked, "samples"))),),
     level=(Route(LOCKED, (Waiting(("lock",), 0.1), Fact(_locked, "samples"))),),
+    plants=PLANTS,
     order=80,
 )

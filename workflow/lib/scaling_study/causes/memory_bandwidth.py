@@ -1,8 +1,29 @@
 """Memory bandwidth."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import Dose, Options, Plant, one_cpu
 from scaling_study.evidence.agreement import Inflated, Sensitive
 from scaling_study.evidence.measures import Beside
+
+COPY_BYTES_PER_S = 8e9
+"""About what one CPU copies from memory to memory; the dose differs with the machine."""
+
+
+def _stream(dose: Dose, *more: str) -> Options:
+    size = 3 * dose.strength * dose.step_s * COPY_BYTES_PER_S
+    return ("stream.py", "--bytes", str(round(size)), *more)
+
+
+PLANTS = {
+    "stream": Plant(
+        "steps that copy more than caches hold",
+        ("memory_bandwidth", "last_level_cache"),
+        wrapper=_stream,
+        control=lambda dose: _stream(dose, "--cached"),
+        missing=one_cpu,
+        promised=False,
+    ),
+}
 
 CAUSE = Cause(
     "Memory bandwidth",
@@ -17,5 +38,6 @@ CAUSE = Cause(
         axes={"placement": "spread"},
     ),
     growth=(Route(Beside("memory", minus=("llc",)), (Sensitive("memory"), Inflated("memory"))),),
+    plants=PLANTS,
     order=300,
 )

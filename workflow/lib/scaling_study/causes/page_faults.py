@@ -3,6 +3,7 @@
 import dataclasses
 
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import Plant
 from scaling_study.common.quantities import format_seconds
 from scaling_study.evidence.agreement import Falls
 from scaling_study.evidence.asking import Asked, Weight
@@ -42,6 +43,17 @@ def _remark(case: Case) -> str:
     return remark and f" {remark}"
 
 
+PLANTS = {
+    "dask": Plant(
+        "Dask's trim threshold",
+        ("page_faults",),
+        axes={"intra_op": 1, "launcher": "dask"},
+        control_axes={"intra_op": 1, "launcher": "dask", "allocator": "glibc-large-thresholds"},
+        own={"helper_threads": "a Dask worker samples its own stack a hundred times a second"},
+        level=True,
+    ),
+}
+
 CAUSE = Cause(
     "Page faults by the allocator's settings",
     "memory is given back to the system and fetched anew in every step",
@@ -59,5 +71,6 @@ CAUSE = Cause(
     level=(
         Route(ByRelief(ALLOCATORS), (Falls(FAULTS, "Minor faults", floor=FEWEST_FAULTS), Priced())),
     ),
+    plants=PLANTS,
     order=220,
 )

@@ -1,6 +1,7 @@
 """A script that waits by itself."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import Plant
 from scaling_study.evidence.agreement import Waiting
 from scaling_study.evidence.case import CACHED
 from scaling_study.evidence.measures import Account
@@ -12,6 +13,16 @@ PAUSED = Account(
     cohort=CACHED,
     missing=UNSEEN,
 )
+
+PLANTS = {
+    "pause": Plant(
+        "a pause in every step",
+        ("pauses",),
+        wrapper=lambda dose: ("pause.py", "--seconds", f"{dose.strength * dose.step_s:.5f}"),
+        level=True,
+        promised=False,
+    ),
+}
 
 CAUSE = Cause(
     "A script that waits by itself",
@@ -26,5 +37,6 @@ CAUSE = Cause(
     ),
     growth=(Route(PAUSED, (Waiting(("sleep", "peer")),)),),
     level=(Route(PAUSED, (Waiting(("sleep", "peer")),)),),
+    plants=PLANTS,
     order=100,
 )

@@ -1,6 +1,11 @@
 """A slow BLAS kernel or instruction set."""
 
+import functools
+import shutil
+import subprocess
+
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import FOLDER, Plant
 from scaling_study.evidence.agreement import AnyOf, Attested
 from scaling_study.evidence.relief_share import ByRelief
 
@@ -11,6 +16,33 @@ FASTER_MULTIPLY = AnyOf(
         Attested("isa", "Vector instructions", None),
     )
 )
+
+SLOW_GEMM = FOLDER.parents[1] / "results/.planted/libslow_gemm.so"
+
+
+@functools.cache
+def _no_slow_gemm() -> str | None:
+    """Compile the slow multiply, unless that cannot be."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return "there is no C compiler: apt install gcc libc6-dev"
+    SLOW_GEMM.parent.mkdir(parents=True, exist_ok=True)
+    source = str(FOLDER / "slow_gemm.c")
+    flags = ["-O3", "-march=native", "-shared", "-fPIC"]
+    subprocess.run([compiler, *flags, "-o", str(SLOW_GEMM), source], check=True)
+    return None
+
+
+PLANTS = {
+    "slow_blas": Plant(
+        "a slow BLAS kernel",
+        ("slow_blas",),
+        axes={"intra_op": 1, "blas": str(SLOW_GEMM)},
+        env=lambda dose: {"SLOW_GEMM_PASSES": str(round(dose.multiplies * dose.strength))},
+        missing=_no_slow_gemm,
+        level=True,
+    ),
+}
 
 CAUSE = Cause(
     "A slow BLAS kernel or instruction set",
@@ -31,5 +63,6 @@ CAUSE = Cause(
             (FASTER_MULTIPLY,),
         ),
     ),
+    plants=PLANTS,
     order=160,
 )

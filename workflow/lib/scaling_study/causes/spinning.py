@@ -2,6 +2,7 @@
 
 from scaling_study.axes.wait_policy import SPIN_LIMIT_S
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import Plant, one_cpu
 from scaling_study.common.quantities import format_number
 from scaling_study.evidence.agreement import SEVERAL_THREADS, Fact
 from scaling_study.evidence.asking import Asked
@@ -20,6 +21,10 @@ def _spins(asked: Asked) -> tuple[bool | None, str]:
     )
 
 
+PLANTS = {
+    "spinning": Plant("spinning by default threads", ("spinning",), axes={}, missing=one_cpu),
+}
+
 CAUSE = Cause(
     "OpenMP threads that spin while they wait",
     "threads that have nothing to do keep their processor busy asking for work, and the "
@@ -37,5 +42,6 @@ CAUSE = Cause(
     ),
     growth=(Route(ByRelief(("passive",)), (SEVERAL_THREADS, Fact(_spins))),),
     level=(Route(ByRelief(("passive",)), (SEVERAL_THREADS, Fact(_spins))),),
+    plants=PLANTS,
     order=110,
 )

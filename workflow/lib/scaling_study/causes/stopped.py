@@ -1,6 +1,7 @@
 """Processes that are stopped from outside."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import Plant
 from scaling_study.evidence.agreement import Waiting
 from scaling_study.evidence.measures import Account
 from scaling_study.evidence.sampled import UNSEEN
@@ -8,6 +9,16 @@ from scaling_study.evidence.sampled import UNSEEN
 STOPPED = Account(
     ("blocked_stopped_s_per_step",), "standing still, stopped by a signal", missing=UNSEEN
 )
+
+PLANTS = {
+    "stopped": Plant(
+        "a program that stops the processes again and again",
+        ("stopped",),
+        outside=lambda dose: ("--stop", f"{0.5 * dose.strength:.3f}"),
+        level=True,
+        promised=False,
+    ),
+}
 
 CAUSE = Cause(
     "Processes that are stopped from outside",
@@ -22,5 +33,6 @@ CAUSE = Cause(
     ),
     growth=(Route(STOPPED, (Waiting(("stopped",), 0.1),)),),
     level=(Route(STOPPED, (Waiting(("stopped",), 0.1),)),),
+    plants=PLANTS,
     order=20,
 )

@@ -1,8 +1,19 @@
 """More threads than small operators can use."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import CPUS, Plant
 from scaling_study.evidence.agreement import SEVERAL_THREADS
 from scaling_study.evidence.relief_share import ByRelief
+
+PLANTS = {
+    "threads": Plant(
+        "more threads than CPUs, asleep while they wait",
+        ("too_many_threads", "cpu_oversubscription"),
+        axes={"intra_op": 4 * len(CPUS), "wait_policy": "passive"},
+        level=True,
+        promised=False,
+    ),
+}
 
 CAUSE = Cause(
     "More threads than small operators can use",
@@ -13,5 +24,6 @@ CAUSE = Cause(
     Remedy("Give each process one thread.", axes={"intra_op": 1}),
     growth=(Route(ByRelief(("one_thread",), beyond=("passive",)), (SEVERAL_THREADS,)),),
     level=(Route(ByRelief(("one_thread",), beyond=("passive",)), (SEVERAL_THREADS,)),),
+    plants=PLANTS,
     order=120,
 )

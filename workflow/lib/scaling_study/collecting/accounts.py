@@ -26,15 +26,15 @@ import numpy as np
 import pandas as pd
 
 from scaling_study.common.columns import PER_STEP
+from scaling_study.common.counter import TIMED
 
 PHASES = (
     "load_s",
     "forward_s",
     "backward_s",
     "optimizer_s",
-    "collect_s",
-    "compile_s",
     "ranks_wait_s",
+    *(counter.field for counter in TIMED),
 )
 """Sums over counted steps; every other quantity per step belongs to all steps of `active_s`."""
 OF_ALL_STEPS = [

@@ -18,12 +18,13 @@ History of the schema:
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
 import pydantic
 from pydantic import Field
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
+from scaling_study.common.counter import COUNTERS
 from scaling_study.common.printable import printable
 from scaling_study.common.problems import shorten
 
@@ -35,6 +36,7 @@ LONGEST_LINE = 2**28  # a window of 384 members with 10,000 steps each has some 
 LARGEST_N = 2**20  # far more processes than Linux starts (its pid_max is 2**22)
 
 Seconds = Annotated[float, Field(ge=0, le=LARGEST_SECONDS)]
+Amount = Annotated[float, Field(ge=0, le=LARGEST_COUNT)]
 Count = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
 Index = Annotated[int, Field(ge=0, le=LARGEST_N)]
 Processes = Annotated[int, Field(ge=1, le=LARGEST_N)]
@@ -129,8 +131,8 @@ class WindowMachine(TypedDict):
     trainers_cpus: NotRequired[Count | None]
 
 
-class WindowMember(TypedDict):
-    """One member's share of a window."""
+class _WindowMember(TypedDict):
+    """One member's share of a window, without what counters of other files have counted."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
     slot: Index
@@ -140,8 +142,6 @@ class WindowMember(TypedDict):
     forward_s: Seconds
     backward_s: Seconds
     optimizer_s: Seconds
-    collect_s: NotRequired[Seconds | None]
-    compile_s: NotRequired[Seconds]
     ranks_wait_s: NotRequired[Seconds]
     active_s: Seconds
     steps_active: Count
@@ -170,6 +170,21 @@ class WindowMember(TypedDict):
     inside: NotRequired[Count]
     after_us: NotRequired[list[StepMicroseconds]]
     fresh: NotRequired[list[tuple[Count, StepMicroseconds]]]
+
+
+if TYPE_CHECKING:
+    WindowMember = _WindowMember
+else:
+    WindowMember = TypedDict(
+        "WindowMember",
+        {
+            **_WindowMember.__annotations__,
+            **{
+                one.field: NotRequired[(Seconds if one.unit else Amount) | None] for one in COUNTERS
+            },
+        },
+    )
+    WindowMember.__pydantic_config__ = STRICT
 
 
 class Window(TypedDict):

@@ -9,6 +9,8 @@ from typing import Literal
 
 import pandas as pd
 
+from scaling_study.common.counter import COUNTERS
+
 Kind = Literal["text", "integer", "number", "yes/no"]
 PANDAS_TYPES: dict[Kind, str] = {
     "text": "str",
@@ -75,17 +77,14 @@ PER_STEP = (
     ),
     Column("backward_s_per_step", "number", "s", "Time in `backward`."),
     Column("optimizer_s_per_step", "number", "s", "Time in the optimizer."),
-    Column(
-        "collect_s_per_step",
-        "number",
-        "s",
-        "Time in Python's garbage collector, in whatever phase; empty in older files.",
-    ),
-    Column(
-        "compile_s_per_step",
-        "number",
-        "s",
-        "Time in torch.compile's compiler, in whatever phase; empty in older files.",
+    *(
+        Column(
+            one.column,
+            "number",
+            one.unit or "1/step",
+            f"{one.meaning[:-1]}; empty in files from before it was counted.",
+        )
+        for one in COUNTERS
     ),
     Column(
         "ranks_wait_s_per_step",

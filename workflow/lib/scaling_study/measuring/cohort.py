@@ -284,7 +284,7 @@ class Cohort:
         self.members.close_gates(slots)
         self._rest(slots)
         for slot in self.alive:
-            compiling_ns = sum(step.compile_ns for step in self.members.steps(slot))
+            compiling_ns = sum(step.ns("compile") for step in self.members.steps(slot))
             self._warm_up_compile_s[slot] = compiling_ns / 1e9
 
     def take(

@@ -10,9 +10,10 @@ import errno
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from scaling_study.common.counter import READ
 from scaling_study.common.topology import parse_cpu_list
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -48,7 +49,7 @@ class Process:
     """Counters of one process since it began; its threads by thread id.
 
     ``trainer_user_s`` and ``trainer_system_s`` are those of the training thread where that is one
-    of this process's, otherwise None.
+    of this process's, otherwise None. ``read`` is what counters of other files have read.
     """
 
     cpu_s: float
@@ -61,6 +62,7 @@ class Process:
     threads: dict[int, Thread]
     trainer_user_s: float | None = None
     trainer_system_s: float | None = None
+    read: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,7 @@ def read_process(pid: int, trainer_tid: int | None = None, proc: Path = _PROC) -
         threads=threads,
         trainer_user_s=trainer[0],
         trainer_system_s=trainer[1],
+        read={one.field: one.read(pid) for one in READ if one.read is not None},
     )
 
 
@@ -353,6 +356,17 @@ def usage(before: dict[int, Process], after: dict[int, Process], trainer_tid: in
         processes=len(pairs),
         rss_bytes=sum(now.rss_bytes for _, now in pairs),
     )
+
+
+def read_usage(before: dict[int, Process], after: dict[int, Process]) -> dict[str, float]:
+    """Return what counters of other files have counted between two readings, by field."""
+    return {
+        one.field: sum(
+            now.read[one.field] - (before[pid].read[one.field] if pid in before else 0)
+            for pid, now in after.items()
+        )
+        for one in READ
+    }
 
 
 def known_cpu_s(tree: Mapping[int, Process]) -> float:

@@ -131,6 +131,7 @@ def member_record(
     used = counters.usage(before.trees[slot], after.trees[slot], after.trainers[slot])
     hardware = perf_events.count(before.events[slot], after.events[slot], used.cpu_s)
     record = {**windows.window_record(stretches, at), **asdict(used), **hardware}
+    record |= counters.read_usage(before.trees[slot], after.trees[slot])
     if len(stretches) == 1:
         one = stretches[0]
         record |= windows.life_record(one.activities[at], one.opened_ns, one.closed_ns)

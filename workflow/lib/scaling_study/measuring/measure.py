@@ -43,9 +43,13 @@ SCHEMA_VERSION = 1
 
 # What decides what is measured and how: a change of any of them makes old windows another thing.
 HARNESS = (
-    *("common/private", "common/topology", "common/workload_env", "planning/ladder"),
-    *("axes", "launchers", "probing", "member", "measuring"),
+    *("common/counter", "common/private", "common/thresholds", "common/topology"),
+    *("common/workload_env", "planning/ladder"),
+    *("axes", "counters", "launchers", "probing", "member", "measuring"),
 )
+
+OUTSIDE = ("axes", "counters", "launchers")
+"""Of these, files of a user's own belong to it."""
 
 log = logging.getLogger("measure")
 
@@ -191,7 +195,7 @@ def harness_digest(*further: str) -> str:
         for name in (*HARNESS, *further)
         for file in sorted((package / name).glob("*.py")) or [package / f"{name}.py"]
     ]
-    files += [file for kind in ("axes", "launchers") for file in entries.files_outside(kind)]
+    files += [file for kind in OUTSIDE for file in entries.files_outside(kind)]
     return digest([file.read_text() for file in files])
 
 

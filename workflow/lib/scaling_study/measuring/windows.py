@@ -11,6 +11,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.common.counter import TIMED
 from scaling_study.common.thresholds import FOREIGN_CPUS
 from scaling_study.member.channel import CAPACITY
 
@@ -46,6 +47,8 @@ SHORT_STEP_S = 1.5e-3
 
 # More than this part of a member's window spent in starting its script anew is worth a word.
 RESTART_SHARE = 0.05
+
+NONE_NS = (0,) * len(TIMED)
 
 # Reasons that make a window invalid; any other flag is a remark on a valid window.
 INVALID = frozenset(
@@ -202,16 +205,15 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[st
         closed_ns: when the window was closed.
     """
     durations, steps = counted_steps(activity, opened_ns, closed_ns)
-    load, backward, optimizer, collect, compiling = (
+    load, backward, optimizer = (
         sum(times) / 1e9
         for times in (
             [step.load_ns for step in steps],
             [step.backward_ns for step in steps],
             [step.optimizer_ns for step in steps],
-            [step.collect_ns for step in steps],
-            [step.compile_ns for step in steps],
         )
     )
+    timed_ns = [sum(each) for each in zip(*(step.timed_ns for step in steps), strict=True)]
     return {
         "slot": activity.slot,
         "steps": len(steps),
@@ -220,8 +222,7 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[st
         "forward_s": max(0.0, sum(durations) / 1e9 - load - backward - optimizer),
         "backward_s": backward,
         "optimizer_s": optimizer,
-        "collect_s": collect,
-        "compile_s": compiling,
+        **{one.field: ns / 1e9 for one, ns in zip(TIMED, timed_ns or NONE_NS, strict=True)},
         "ranks_wait_s": ranks_wait_ns(activity, opened_ns, closed_ns) / 1e9,
         "active_s": (activity.parked_ns - activity.released_ns) / 1e9,
         "steps_active": activity.steps_active,

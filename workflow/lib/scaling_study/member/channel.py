@@ -16,7 +16,12 @@ import os
 import select
 import struct
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from scaling_study.common import counter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Orders: rest; train; train under a profiler for ASKED steps; train on, but tell when the step that
 # runs now has ended; and what a resting member is asked: to report what it got, to write down what
@@ -34,11 +39,12 @@ ORDER, RELEASE_NS, STEPS, RELEASED_NS, PARKED_NS, TRAINER_TID, RESTARTS, ASKED =
 EARLIER, SAVED, REST_AT, REOPENED, SAMPLES = range(8, 13)
 HEADER = 13
 
-# Fields of one step. All but the first and FRESH are durations in ns inside that step, COLLECT of
-# Python's garbage collector and COMPILE of torch.compile, in whatever phase they ran; FRESH is 1
-# when the script was started anew inside it, so that its length is no step time.
-END_NS, LOAD_NS, BACKWARD_NS, OPTIMIZER_NS, COLLECT_NS, FRESH, COMPILE_NS = range(7)
-STEP_FIELDS = 7
+# Fields of one step. All but the first and FRESH are durations in ns inside that step; FRESH is 1
+# when the script was started anew inside it, so that its length is no step time. From TIMED on
+# are what counters have timed, in whatever phase it was.
+END_NS, LOAD_NS, BACKWARD_NS, OPTIMIZER_NS, FRESH, TIMED = range(6)
+TIMERS = tuple(counter.name for counter in counter.TIMED)
+STEP_FIELDS = TIMED + len(TIMERS)
 
 # Steps of one window that are kept. At the shortest window of one second, steps of 60 us fit; a
 # window that runs full still counts its steps, but is flagged. 896 KiB for each member.
@@ -57,9 +63,12 @@ class Step(NamedTuple):
     load_ns: int
     backward_ns: int
     optimizer_ns: int
-    collect_ns: int
     fresh: int
-    compile_ns: int = 0
+    timed_ns: Sequence[int] = (0,) * len(TIMERS)
+
+    def ns(self, timer: str) -> int:
+        """Return what a counter of time has timed in it."""
+        return self.timed_ns[TIMERS.index(timer)]
 
 
 class Page:
@@ -72,7 +81,10 @@ class Page:
         """Return the steps since the last release, oldest first; at most CAPACITY."""
         kept = min(self.words[STEPS], CAPACITY)
         flat = self.words[HEADER : HEADER + kept * STEP_FIELDS].tolist()
-        return [Step(*flat[at : at + STEP_FIELDS]) for at in range(0, len(flat), STEP_FIELDS)]
+        return [
+            Step._make([*flat[at : at + TIMED], flat[at + TIMED : at + STEP_FIELDS]])
+            for at in range(0, len(flat), STEP_FIELDS)
+        ]
 
 
 # A member's own descriptors lie above those that a script expects to get for its streams.

@@ -111,7 +111,6 @@ class Counter(Member):
         self._at = HISTOGRAM
         self._pid = os.getpid()
         self._load_ns = self._backward_ns = self._optimizer_ns = 0
-        self._collect_ns = self._compile_ns = 0
         self._optimizer_began_ns = self._closure_ns = 0
         self._optimizer_frame = None
         self.fresh = 1

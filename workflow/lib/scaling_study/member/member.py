@@ -56,7 +56,7 @@ class Member:
         # Where this process has begun anew in the middle of a window, the window goes on.
         self._steps = self._words[channel.STEPS]
         self._load_ns = self._backward_ns = self._optimizer_ns = 0
-        self._collect_ns = self._compile_ns = 0
+        self._timed_ns, self._no_ns = _timed_ns(), _timed_ns()
         self._optimizer_began_ns = self._closure_ns = 0
         self._optimizer_frame: FrameType | None = None
         self._profile: profiled.Profile | None = None
@@ -74,11 +74,10 @@ class Member:
             words[at + 1] = self._load_ns
             words[at + 2] = self._backward_ns
             words[at + 3] = self._optimizer_ns
-            words[at + 4] = self._collect_ns
-            words[at + 5] = self.fresh
-            words[at + 6] = self._compile_ns
-        self._load_ns = self._backward_ns = self._optimizer_ns = 0
-        self._collect_ns = self._compile_ns = self.fresh = 0
+            words[at + 4] = self.fresh
+            words[at + channel.TIMED : at + channel.STEP_FIELDS] = self._timed_ns
+        self._load_ns = self._backward_ns = self._optimizer_ns = self.fresh = 0
+        self._timed_ns[:] = self._no_ns
         self._steps = step + 1
         words[channel.STEPS] = step + 1
         if words[channel.ORDER] != channel.RUN:
@@ -231,31 +230,14 @@ class Member:
 
         return loads
 
-    def collector_timer(self) -> Callable[[str, object], None]:
-        """Return what times Python's garbage collector (gc.callbacks), collection by collection."""
-        now, began = _now, 0  # the last collection may come after this module
+    def timer(self, name: str) -> Callable[[int], None]:
+        """Return what takes each time (ns) that a counter has timed."""
+        timed_ns, at = self._timed_ns, channel.TIMERS.index(name)
 
-        def collects(phase: str, _: object) -> None:
-            nonlocal began
-            if phase == "start":
-                began = now()
-            else:
-                self._collect_ns += now() - began
+        def add(ns: int) -> None:
+            timed_ns[at] += ns
 
-        return collects
-
-    def compile_timers(self) -> tuple[Callable[..., None], Callable[..., None]]:
-        """Return what times torch.compile: called when a compilation starts, and when it ends."""
-        began = 0
-
-        def starts(*_: object) -> None:
-            nonlocal began
-            began = _now()
-
-        def ends(*_: object) -> None:
-            self._compile_ns += _now() - began
-
-        return starts, ends
+        return add
 
     def wrap_backward(self, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Time ``inner``, torch.autograd.backward, as backward."""
@@ -300,6 +282,11 @@ class Member:
         self._optimizer_ns += _now() - self._optimizer_began_ns - self._closure_ns
         if self._iterations.ends(optimizer):
             self.step_end()
+
+
+def _timed_ns() -> memoryview:
+    """Return a place for a step's time of every counter."""
+    return memoryview(bytearray(len(channel.TIMERS) * channel.WORD_BYTES)).cast("q")
 
 
 def replace_closure(

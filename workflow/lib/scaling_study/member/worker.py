@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import scaling_study
+from scaling_study.common.counter import COUNTERS
 from scaling_study.member import after_torch, bind, switching
 from scaling_study.member.iterations import MARK
 from scaling_study.member.member import Member
@@ -47,30 +48,12 @@ def attach(member: Member, *, by_mark: bool) -> None:
     loader = dataloader.DataLoader
     loader.__iter__ = member.wrap_iter(loader.__iter__)
     torch.autograd.backward = member.wrap_backward(torch.autograd.backward)
-    gc.callbacks.append(member.collector_timer())
-    after_torch.call_back(lambda: _time_compilations(member), "torch._dynamo.callback")
+    for counter in COUNTERS:
+        if counter.time is not None:
+            counter.time(member.timer(counter.name))
     if not by_mark:
         optimizer.register_optimizer_step_pre_hook(member.before_optimizer)
         optimizer.register_optimizer_step_post_hook(member.after_optimizer)
-
-
-def _time_compilations(member: Member) -> None:
-    # The compiler's own module; what it calls has changed its arguments from release to release.
-    from torch._dynamo.callback import callback_handler  # noqa: PLC0415
-
-    starts, ends = member.compile_timers()
-    clear = callback_handler.clear
-
-    def register() -> None:
-        callback_handler.register_start_callback(starts)
-        callback_handler.register_end_callback(ends)
-
-    def clear_others() -> None:  # as torch._dynamo.reset() does
-        clear()
-        register()
-
-    register()
-    callback_handler.clear = clear_others
 
 
 def run(

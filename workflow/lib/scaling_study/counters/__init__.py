@@ -1,0 +1,1 @@
+"""What is counted in members besides what every record has: a file for each counter."""
