@@ -31,6 +31,7 @@ else:
         confirmation,
         inflation,
         causes,
+        feed_parts,
         render,
 
     include: "workflow/rules/plan.smk"
@@ -53,6 +54,7 @@ else:
     include: "workflow/rules/inflation.smk"
     include: "workflow/rules/why.smk"
     include: "workflow/rules/causes.smk"
+    include: "workflow/rules/feed.smk"
     include: "workflow/rules/compare.smk"
     include: "workflow/rules/render.smk"
 

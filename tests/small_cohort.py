@@ -49,7 +49,15 @@ class SmallCohort:
         self._launchers = []
 
     def launcher(
-        self, name="exec", *, env=None, step="optimizer", switches=(), members=1, change=()
+        self,
+        name="exec",
+        *,
+        env=None,
+        step="optimizer",
+        switches=(),
+        members=1,
+        change=(),
+        loader="",
     ):
         """A launcher of the real kind; the cohort closes it."""
         launch = Launch(
@@ -59,6 +67,7 @@ class SmallCohort:
             step=step,
             switches=switches,
             change=change,
+            loader=loader,
             ranks=self.ranks,
         )
         self._launchers.append(LAUNCHERS[name].starter(launch, members))

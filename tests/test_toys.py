@@ -26,7 +26,7 @@ STUDY = {
     "measure": {**SHORT, "replicates": 1},
     "profile": {"launches": []},
     "why": {"effort": "quick", "launches": ["baseline"]},
-    "confirm": {"seconds": 5},
+    "confirm": {"seconds": 10},
 }
 
 

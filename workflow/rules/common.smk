@@ -28,12 +28,12 @@ from scaling_study.configuring.config import load_config
 from scaling_study.configuring.config_file import read_config
 from scaling_study.configuring.config_machines import CHOICE, choose_machines
 from scaling_study.confirming import confirm
-from scaling_study.experimenting import fingerprint, why
+from scaling_study.experimenting import feed, fingerprint, why
 from scaling_study.importing import imported
 from scaling_study.importing.import_config import is_import
 from scaling_study.measuring import measure
 from scaling_study.planning import plan
-from scaling_study.planning.efforts import EFFORTS
+from scaling_study.planning.efforts import EFFORTS, FEEDS
 from scaling_study.searching import rounds
 
 # Snakemake keeps what it makes for each job: collecting garbage among 10,000 of them again and again
@@ -117,10 +117,16 @@ if not IMPORTED:
         for target in PLAN.explained
         for replicate in range(EFFORTS[PLAN.why.effort].replicates)
     ]
+    FEEDING = [
+        f"{HERE}/feed/{replicate}.jsonl"
+        for replicate in range(FEEDS[PLAN.feed].replicates if PLAN.feed in FEEDS else 0)
+    ]
     CONFIRMED = [] if PLAN.confirm.seconds is None else [f"{HERE}/confirm/rounds.jsonl"]
-    KEPT = [*RECORDS, *CONFIRMED, *PROFILES, *WHY, f"{HERE}/tables/points.parquet"]
+    KEPT = [*RECORDS, *CONFIRMED, *PROFILES, *WHY, *FEEDING]
+    KEPT += [f"{HERE}/tables/points.parquet"]
     CONFIRM_FILES = measure.digest(FILES, measure.harness_digest(*confirm.MODULES))
     WHY_FILES = measure.digest(FILES, measure.harness_digest(*why.MODULES))
+    FEED_FILES = measure.digest(FILES, measure.harness_digest(*feed.MODULES))
     FINGERPRINT_FILES = measure.harness_digest(*fingerprint.MODULES)
     # What measures under a machine's name checks that its node is the one that was probed.
     PROBED = ancient(f"{HERE}/machine.json") if MACHINES else []

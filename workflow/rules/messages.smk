@@ -53,7 +53,7 @@ def announce():
 def refuse_one_machine_under_several_names():
     """Without a cluster all jobs run on this machine, which has one name."""
     if len(CHOSEN) > 1 and workflow.local_exec:
-        alone = ("probe", "measure", "confirm", "profile", "why", "fingerprint")
+        alone = ("probe", "measure", "confirm", "profile", "why", "fingerprint", "feed")
         if any(job.rule.name in alone for job in workflow.dag.needrun_jobs()):
             raise WorkflowError(
                 f"\nThe config names the machines {', '.join(CHOSEN)}, and this run can only measure"

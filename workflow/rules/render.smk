@@ -13,6 +13,7 @@ rule render:
         confirmation=of_chosen(CONFIRMATION),
         inflation=of_chosen(INFLATION),
         causes=of_chosen(CAUSES),
+        feed=of_chosen(FED) if FEEDING else [],
         profiles=of_chosen(PROFILES),
         compared=[COMPARED] if MACHINES else [],
         code=[

@@ -71,7 +71,7 @@ def read_run(path: Path) -> WhyRun:
     by_kind: dict[str, list[Any]] = {}
     for line, record in why_schema.read(path):
         if record["kind"] == "window":
-            _refuse_contradictions(path, line, record)
+            refuse_contradictions(path, line, record)
         by_kind.setdefault(record["kind"], []).append(record)
     heads = by_kind.get("why", [])
     if len(heads) != 1:
@@ -81,7 +81,7 @@ def read_run(path: Path) -> WhyRun:
         name for name, one in attestations.items() if not all(c["ok"] for c in one["checks"])
     )
     windows = by_kind.get("window", [])
-    counted = _member_rows(windows)
+    counted = member_rows(windows)
     return WhyRun(
         head=heads[0],
         attestations=attestations,
@@ -100,7 +100,12 @@ def frame(runs: Iterable[WhyRun]) -> pd.DataFrame:
     return EXPERIMENTS.frame(pd.concat(frames, ignore_index=True) if frames else None)
 
 
-def _refuse_contradictions(path: Path, line: int, window: why_schema.Window) -> None:
+def refuse_contradictions(path: Path, line: int, window: why_schema.Timed) -> None:
+    """Raise if a window's members contradict each other, or their own step times.
+
+    Raises:
+        RecordError: They do.
+    """
     slots = {member["slot"] for member in window["members"]}
     if len(slots) < len(window["members"]) or len(slots) > window["n"]:
         raise RecordError(
@@ -129,7 +134,7 @@ def _frame(
         **{key: head[key] for key in ("launch", "label", "arm", "target", "replicate")},
     }
     rows = pd.DataFrame([names | _row(window, unproven) for window in windows])
-    members = _members(counted)
+    members = per_window(counted)
     rows = rows.join(members).join(_machine(windows, members))
     rows["usable"] &= rows["step_s"].gt(0) & np.isfinite(rows["step_s"])
     return EXPERIMENTS.frame(rows)
@@ -157,7 +162,7 @@ def _invalid(flags: Sequence[str]) -> list[str]:
     return [flag for flag in flags if flag in INVALID or flag == NO_SUCH_COHORT]
 
 
-def _member_rows(windows: Sequence[why_schema.Window]) -> pd.DataFrame:
+def member_rows(windows: Sequence[why_schema.Timed]) -> pd.DataFrame:
     """What members counted, a row per member and window; `window` is its place."""
     if not windows:
         return pd.DataFrame()
@@ -193,7 +198,7 @@ def _unhindered(windows: Sequence[why_schema.Window], rows: pd.DataFrame) -> pd.
     return pd.DataFrame(found.loc[counts, MEMBERS]).reset_index(drop=True)
 
 
-def _members(rows: pd.DataFrame) -> pd.DataFrame:
+def per_window(rows: pd.DataFrame) -> pd.DataFrame:
     """What members counted, a row per window: sums over members over sums of their steps."""
     by_window = rows["window"].astype(np.int64)
     steps_per_s = rows["steps_per_s"].groupby(by_window).sum()

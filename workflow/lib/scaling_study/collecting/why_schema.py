@@ -113,12 +113,11 @@ class Machine(WindowMachine):
     busy_cpu_s: NotRequired[Seconds | None]
 
 
-class Window(TypedDict):
+class Timed(TypedDict):
     """A timed interval in which exactly the first n members of one cohort trained."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
     kind: Literal["window"]
-    experiment: Literal["reference", "relief", "bystander"]
     name: str
     dose: Annotated[float, Field(ge=0, le=1)] | None
     count: Index | None
@@ -134,6 +133,13 @@ class Window(TypedDict):
     machine: Machine
     members: list[WindowMember]
     vmstat: dict[str, int]
+
+
+class Window(Timed):
+    """A window of an experiment on causes."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    experiment: Literal["reference", "relief", "bystander"]
 
 
 class Wait(TypedDict):

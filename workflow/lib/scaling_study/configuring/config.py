@@ -37,6 +37,7 @@ from scaling_study.common.problems import (
 )
 from scaling_study.common.workload_env import MASK
 from scaling_study.configuring.config_confirm import Confirm, read_confirm
+from scaling_study.configuring.config_feed import FEED, read_feed
 from scaling_study.configuring.config_launches import Launches
 from scaling_study.configuring.config_machines import (
     CURRENCY,
@@ -197,6 +198,16 @@ def _read_step(value: object) -> str | dict[str, int | str]:
     return {"optimizer": item}
 
 
+LOADER = "module:Class, as in __main__:Batches for a class of the script itself, or null"
+LOADER_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def _read_loader(value: str | None) -> str | None:
+    if value is not None and not LOADER_NAME.fullmatch(value):
+        raise wrong(value, "names no class", LOADER)
+    return value
+
+
 SAMPLES = "a number above 0, the name of a parameter, mark, or null"
 
 
@@ -258,8 +269,11 @@ class Workload(Section):
     ] = None
     """Samples of an epoch: with it the report tells the time per epoch; needs samples_per_step."""
 
+    loader: Annotated[str | None, AfterValidator(_read_loader), Allowed(LOADER)] = None
+    """A class of loaders that no library here has; its `__iter__` makes iterators over batches."""
+
     inputs: Annotated[Sequence[str], PlainValidator(_read_inputs), Allowed(INPUTS)] = ()
-    """Further files and folders whose change, in size or time, means measuring anew."""
+    """Further files and folders, such as data: their change, in size or time, measures anew."""
 
     @model_validator(mode="after")
     def _check_parameters(self) -> Self:
@@ -429,6 +443,11 @@ class Config(Section):
 
     why: Annotated[Why, BeforeValidator(read_why)] = Why()
     """Why it does not scale further."""
+
+    feed: Annotated[Literal["quick", "full", "off"], BeforeValidator(read_feed), Allowed(FEED)] = (
+        "off"
+    )
+    """What the recommended launch's data loader costs, by waiting and by getting in the way."""
 
     currency: Annotated[StrictStr, AfterValidator(read_currency), Allowed(CURRENCY)] = ""
     """What prices of machines are in, as the report writes it."""

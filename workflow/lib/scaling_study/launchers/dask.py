@@ -56,6 +56,7 @@ def serve_member(folder: str, request: dict[str, Any]) -> None:
             step=request["step"],
             switches=request["switches"],
             change=request["change"],
+            loader=request["loader"],
             launcher="dask",
             replaceable=False,  # a nanny expects the process that it has started
         )

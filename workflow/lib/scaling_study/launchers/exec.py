@@ -29,6 +29,7 @@ class Exec:
         options += switching.options(launch.switches)
         for name in launch.change:
             options += ["--change", name]
+        options += ["--loader", launch.loader] if launch.loader else []
         options += launch.group
         again = ["--again"] if launch.group else []
         command = [

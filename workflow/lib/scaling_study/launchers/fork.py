@@ -36,6 +36,7 @@ def serve_member(folder: Path, request: dict[str, Any], server: int) -> None:
         step=request["step"],
         switches=request["switches"],
         change=request["change"],
+        loader=request["loader"],
         launcher="fork",
     )
 

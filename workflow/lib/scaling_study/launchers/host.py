@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from scaling_study.launchers.launcher import Launch, Member
 
-SHARED = ("step", "switches", "change")
+SHARED = ("step", "switches", "change", "loader")
 """Fields of a launch that a request holds, beside the member's."""
 
 

@@ -44,6 +44,7 @@ class Launch:
         change: single changes that are made inside each member (see ``changes``).
         masked: names of variables whose values are for the members alone.
         ranks: processes of each member, which train together; None for one that knows of no ranks.
+        loader: a loader's class that the config names, as ``module:Class``; empty for none.
     """
 
     folder: Path
@@ -55,6 +56,7 @@ class Launch:
     change: tuple[str, ...] = ()
     masked: frozenset[str] = frozenset()
     ranks: int | None = None
+    loader: str = ""
 
     @property
     def group(self) -> list[str]:

@@ -111,7 +111,12 @@ def job_text(
                 ),
                 "env_kept": reference,
             },
-            **{name: _without(plan[name], "launches") for name in sections},
+            **{
+                name: _without(plan[name], "launches")
+                if isinstance(plan[name], dict)
+                else plan[name]
+                for name in sections
+            },
             "launch": launch,
             "files": files,
         },

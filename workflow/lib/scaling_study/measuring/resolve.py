@@ -115,6 +115,7 @@ def resolve(
             switches=table.switches(asked),
             masked=frozenset(workload["env"]),
             ranks=ranks.asked(asked),
+            loader=workload.get("loader") or "",
         ),
         members=tuple(members),
         slots=tuple(slots),

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from scaling_study.member import changes
+from scaling_study.member import changes, feeds
 
 # 512 x 512 fits the L2 cache of current CPUs and is large enough to reach a BLAS kernel's plateau.
 SGEMM_SIZE = 512
@@ -223,6 +223,7 @@ def report(*, with_kernel: bool) -> dict[str, Any]:
         "default_dtype": str(torch.get_default_dtype()),
         "spin_s": _spin_s(),
         "changes": changes.effective(),
+        "cached": feeds.facts(),
         "compiled": compiled(),
         "torch": torch.__version__,
         "python": sys.executable,

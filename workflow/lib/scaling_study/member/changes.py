@@ -1,24 +1,24 @@
-"""Single changes inside a member that take one cause of slow steps away.
+"""Single changes inside a member that take something of a step away.
 
-They are experiments, no launches: cached batches train on the same data again and again, ranks that
-exchange one number train apart, and the other two belong into the script itself. Each is applied
-when torch has been imported, and tells afterwards whether it took effect. Standard library and
-torch only.
+They are experiments, no launches: cached batches train on the same data again and again, a mock
+trainer trains nothing, ranks that exchange one number train apart, and the other two belong into
+the script itself. Each is applied when torch has been imported, and tells afterwards whether it
+took effect. Standard library and torch only.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
-from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.member import feeds
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
 
-# Enough for the batches to differ, few enough to stay in memory.
-CACHED_BATCHES = 8
+    from scaling_study.member.member import Member
 
-_cached_loaders = 0
 _apart = 0
 
 
@@ -34,27 +34,6 @@ def _flushes_denormals() -> bool:
 
     denormal = torch.full((64,), 1e-39, dtype=torch.float32, device="cpu")
     return bool((denormal * 0.5 == 0).all())
-
-
-def _cache_batches() -> None:
-    from torch.utils.data import DataLoader  # noqa: PLC0415
-
-    make: Callable[[Any], Iterator[Any]] = DataLoader.__iter__
-
-    def __iter__(loader: Any) -> Iterator[Any]:  # noqa: N807 (the replaced method's name)
-        global _cached_loaders  # noqa: PLW0603
-        batches = loader.__dict__.get("_study_batches")
-        if batches is None:
-            batches = list(islice(make(loader), CACHED_BATCHES))
-            loader.__dict__["_study_batches"] = batches
-            _cached_loaders += bool(batches)
-        try:
-            epoch = len(loader)
-        except TypeError:  # an iterable dataset that does not know its length
-            return cycle(batches)
-        return islice(cycle(batches), epoch)
-
-    DataLoader.__iter__ = __iter__
 
 
 def _exchange_one_number() -> None:
@@ -96,18 +75,32 @@ def _collects_nothing() -> bool:
     return gc.collect is _collect_nothing and not gc.isenabled()
 
 
-CHANGES: dict[str, tuple[Callable[[], None], Callable[[], bool]]] = {
-    "flush_denormals": (_flush_denormals, _flushes_denormals),
-    "cached_batches": (_cache_batches, lambda: _cached_loaders > 0),
-    "one_element": (_exchange_one_number, lambda: _apart > 0),
-    "no_collector": (_stop_collecting, _collects_nothing),
+def _once(make: Callable[[], None]) -> Callable[[Member | None, Sequence[str]], None]:
+    """Return a change that needs neither the member nor its loaders."""
+    return lambda *_: make()
+
+
+CHANGES: dict[str, tuple[Callable[[Any, Sequence[str]], None], Callable[[], bool]]] = {
+    "flush_denormals": (_once(_flush_denormals), _flushes_denormals),
+    **{
+        name: (functools.partial(feeds.change, name), functools.partial(feeds.holds, name))
+        for name in feeds.KINDS
+    },
+    "one_element": (_once(_exchange_one_number), lambda: _apart > 0),
+    "no_collector": (_once(_stop_collecting), _collects_nothing),
 }
 """By name: what makes the change, and what tells whether it holds."""
 
 
-def apply(name: str) -> None:
-    """Make a change in this process."""
-    CHANGES[name][0]()
+def apply(name: str, member: Member | None = None, loaders: Sequence[str] = ()) -> None:
+    """Make a change in this process.
+
+    Args:
+        name: one of CHANGES.
+        member: this process's.
+        loaders: kinds that the config names (see ``loaders``).
+    """
+    CHANGES[name][0](member, loaders)
 
 
 def effective() -> dict[str, bool]:

@@ -15,7 +15,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.member import channel, switching
+from scaling_study.member import channel, loaders, switching
 from scaling_study.member.iterations import Iterations
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Member:
     ) -> None:
         self.slot = slot
         self._once = once
-        self._folder = folder
+        self.folder = folder
         self._launcher = launcher
         self._switches = switches
         self._iterations = Iterations(step)
@@ -61,6 +61,8 @@ class Member:
         self._optimizer_frame: FrameType | None = None
         self._profile: profiled.Profile | None = None
         self._passed = False
+        self._trainer = threading.get_ident()
+        self._loaders: dict[str, dict[str, Any]] = {}
         self.fresh = 1
 
     def step_end(self) -> None:
@@ -104,6 +106,7 @@ class Member:
             return
         words[channel.PARKED_NS] = _now()
         words[channel.TRAINER_TID] = threading.get_native_id()
+        self._trainer = threading.get_ident()
         while True:
             try:
                 channel.write_rest(self._rest.descriptor(), self.slot)
@@ -154,7 +157,7 @@ class Member:
     def _answer(self, question: int) -> None:
         """Do what a resting member is asked for."""
         if question == channel.WRITE_PROFILE and self._profile is not None:
-            self._profile.write(self._folder)
+            self._profile.write(self.folder)
             self._profile = None
         elif question == channel.ALLOW_TRACING:
             from scaling_study.member import profiled  # noqa: PLC0415 (as above)
@@ -170,7 +173,8 @@ class Member:
         report["counted"] = self._iterations.report()
         report |= attest.report(with_kernel=with_kernel)
         report["switches"] = switching.observed(self._switches)
-        (self._folder / f"attestation-{self.slot}.json").write_text(json.dumps(report))
+        report["loaders"] = list(self._loaders.values())
+        (self.folder / f"attestation-{self.slot}.json").write_text(json.dumps(report))
 
     def leave(self) -> None:
         """Have no part in the cohort any more: this is a process that the script has forked.
@@ -200,34 +204,42 @@ class Member:
             self.park()
 
     def wrap_iter(self, inner: Callable[..., Any]) -> Callable[..., Any]:
-        """Note of each iterator that a loader makes how many batches it may hold ready.
+        """Time the making of an iterator, and all that it gives; note what it may hold ready.
 
-        Its workers fill their queue while this member rests, and a window must not count what that
-        saves (see ``Cohort._settle``).
+        A loader's workers fill their queue while this member rests, and a window must not count
+        what that saves (see ``Cohort._settle``).
         """
+        times, thread = self.wrap_loader(inner), threading.get_ident
 
-        def makes(loader: Any) -> Any:
-            iterator = inner(loader)
-            ready = getattr(loader, "num_workers", 0) * (getattr(loader, "prefetch_factor", 0) or 0)
+        def makes(loader: Any, *args: Any, **kwargs: Any) -> Any:
+            iterator = times(loader, *args, **kwargs)
+            if thread() != self._trainer:
+                return iterator
+            facts = loaders.facts(loader)
+            self._loaders[facts["kind"]] = facts
+            ready = facts["ready"]
             if ready:
                 # One more is in the loop's hands, and one may be on its way.
                 self._words[channel.SAVED] = max(self._words[channel.SAVED], ready + 2)
-            return iterator
+            return loaders.time_next(iterator, self.wrap_loader)
 
         return makes
 
     def wrap_loader(self, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Time ``inner``, a method of a loader or of its iterator, as load."""
-        now = _now  # an iterator may end after this module
+        now, thread = _now, threading.get_ident  # an iterator may end after this module
 
-        def loads(loader: Any) -> Any:
+        def loads(loader: Any, *args: Any, **kwargs: Any) -> Any:
+            if thread() != self._trainer:
+                return inner(loader, *args, **kwargs)
             # A loader inside a loader is in the outer one's time already; so below.
             began, before_ns = now(), self._load_ns
             try:
-                return inner(loader)
+                return inner(loader, *args, **kwargs)
             finally:
                 self._load_ns = before_ns + now() - began
 
+        loads.inner = inner  # type: ignore[attr-defined]
         return loads
 
     def timer(self, name: str) -> Callable[[int], None]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import scaling_study
 from scaling_study.common.counter import COUNTERS
-from scaling_study.member import after_torch, bind, switching
+from scaling_study.member import after_torch, bind, loaders, switching
 from scaling_study.member.iterations import MARK
 from scaling_study.member.member import Member
 
@@ -32,21 +32,22 @@ if TYPE_CHECKING:
 _collect = gc.collect  # the module's own may be replaced: changes.py
 
 
-def attach(member: Member, *, by_mark: bool) -> None:
-    """Install the member's hooks and wrappers in this process's torch."""
+def attach(member: Member, *, by_mark: bool, further: Sequence[str] = ()) -> None:
+    """Install the member's hooks and wrappers in this process's torch.
+
+    Args:
+        member: this process's.
+        by_mark: whether the script's marks end its steps.
+        further: loaders that the config names (see ``loaders``).
+    """
     import torch  # noqa: PLC0415 (see after_torch)
     from torch.optim import optimizer  # noqa: PLC0415
     from torch.utils.data import dataloader  # noqa: PLC0415
 
+    loaders.wrap(member.wrap_iter, further)
     # An epoch may start worker processes and end them, which can take longer than all its batches.
-    for owner, name in (
-        (dataloader.DataLoader, "__iter__"),
-        (dataloader._BaseDataLoaderIter, "__next__"),  # noqa: SLF001 (of every DataLoader)
-        (dataloader._MultiProcessingDataLoaderIter, "_shutdown_workers"),  # noqa: SLF001
-    ):
-        setattr(owner, name, member.wrap_loader(getattr(owner, name)))
-    loader = dataloader.DataLoader
-    loader.__iter__ = member.wrap_iter(loader.__iter__)
+    workers = dataloader._MultiProcessingDataLoaderIter  # noqa: SLF001
+    workers._shutdown_workers = member.wrap_loader(workers._shutdown_workers)  # noqa: SLF001
     torch.autograd.backward = member.wrap_backward(torch.autograd.backward)
     for counter in COUNTERS:
         if counter.time is not None:
@@ -123,6 +124,7 @@ def serve(
     switches: Sequence[str] = (),
     launcher: str = "exec",
     change: Sequence[str] = (),
+    loader: str = "",
     ranks: int | None = None,
     once: bool = False,
     replaceable: bool = True,
@@ -138,6 +140,7 @@ def serve(
         switches: values of axes that are made true in this process (see ``switching``).
         launcher: how this process was started, for the attestation.
         change: names of single changes to make in this process (see ``changes``).
+        loader: a loader that the config names, as ``module:Class``.
         ranks: of the group that this process is one of; None where it is none.
         once: the script can run only once in a process.
         replaceable: a fresh process may take this one's place.
@@ -155,6 +158,7 @@ def serve(
             options = ["--step", step, "--launcher", launcher, "--once"]
             options += switching.options(switches)
             options += [word for name in change for word in ("--change", name)]
+            options += ["--loader", loader] if loader else []
             module = ["-m", "scaling_study.member.worker", str(folder), str(slot)]
             anew = [sys.executable, *module, *options, "--", *command]
             begin_anew = functools.partial(_become, anew, dict(os.environ))
@@ -166,12 +170,14 @@ def serve(
         # Before the gate's own hook: what a switch does at the end of the first step is done when
         # the member rests there, and tells what it has.
         switching.apply(switches)
-        attach(member, by_mark=step == MARK)
+        further = [loader] if loader else []
         if change:
             from scaling_study.member import changes  # noqa: PLC0415 (of experiments only)
 
+            # What takes a loader's place is timed as the loader is.
             for name in change:
-                changes.apply(name)
+                changes.apply(name, member, further)
+        attach(member, by_mark=step == MARK, further=further)
 
     after_torch.call_back(prepare)
     run(member, command[0], command[1:], begin_anew, once=once)
@@ -200,6 +206,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--once", action="store_true", help="each run needs a process of its own")
     parser.add_argument("--switch", action="append", default=[], help="an axis's value to set")
     parser.add_argument("--change", action="append", default=[], help="a change to make")
+    parser.add_argument("--loader", default="", help="a loader's class, as module:Class")
     parser.add_argument("--ranks", type=int, help="this is one of so many ranks")
     arguments, command = bind.split_command(argv)
     options = parser.parse_args(arguments)
@@ -214,6 +221,7 @@ def main(argv: list[str]) -> None:
         ranks=options.ranks,
         switches=options.switch,
         change=options.change,
+        loader=options.loader,
     )
 
 

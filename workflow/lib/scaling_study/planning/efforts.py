@@ -119,6 +119,33 @@ EFFORTS = {
     ),
 }
 
+
+@dataclass(frozen=True, slots=True)
+class FeedEffort:
+    """How much is tried of a loader, and how long; as of an Effort.
+
+    Attributes:
+        replicates: Fresh starts of all variants.
+        blocks: Blocks of windows, with one of each variant.
+        steps: A window lasts until every member has done these steps, within the next bounds.
+        shortest_s: A window lasts at least this long.
+        longest_s: A window lasts at most this long.
+        settle_s: Steps that begin before this time of a window do not count.
+    """
+
+    replicates: int
+    blocks: int
+    steps: int
+    shortest_s: float
+    longest_s: float
+    settle_s: float
+
+
+FEEDS = {
+    "quick": FeedEffort(1, 8, steps=20, shortest_s=0.6, longest_s=1.5, settle_s=0.1),
+    "full": FeedEffort(3, 8, steps=50, shortest_s=2.0, longest_s=8.0, settle_s=0.2),
+}
+
 # What a window takes beside its time: counters at both edges, and rest.
 EDGE_S = 0.15
 

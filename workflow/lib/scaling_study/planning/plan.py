@@ -48,6 +48,7 @@ class Plan:
         profiled: What is profiled: `recommended`, which only the analysis knows, or the id of a
             launch; each with what the config calls it.
         explained: The same for the launches whose end of scaling is explained.
+        feed: How much is tried on the recommended launch's data loader.
     """
 
     study: str
@@ -68,6 +69,7 @@ class Plan:
     profiled: Mapping[str, str]
     why: Why
     explained: Mapping[str, str]
+    feed: Literal["quick", "full", "off"]
     workload: Workload
 
     @property
@@ -104,6 +106,7 @@ class Plan:
             "profiled": dict(self.profiled),
             "why": self.why.model_dump(mode="json"),
             "explained": dict(self.explained),
+            "feed": self.feed,
             "workload": {
                 **self.workload.model_dump(mode="json"),
                 "env": workload_env.masked(self.workload.env),
@@ -147,6 +150,7 @@ class Plan:
             profiled=dict(data["profiled"]),
             why=Why.model_validate(data["why"]),
             explained=dict(data["explained"]),
+            feed=data.get("feed", "off"),  # plans of before have none
             workload=Workload.model_validate(data["workload"]),
         )
 
@@ -186,6 +190,7 @@ def make_plan(config: Config) -> Plan:
         profiled=_targets("profile", config.profile.launches, launches, baseline),
         why=config.why,
         explained=_targets("why", explained, launches, baseline),
+        feed=config.feed,
         workload=config.workload,
     )
 

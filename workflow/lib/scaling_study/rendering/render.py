@@ -139,6 +139,7 @@ def _read_machines(
     manifests = profiles.read_manifests(_profiled(folder, planned))
     inflation = _read_inflation(folder)
     causes, confirmations = read_causes(folder), read_confirmations(folder)
+    feeds = _read_feed(folder, planned)
     fingerprint = _read_fingerprint(folder)
     studies: list[MachineStudy] = []
     for provenance in sorted(
@@ -170,6 +171,7 @@ def _read_machines(
                 name=f"{name}, other nodes" if name and studies else name,
                 time=time,
                 confirmation=confirmations.get(machine),
+                feed=feeds.get(machine),
                 targets=causes.get(machine, []),
                 causes=view_causes(
                     causes.get(machine, []),
@@ -199,6 +201,14 @@ def _read_inflation(study_folder: Path) -> dict[str, list[dict[str, Any]]]:
     if not path.exists():
         return {}
     return {entry["machine"]: entry["comparisons"] for entry in storage.read_json(path)["machines"]}
+
+
+def _read_feed(study_folder: Path, plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the data loader costs, by machine; none in a study that does not ask."""
+    path = study_folder / "analysis/feed.json"
+    if plan.get("feed", "off") == "off" or not path.exists():
+        return {}
+    return {entry["machine"]: entry for entry in storage.read_json(path)["machines"]}
 
 
 def _read_fingerprint(study_folder: Path) -> dict[str, Any] | None:

@@ -36,6 +36,7 @@ from scaling_study.rendering.headline_words import THINGS, Note
 from scaling_study.rendering.report_between import view_between
 from scaling_study.rendering.report_changes import view_changes
 from scaling_study.rendering.report_confirm import view_confirmation
+from scaling_study.rendering.report_feed import view_feed
 from scaling_study.rendering.report_figures import Material, draw_all
 from scaling_study.rendering.report_front import view_front
 from scaling_study.rendering.report_machines import view_comparison
@@ -62,6 +63,7 @@ CONTENTS = (
     ("race", "The race"),
     ("front", "Soon or many"),
     ("why", "Why it stops"),
+    ("feed", "The data loader"),
     ("changes", "Single changes"),
     ("time", "Where the time goes"),
     ("launches", "Launches"),
@@ -70,7 +72,7 @@ CONTENTS = (
     ("effective", "Evidence"),
 )
 """Sections of a machine: the end of each one's id, and its name in the page's contents."""
-SOMETIMES = {"race": "search", "front": "front", "changes": "changes"}
+SOMETIMES = {"race": "search", "front": "front", "feed": "feed", "changes": "changes"}
 """Those that not every report has, with the part of the view that they show."""
 
 
@@ -104,6 +106,7 @@ class MachineStudy:
         causes: what its experiments on causes show; None where none was made.
         targets: the same as its entry of analysis/causes.json has it.
         confirmation: its entry of analysis/confirmation.json; None where there is none.
+        feed: its entry of analysis/feed.json; None where the study did not ask.
     """
 
     machine: Mapping[str, Any]
@@ -118,6 +121,7 @@ class MachineStudy:
     causes: CausesView | None = None
     targets: Sequence[Mapping[str, Any]] = ()
     confirmation: Mapping[str, Any] | None = None
+    feed: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +276,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
             study.machine,
             plan["workload"]["step"],
         ),
+        "feed": view_feed(study.feed, study.machine.get("l3_bytes")),
         "changes": view_changes(
             study.analyses["single_changes"], report_rows.usable_cpus(study.machine)
         ),

@@ -1,0 +1,110 @@
+"""What a loader costs, from made-up windows whose parts are known."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from scaling_study.collecting.feeds import FeedRun
+from scaling_study.diagnosing.feed import feed
+from scaling_study.rendering.report_feed import view_feed
+
+MS = 1e-3
+BLOCKS = 8
+LOADER = {"kind": "torch.utils.data.dataloader.DataLoader", "workers": 2, "ready": 4}
+
+
+def windows(replicate, *, training=8.0, waiting=4.0, interference=2.0, rest=0.0, fetching=3.0,
+            without=(), noise=0.01, resident=0.0):  # fmt: skip
+    rng = np.random.default_rng(replicate)
+    steps = {
+        "as_is": training + waiting + interference + rest,
+        "cached": training,
+        "beside": training + interference,
+        "only": waiting + 5.0,
+        "warm": training + waiting + interference + rest,
+        "cold": training + waiting + interference + rest + fetching,
+    }
+    rows = []
+    for block in range(BLOCKS):
+        drift = 1 + 0.2 * rng.random()
+        for variant, step in steps.items():
+            if variant in without:
+                continue
+            factor = MS * drift * (1 + noise * rng.standard_normal())
+            rows.append(
+                {
+                    "variant": variant, "replicate": replicate, "block": block,
+                    "step_s": step * factor,
+                    "load_s_per_step": (waiting if variant == "as_is" else 0.0) * factor,
+                    "user_s_per_step": 1.2 * training * factor,
+                    "system_s_per_step": 0.1 * training * factor,
+                    "resident_before": {"warm": 1.0, "cold": resident}.get(variant, np.nan),
+                }
+            )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def run(replicate=0, **known):
+    head = {
+        "launch": "a", "label": "intra_op 1", "n": 2, "effort": "quick", "replicate": replicate,
+    }  # fmt: skip
+    cached = {"cached_batches": 8, "cached_bytes": 1000, "copied": False}
+    attestations = {"as_is": {"loaders": [LOADER]}, "cached": {"cached": cached}}
+    end = {"status": "complete", "reason": None, "left_out": []}
+    return FeedRun(head, attestations, windows(replicate, **known), 0, end)
+
+
+def shares(found):
+    return {one["part"]: one["share"] for one in found["parts"]}
+
+
+@pytest.mark.parametrize("starts", [1, 3])
+def test_the_parts_of_a_step_are_found(starts):
+    found = feed([run(replicate) for replicate in range(starts)])
+    assert found["status"] == "ok"
+    assert found["replicates"] == starts
+    for name, part in {"waiting": 4, "training": 8, "interference": 2, "rest": 0}.items():
+        share = shares(found)[name]
+        assert share["value"] == pytest.approx(part / 14, abs=0.02)
+        assert share["low"] <= part / 14 <= share["high"]
+    assert found["most"] == pytest.approx({"loader": 2 / 9e-3, "training": 2 / 8e-3}, rel=0.15)
+    assert found["fetching"]["value"] == pytest.approx(3e-3, rel=0.25)
+    assert found["preparing"]["value"] == pytest.approx(6e-3, rel=0.25)
+
+
+def test_what_the_parts_do_not_account_for_is_shown():
+    found = feed([run(rest=3.0)])
+    assert shares(found)["rest"]["value"] == pytest.approx(3 / 17, abs=0.03)
+    assert any("is not accounted for" in text for text in view_feed(found, None).findings)
+
+
+def test_without_workers_nothing_is_said_of_interference():
+    found = feed([run(interference=0.0, without=("beside",))])
+    assert set(shares(found)) == {"waiting", "training", "rest"}
+    assert not any("own work" in text for text in view_feed(found, None).findings)
+
+
+def test_files_that_stay_in_memory_tell_nothing_of_fetching():
+    assert feed([run(resident=0.6)])["fetching"] is None
+
+
+def test_a_study_that_measured_nothing_says_why():
+    reason = "the script has taken no batch from a loader that is known here"
+    one = run()
+    end = {"status": "skipped", "reason": reason, "left_out": []}
+    found = feed([FeedRun(one.head, {}, pd.DataFrame(), 0, end)])
+    assert (found["status"], found["reason"]) == ("skipped", reason)
+    view = view_feed(found, None)
+    assert view.missing == reason
+    assert view.findings == ()
+    assert view_feed(None, None) is None
+
+
+def test_the_answer_comes_first():
+    view = view_feed(feed([run()]), 2**20)
+    assert "A step waits 29% of its time for the loader" in view.findings[0]
+    assert "more than 1.7" in view.findings[0]
+    assert "(14% to 15%) of a step from training" in view.findings[1]
+    assert "the loader is what limits the two" in view.findings[2]
+    assert any("fit into a last-level cache" in text for text in view.findings)
+    assert [row["label"] for row in view.parts][:2] == ["waiting for the loader", "training itself"]

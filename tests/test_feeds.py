@@ -1,0 +1,119 @@
+"""Every kind of loader: timed, cached, going on beside, and alone, in real members."""
+
+import time
+
+import pytest
+
+from jobs import WORKLOADS
+from scaling_study.member import channel
+from small_cohort import SmallCohort
+
+SCRIPT = WORKLOADS / "feeds.py"
+MS = 1_000_000
+KINDS = {
+    "torch": ["torch"],
+    "workers": ["torch", "--workers", "1"],
+    "stateful": ["stateful"],
+    "stateful workers": ["stateful", "--workers", "1"],
+    "spdl": ["spdl"],
+    "pipeline": ["pipeline"],
+    "own": ["own"],
+}
+OWN = "__main__:Own"
+
+
+@pytest.fixture
+def cohort(tmp_path):
+    one = SmallCohort(tmp_path / "cohort", 1)
+    yield one
+    one.close()
+
+
+def started(cohort, kind, change=(), *options):
+    """Start a member that trains on a kind of loader; return it at rest."""
+    how = cohort.launcher(change=change, loader=OWN if kind == "own" else "")
+    pid = cohort.start(how, 0, SCRIPT, *KINDS[kind], *options)
+    cohort.wait_resting([0])
+    return pid
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_loader_takes_is_timed(cohort, kind):
+    started(cohort, kind, (), "--seconds", "0.02")
+    steps = cohort.train(0, 30)[5:]
+    if kind in {"spdl", "pipeline"}:  # two threads of its own make batches
+        assert sum(step.load_ns for _, step in steps) / len(steps) >= 5 * MS
+    else:
+        assert sum(step.load_ns for _, step in steps) / len(steps) >= 15 * MS
+    assert all(step.load_ns <= duration for duration, step in steps)
+    (found,) = cohort.attest(0)["loaders"][-1:]
+    assert found["workers"] == (1 if "workers" in kind else 0 if kind in TORCH else None)
+
+
+TORCH = {"torch", "stateful"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_from_memory_need_no_loader(cohort, kind):
+    started(cohort, kind, ("cached_batches",), "--seconds", "0.02")
+    steps = cohort.train(0, 60)[5:]
+    assert sum(step.load_ns for _, step in steps) / len(steps) < 1 * MS
+    report = cohort.attest(0)
+    assert report["changes"]["cached_batches"]
+    assert report["cached"] == {
+        "cached_batches": 8, "cached_bytes": 8 * 8 * 16 * 4, "copied": False,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["torch", "spdl"])
+def test_batches_that_the_script_changes_are_copied(cohort, kind):
+    """It adds to each batch in place, and fails where one comes that was added to."""
+    started(cohort, kind, ("cached_batches",), "--in-place", "--seconds", "0.001")
+    cohort.train(0, 40)
+    assert cohort.attest(0)["cached"]["copied"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loader_alone_trains_nothing(cohort, kind):
+    started(cohort, kind, ("loader_only",), "--seconds", "0.02")
+    steps = cohort.train(0, 40)[5:]  # more than an epoch
+    mean_ns = sum(duration for duration, _ in steps) / len(steps)
+    assert (8 if kind in {"spdl", "pipeline"} else 18) * MS < mean_ns < 60 * MS
+    assert all(step.optimizer_ns == step.backward_ns == 0 for _, step in steps)
+    assert cohort.attest(0)["changes"]["loader_only"]
+
+
+def cpu_s(cohort):
+    from scaling_study.measuring import counters
+
+    return counters.tree_cpu_s(cohort.members.pids[0])
+
+
+@pytest.mark.parametrize("kind", ["workers", "stateful workers", "spdl"])
+def test_a_loader_goes_on_beside_batches_from_memory_at_the_rate_that_is_told(cohort, kind):
+    started(cohort, kind, ("loader_beside",), "--seconds", "0.001")
+    assert cohort.attest(0)["changes"]["loader_beside"]
+    words = cohort.members.words(0)
+    before_s = cpu_s(cohort)
+    time.sleep(0.5)
+    idle_s = cpu_s(cohort) - before_s
+    words[channel.ASKED] = 2 * MS
+    before_s = cpu_s(cohort)
+    time.sleep(0.5)
+    assert cpu_s(cohort) - before_s > 3 * idle_s + 0.02
+    steps = cohort.train(0, 60)[5:]
+    assert sum(step.load_ns for _, step in steps) / len(steps) < 3 * MS
+
+
+def test_beside_a_pipeline_that_gives_one_epoch_the_script_makes_the_next_one(cohort):
+    started(cohort, "pipeline", ("loader_beside",), "--seconds", "0.001")
+    cohort.members.words(0)[channel.ASKED] = 1 * MS
+    steps = cohort.train(0, 400)[5:]  # some ten epochs of it
+    assert sum(step.load_ns for _, step in steps) / len(steps) < 5 * MS
+
+
+def test_a_loader_that_the_config_does_not_name_is_not_known(cohort):
+    how = cohort.launcher()
+    cohort.start(how, 0, SCRIPT, "own")
+    cohort.wait_resting([0])
+    assert cohort.attest(0)["loaders"] == []

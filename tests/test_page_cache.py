@@ -1,0 +1,43 @@
+"""Pages of real files: read, seen in memory, dropped."""
+
+import os
+
+import pytest
+
+from scaling_study.measuring import page_cache
+
+
+@pytest.fixture
+def files(tmp_path):
+    paths = [tmp_path / f"file {number}" for number in range(3)]
+    for path in paths:
+        path.write_bytes(os.urandom(300_001))
+    return paths
+
+
+def kept_in_memory(folder):
+    """Whether the file system has no disk below it, so that nothing can be dropped."""
+    for line in reversed(open("/proc/mounts").read().splitlines()):  # noqa: PTH123, SIM115
+        _, place, kind, *_ = line.split()
+        if str(folder).startswith(place) and kind in {"tmpfs", "ramfs"}:
+            return True
+    return False
+
+
+def test_what_is_read_is_in_memory_and_what_is_dropped_is_not(files, tmp_path):
+    page_cache.load(files)
+    assert page_cache.resident_share(files) == 1.0
+    if kept_in_memory(tmp_path):
+        pytest.skip("the temporary folder is in memory")
+    page_cache.drop(files)
+    assert page_cache.resident_share(files) < 0.1
+    page_cache.load(files[:1])
+    assert page_cache.resident_share(files) == pytest.approx(1 / 3, abs=0.1)
+
+
+def test_files_that_are_gone_or_empty_count_nothing(tmp_path):
+    (tmp_path / "empty").touch()
+    files = [tmp_path / "empty", tmp_path / "gone"]
+    page_cache.load(files)
+    page_cache.drop(files)
+    assert page_cache.resident_share(files) is None

@@ -1,0 +1,115 @@
+"""A loop whose loader is of the kind that is asked for; each batch takes a while to make."""
+
+import argparse
+import time
+
+import torch
+
+SAMPLES, BATCH = 256, 8
+CAPACITY = 3
+
+
+class Slow(torch.utils.data.Dataset):
+    """Samples that take so long (s) to make."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def __len__(self):
+        return SAMPLES
+
+    def __getitems__(self, indices):
+        time.sleep(self.seconds)
+        return [torch.full((16,), float(index)) for index in indices]
+
+    def __getitem__(self, index):
+        return self.__getitems__([index])[0]
+
+
+class Own:
+    """A loader that no library has."""
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+
+    def __len__(self):
+        return SAMPLES // BATCH
+
+    def __iter__(self):
+        for first in range(0, SAMPLES, BATCH):
+            yield torch.stack(self.dataset.__getitems__(range(first, first + BATCH)))
+
+
+def batches_of(dataset):
+    """All batches, as a pipeline's source wants them."""
+    return [range(first, first + BATCH) for first in range(0, SAMPLES, BATCH)]
+
+
+def pipeline(dataset):
+    from spdl.pipeline import PipelineBuilder
+
+    def fetch(indices):
+        return torch.stack(dataset.__getitems__(indices))
+
+    return (
+        PipelineBuilder()
+        .add_source(batches_of(dataset))
+        .pipe(fetch, concurrency=2)
+        .add_sink(CAPACITY)
+        .build(num_threads=2)
+    )
+
+
+def pipelines(dataset):
+    """Epochs of a pipeline each."""
+
+    def epoch():
+        one = pipeline(dataset)
+        with one.auto_stop():
+            yield from one.get_iterator()
+
+    return epoch
+
+
+def loader_of(kind, dataset, workers):
+    """A function that returns an iterator for each epoch."""
+    if kind == "torch":
+        made = torch.utils.data.DataLoader(dataset, BATCH, num_workers=workers)
+    elif kind == "stateful":
+        from torchdata.stateful_dataloader import StatefulDataLoader
+
+        made = StatefulDataLoader(dataset, BATCH, num_workers=workers)
+    elif kind == "spdl":
+        from spdl.dataloader import DataLoader
+
+        made = DataLoader(
+            batches_of(dataset),
+            num_threads=2,
+            preprocessor=lambda indices: torch.stack(dataset.__getitems__(indices)),
+        )
+    elif kind == "own":
+        made = Own(dataset)
+    else:
+        return pipelines(dataset)
+    return made.__iter__
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind")
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=0.004)
+    parser.add_argument("--in-place", action="store_true")
+    options = parser.parse_args()
+    model = torch.nn.Linear(16, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    epoch = loader_of(options.kind, Slow(options.seconds), options.workers)
+    seen = set()
+    while True:
+        for batch in epoch():
+            if options.in_place:
+                assert float(batch.max()) < SAMPLES
+                batch.add_(SAMPLES)
+            optimizer.zero_grad()
+            model(batch).square().mean().backward()
+            optimizer.step()

@@ -1,0 +1,76 @@
+"""One file of `feed/` as a table of its windows."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from scaling_study.collecting import feed_schema
+from scaling_study.collecting.experiments import member_rows, per_window, refuse_contradictions
+from scaling_study.collecting.record_schema import RecordError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FeedRun:
+    """One job: one start of all variants.
+
+    Attributes:
+        head: Its first record.
+        attestations: What the first member of each variant reported, by the variant's name.
+        windows: A row per valid window: `variant`, `replicate`, `block`, `step_s`, everything per
+            step that members count, and `resident_before` and `resident_after`.
+        invalid: How many windows were not valid.
+        end: Its last record; None where the job was cut off.
+    """
+
+    head: feed_schema.Head
+    attestations: dict[str, Any]
+    windows: pd.DataFrame
+    invalid: int
+    end: feed_schema.End | None
+
+
+def read_run(path: Path) -> FeedRun:
+    """Read one file.
+
+    Args:
+        path: feed/<replicate>.jsonl.
+
+    Raises:
+        RecordError: A record cannot be read or contradicts the ones before it.
+    """
+    by_kind: dict[str, list[Any]] = {}
+    for line, record in feed_schema.read(path):
+        if record["kind"] == "window":
+            refuse_contradictions(path, line, record)
+        by_kind.setdefault(record["kind"], []).append(record)
+    if not by_kind.get("feed"):
+        raise RecordError(f"{path}: it has no first record: delete it and run the study again")
+    taken = by_kind.get("window", [])
+    return FeedRun(
+        head=by_kind["feed"][0],
+        attestations={one["cohort"]: one["members"][0] for one in by_kind.get("attestation", [])},
+        windows=_rows(by_kind["feed"][0]["replicate"], taken),
+        invalid=sum(not window["valid"] for window in taken),
+        end=by_kind["end"][-1] if "end" in by_kind else None,
+    )
+
+
+def _rows(replicate: int, taken: list[feed_schema.Window]) -> pd.DataFrame:
+    valid = [window for window in taken if window["valid"]]
+    if not valid:
+        return pd.DataFrame()
+    names = pd.DataFrame(
+        {
+            "variant": [window["name"] for window in valid],
+            "replicate": replicate,
+            "block": [window["block"] for window in valid],
+            **{
+                name: [np.nan if window.get(name) is None else window[name] for window in valid]
+                for name in ("resident_before", "resident_after")
+            },
+        }
+    )
+    return names.join(per_window(member_rows(valid)))

@@ -1,0 +1,157 @@
+"""What the loader costs: waiting for it, and its getting in the way of training.
+
+A step as it is consists of four parts. *Waiting* is the time in the loader's `__next__`. *Training*
+is the step with batches from memory. *Interference* is what that step takes longer while the loader
+goes on beside it. The rest is shown: what the three do not account for. Shares are ratios of means
+over the same blocks (`effects`).
+
+The comparison of fetching and preparing is that of Mohan et al. 2021 (Analyzing and Mitigating Data
+Stalls in DNN Training, VLDB 14(5)): a script whose files are in memory prepares only; what it takes
+longer without them is fetching.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from scaling_study.evidence import effects
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scaling_study.collecting.feeds import FeedRun
+    from scaling_study.common.stats import Floats
+    from scaling_study.evidence.effects import Estimate
+
+Json = dict[str, Any]
+
+COLD, WARM = 0.1, 0.9
+"""Files of which more is in memory were not dropped; files of which less is do not fit there."""
+
+
+def feed(runs: Sequence[FeedRun]) -> Json:
+    """Say what a launch's loader costs.
+
+    Args:
+        runs: Of one machine, at least one.
+
+    Returns:
+        The machine's entry of analysis/feed.json, without the machine: `status`, `reason`,
+        `launch`, `label`, `n`, `loaders`, `cached`; `variants` (their steps and rates), `parts`
+        (waiting, training, interference and rest: in s, and as shares of a step), `fetching` and
+        `preparing` (s), `most` (what the loader and training could give), `left_out`.
+    """
+    head = runs[0].head
+    shown = runs[0].attestations.get("as_is", {})
+    reports = [run.attestations.get("cached", {}).get("cached") for run in runs]
+    content: Json = {
+        "status": "ok",
+        "reason": None,
+        **{name: head[name] for name in ("launch", "label", "n", "effort")},
+        "replicates": len(runs),
+        "loaders": shown.get("loaders", []),
+        "cached": next((one for one in reports if one), None),
+        "invalid": sum(run.invalid for run in runs),
+        "left_out": [one for run in runs[:1] if run.end for one in run.end["left_out"]],
+        "variants": [],
+        "parts": [],
+        "fetching": None,
+        "preparing": None,
+        "most": {},
+    }
+    windows = pd.concat([run.windows for run in runs], ignore_index=True)
+    if windows.empty or "as_is" not in set(windows["variant"]):
+        ends = [run.end for run in runs if run.end is not None]
+        reason = next((end["reason"] for end in ends if end["reason"]), "no valid window")
+        return content | {"status": ends[0]["status"] if ends else "failed", "reason": reason}
+    return content | _Case(windows).told(head["n"])
+
+
+class _Case:
+    """Times per step by variant, in blocks that all of them share."""
+
+    def __init__(self, windows: pd.DataFrame) -> None:
+        self._windows = windows
+        self._blocks = pd.MultiIndex.from_frame(
+            windows[["replicate", "block"]].drop_duplicates().sort_values(["replicate", "block"])
+        )
+        replicates = self._blocks.get_level_values("replicate")
+        self._replicates = replicates.to_numpy(dtype=np.int64)
+        enough = len(set(self._replicates)) >= effects.ENOUGH_REPLICATES
+        self._units: effects.Units = "replicates" if enough else "blocks"
+
+    def column(self, variant: str, name: str = "step_s") -> Floats:
+        """One value per block, NaN where the variant has none."""
+        own = self._windows[self._windows["variant"] == variant]
+        means = own.groupby(["replicate", "block"])[name].mean().reindex(self._blocks)
+        return means.to_numpy(dtype=np.float64)
+
+    def ratio(self, over: Floats, under: Floats) -> Estimate | None:
+        """Mean over mean, with its interval."""
+        return effects.ratio_of_means(effects.pair(over, under, self._replicates, self._units))
+
+    def told(self, n: int) -> Json:
+        """What the windows say."""
+        names = list(dict.fromkeys(self._windows["variant"]))
+        step = self.column("as_is")
+        times = {name: self.column(name) for name in names}
+        parts = {
+            "waiting": self.column("as_is", "load_s_per_step"),
+            "training": times.get("cached"),
+            "interference": times["beside"] - times["cached"]
+            if {"beside", "cached"} <= times.keys()
+            else None,
+        }
+        known = {name: part for name, part in parts.items() if part is not None}
+        if "training" in known:
+            known["rest"] = step - np.sum(list(known.values()), axis=0)
+        cold = self._held("cold", "resident_before", lambda share: share <= COLD)
+        warm = self._held("warm", "resident_before", lambda share: share >= WARM)
+        return {
+            "variants": [
+                {
+                    "variant": name,
+                    "step_s": _dict(self.ratio(times[name], np.ones_like(step))),
+                    "against": _dict(self.ratio(times[name], step)),
+                    "cpu_s": effects.mean(
+                        self.column(name, "user_s_per_step")
+                        + self.column(name, "system_s_per_step")
+                    ),
+                    "per_s": n / effects.mean(times[name]),
+                }
+                for name in names
+            ],
+            "parts": [
+                {
+                    "part": name,
+                    "s": effects.mean(part),
+                    "share": _dict(self.ratio(part, step)),
+                }
+                for name, part in known.items()
+            ],
+            "fetching": _dict(self.ratio(cold - warm, np.ones_like(step))),
+            "preparing": _dict(self.ratio(warm - times["cached"], np.ones_like(step)))
+            if "cached" in times
+            else None,
+            "most": {
+                name: n / effects.mean(times[variant])
+                for name, variant in (("loader", "only"), ("training", "cached"))
+                if variant in times
+            },
+            "resident": {
+                name: effects.mean(self.column(name, "resident_before"))
+                for name in ("warm", "cold")
+                if name in times
+            },
+        }
+
+    def _held(self, variant: str, name: str, holds: Any) -> Floats:
+        """A variant's steps, in blocks in which its files were where they should be."""
+        return np.where(holds(self.column(variant, name)), self.column(variant), np.nan)
+
+
+def _dict(estimate: Estimate | None) -> Json | None:
+    return None if estimate is None or np.isnan(estimate.value) else estimate.to_dict()

@@ -1,0 +1,316 @@
+"""What the loader costs a launch: by waiting, and by getting in the way.
+
+Variants of one script live side by side as cohorts of their own, at the same process count: as it
+is, with batches from memory, the same while the loader goes on beside it, and the loader with
+nobody who trains. In every randomised block each takes a window; all others are stopped meanwhile,
+since a loader's threads never rest. Where the loader's files are known, the script also takes a
+window with all of them in memory, and one with none.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import logging
+import random
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common import private
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.experimenting import arms
+from scaling_study.experimenting.experiment_windows import Taker, key
+from scaling_study.measuring import capacity, cohort, page_cache, resolve, windows
+from scaling_study.measuring.cohort_windows import MEMBER_RESTARTS
+from scaling_study.measuring.journal import Journal
+from scaling_study.measuring.measure import harness_digest, measured_digest
+from scaling_study.member import feeds
+from scaling_study.planning.efforts import FEEDS
+from scaling_study.probing import probe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from scaling_study.measuring.measure import Job
+
+SCHEMA_VERSION = 1
+
+MODULES = ("experimenting", "planning/efforts")
+"""What decides, beside the harness, what is measured here."""
+
+SAME = (
+    *("schema_version", "launch", "replicate", "axes", "effort", "n", "seed", "measured_hash"),
+    *("harness_hash", "machine_hash"),
+)
+"""What must be equal for windows of an interrupted run to stand beside new ones."""
+
+MOST_FILES = 100_000
+"""More files than this are not looked at one by one."""
+CODE = (".py", ".pyc", ".so", ".pth", ".zip")
+"""Names of files that Python opens itself."""
+DONE_BEFORE = "done before"
+
+NO_LAUNCH = {"id": "", "label": "none", "arm": "", "axes": {}}
+"""What stands in the records where no launch is recommended."""
+
+log = logging.getLogger("feed")
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A variant of the script.
+
+    Attributes:
+        name: in records.
+        title: for a person.
+        change: the change inside its members that makes it (see ``feeds``).
+        files: what becomes of the loader's files before each window: they stay, are loaded into
+            memory, or dropped from there.
+    """
+
+    name: str
+    title: str
+    change: str | None = None
+    files: str = "stay"
+
+
+AS_IS = Variant("as_is", "as it is")
+VARIANTS = (
+    AS_IS,
+    Variant("cached", "batches from memory", "cached_batches"),
+    Variant("beside", "batches from memory, the loader beside", "loader_beside"),
+    Variant("only", "the loader alone", "loader_only"),
+    Variant("warm", "as it is, files in memory", files="loaded"),
+    Variant("cold", "as it is, files not in memory", files="dropped"),
+)
+
+
+class Feed:
+    """The running of one job."""
+
+    def __init__(self, job: Job, path: Path, builds: Path) -> None:
+        self._job = job
+        self._builds = builds
+        self._journal = Journal(path, "feed", SAME)
+        self._machine = probe.read_machine().to_dict()
+        self._effort = FEEDS[job.plan["feed"]]
+        self._timing = cohort.WindowSettings(
+            self._effort.steps, self._effort.shortest_s, self._effort.longest_s,
+            self._effort.settle_s,
+        )  # fmt: skip
+        self._taker = Taker(self._journal, self._timing)
+        self._starter = arms.Starter(job.plan["measure"], self._machine)
+        text = f"{job.plan['seed']} feed {job.replicate}"
+        self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+        self._n = 1
+        self._left: list[Json] = []
+
+    def leave_out(self, reason: str) -> None:
+        """Leave a file that says why nothing was measured."""
+        self._journal.restart()
+        self._journal.write(self._head(None))
+        self._end("skipped", reason)
+
+    def run(self, n: int) -> None:
+        """Measure all variants at a process count, and leave a whole record file."""
+        began = time.perf_counter()
+        self._n = n
+        try:
+            resolved = self._resolve(AS_IS)
+            capacity.check([resolved.need])
+            status, reason = self._attempts(resolved)
+        except UnavailableError as error:
+            self._journal.restart()
+            self._journal.write(self._head(None))
+            self._end("skipped", error.reason, error.remedy)
+            return
+        if status == DONE_BEFORE:
+            log.info("all of it was done by an interrupted run")
+            self._journal.finish()
+            return
+        self._end(status, reason, None, time.perf_counter() - began)
+
+    def _end(
+        self, status: str, reason: str | None, remedy: str | None = None, wall_s: float = 0.0
+    ) -> None:
+        log.info("%s%s", status, f": {reason}" if reason else "")
+        self._journal.write(
+            {"kind": "end", "status": status, "reason": reason, "remedy": remedy,
+             "wall_s": wall_s, "left_out": self._left}
+        )  # fmt: skip
+        self._journal.finish()
+
+    def _resolve(self, variant: Variant) -> resolve.Resolved:
+        axes = self._job.launch["axes"]
+        resolved = resolve.resolve(self._job.plan, axes, self._machine, self._builds, [self._n])
+        change = () if variant.change is None else (variant.change,)
+        return replace(resolved, launch=replace(resolved.launch, change=change))
+
+    def _head(self, resolved: resolve.Resolved | None) -> Json:
+        plan, launch = self._job.plan, self._job.launch
+        return {
+            "kind": "feed",
+            "schema_version": SCHEMA_VERSION,
+            "study": plan["study"],
+            "launch": launch["id"],
+            **{name: launch[name] for name in ("label", "arm", "axes")},
+            "replicate": self._job.replicate,
+            "effort": plan["feed"],
+            "n": self._n,
+            "seed": self._seed,
+            "blocks": self._effort.blocks,
+            "machine_hash": self._machine["hash"],
+            "machine": self._machine,
+            "measured_hash": measured_digest(plan["workload"], resolved.launch.python)
+            if resolved
+            else "",
+            "harness_hash": harness_digest(*MODULES),
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+
+    def _attempts(self, resolved: resolve.Resolved) -> tuple[str, str | None]:
+        """Measure, anew from where a member has ended."""
+        for left in reversed(range(MEMBER_RESTARTS + 1)):
+            self._left.clear()
+            self._taker = Taker(self._journal, self._timing)
+            try:
+                with private.folder() as folder, ExitStack() as stack:
+                    return self._measure(resolved, folder, stack)
+            except cohort.MemberEndedError:
+                if not left:
+                    break
+                log.info("a member ended: starting again from there")
+        return "partial", "members ended again and again"
+
+    def _measure(
+        self, resolved: resolve.Resolved, folder: Path, stack: ExitStack
+    ) -> tuple[str, str | None]:
+        head = self._head(resolved)
+        records = self._journal.resume(head)
+        if records and records[-1]["kind"] == "end":
+            return DONE_BEFORE, None
+        if records:
+            log.info("goes on after %d records of an interrupted run", len(records))
+        else:
+            self._journal.write(head)
+        self._taker.done = {key(record) for record in records if record["kind"] == "window"}
+        one, attestation = self._start(AS_IS, resolved, folder, stack)
+        if isinstance(attestation, str):
+            return "failed", attestation
+        seen = attestation["members"][0]["loaders"]
+        if not seen:
+            return "skipped", (
+                "the script has taken no batch from a loader that is known here: name its class"
+                " as workload.loader: module:Class"
+            )
+        shown = one.take(windows.Window(0, 0, self._n), self._timing)
+        every_s = [
+            sum(member["step_us"]) / 1e6 / len(member["step_us"])
+            for member in shown["members"]
+            if member["step_us"]
+        ]
+        one.freeze()
+        cohorts = {AS_IS.name: one}
+        for variant in self._others(seen):
+            other, shows = self._start(variant, self._resolve(variant), folder, stack)
+            if isinstance(shows, str):
+                self._leave_out(variant, shows)
+                self._write_events(variant, other)
+                continue
+            if variant.change == "loader_beside" and every_s:
+                other.tell(other.alive, round(1e9 * sum(every_s) / len(every_s)))
+            other.freeze()
+            cohorts[variant.name] = other
+        files = self._files(folder)
+        cohorts |= {each.name: one for each in VARIANTS if each.files != "stay" and files}
+        for each in VARIANTS:
+            if each.files != "stay" and not files:
+                self._leave_out(each, "no file of the loader is known: name them as"
+                                      " workload.inputs")  # fmt: skip
+        self._blocks(cohorts, files)
+        return "complete", None
+
+    def _others(self, seen: Sequence[Mapping[str, Any]]) -> list[Variant]:
+        """Return the variants that are cohorts of their own, and can be told from the others."""
+        found = [each for each in VARIANTS if each.change is not None]
+        if any(one["workers"] != 0 for one in seen):
+            return found
+        beside = next(each for each in found if each.change == "loader_beside")
+        self._leave_out(beside, "the loader has no workers or threads that could go on beside")
+        return [each for each in found if each is not beside]
+
+    def _start(
+        self, variant: Variant, resolved: resolve.Resolved, folder: Path, stack: ExitStack
+    ) -> arms.Started:
+        arm = arms.Arm(variant.name, self._job.launch["axes"], {}, resolved)
+        (started,) = self._starter.start([arm], folder, stack, beside=self._n)
+        if not isinstance(started[1], str):
+            self._journal.write(started[1])
+        return started
+
+    def _leave_out(self, variant: Variant, reason: str) -> None:
+        log.info("%s is left out: %s", variant.title, reason)
+        self._left.append({"variant": variant.name, "title": variant.title, "reason": reason})
+
+    def _write_events(self, variant: Variant, one: cohort.Cohort) -> None:
+        for event in one.events:
+            self._journal.write({"kind": "event", "cohort": variant.name, **event})
+        one.events.clear()
+
+    def _files(self, folder: Path) -> list[Path]:
+        """Return the loader's files: what the config names, and what was seen to be opened.
+
+        Beside a file that was opened lie others like it, which are read later.
+        """
+        named = [Path(one) for one in self._job.plan["workload"].get("inputs", ())]
+        opened = {
+            Path(line)
+            for log in folder.rglob(f"{feeds.OPENED}*")
+            for line in log.read_text(errors="surrogateescape").splitlines()
+            if not line.endswith(CODE)
+        }
+        kinds = {(path.parent, path.suffix) for path in opened if path.is_file()}
+        found = {
+            *(file for path in named for file in (path.rglob("*") if path.is_dir() else [path])),
+            *(file for parent, suffix in kinds for file in parent.glob(f"*{glob.escape(suffix)}")),
+        }
+        return sorted(file for file in found if file.is_file())[:MOST_FILES]
+
+    def _blocks(self, cohorts: dict[str, cohort.Cohort], files: Sequence[Path]) -> None:
+        shuffle = random.Random(self._seed)  # noqa: S311 (an experiment's order)
+        variants = [each for each in VARIANTS if each.name in cohorts]
+        for block in range(self._effort.blocks):
+            self._taker.block = block
+            log.info("block %d of %d, %d variants", block + 1, self._effort.blocks, len(variants))
+            for variant in shuffle.sample(variants, len(variants)):
+                self._take(variant, cohorts[variant.name], files)
+
+    def _take(self, variant: Variant, one: cohort.Cohort, files: Sequence[Path]) -> None:
+        labels = {
+            "experiment": "feed", "name": variant.name, "dose": None, "count": None,
+            "rate_share": None,
+        }  # fmt: skip
+
+        @contextmanager
+        def prepared() -> Iterator[Json]:
+            """Put the files where they belong, and let the members go on for the window."""
+            shares: Json = {}
+            if variant.files == "loaded":
+                page_cache.load(files)
+            elif variant.files == "dropped":
+                page_cache.drop(files)
+            if variant.files != "stay":
+                shares["resident_before"] = page_cache.resident_share(files)
+            one.thaw()
+            yield shares
+            one.freeze()
+            if variant.files != "stay":
+                shares["resident_after"] = page_cache.resident_share(files)
+
+        self._taker.take(one, self._n, labels, prepared)

@@ -1,0 +1,262 @@
+"""What takes a loader's place: batches from memory, or nobody who trains on them.
+
+Each is put around every loader of the script (see ``loaders``), in the training thread alone. The
+batches from memory are the loader's first ones. Standard library and torch only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.member import loaders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from scaling_study.member.member import Member
+
+# Files that are opened while the loader is alone are named in one of this name and the slot's.
+OPENED = "opened-"
+MOST_FILES = 100_000
+# Nobody's data.
+NO_DATA = ("/proc/", "/sys/", "/dev/", "/usr/", "/etc/", "/lib/", sys.prefix + "/")
+
+# Enough for the batches to differ, few enough to stay in memory.
+CACHED_BATCHES = 8
+
+# A loader that runs beside batches from memory looks so often whether its rate is known.
+LOOK_S = 0.01
+
+_held: dict[str, int] = {}
+_facts: dict[str, Any] = {}
+_filling = threading.local()
+
+
+def change(name: str, member: Member, further: Sequence[str]) -> None:
+    """Put one of KINDS around every loader."""
+    if name == "loader_only":
+        _note_files(member.folder / f"{OPENED}{member.slot}")
+    loaders.wrap(functools.partial(_around, name, member, threading.get_ident()), further)
+
+
+def holds(name: str) -> bool:
+    """Whether it has taken a loader's place."""
+    return _held.get(name, 0) > 0
+
+
+def facts() -> dict[str, Any]:
+    """Return, as JSON data, what the attestation says of batches from memory."""
+    return dict(_facts)
+
+
+def _around(
+    name: str, member: Member, trainer: int, inner: Callable[..., Iterator[Any]]
+) -> Callable[..., Iterator[Any]]:
+    def makes(loader: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        # A loader inside of a loader, or in a thread of another one, is a part of it.
+        if threading.get_ident() != trainer or getattr(_filling, "on", False):
+            return inner(loader, *args, **kwargs)
+        make = functools.partial(_whole, inner, loader, args, kwargs)
+        return KINDS[name](make, member, loader)
+
+    return makes
+
+
+def _whole(inner: Callable[..., Any], loader: Any, args: Any, kwargs: Any) -> Iterator[Any]:
+    """Give what the loader itself gives, with all that is inside of it as it is."""
+    iterator = None
+    while True:
+        _filling.on = True
+        try:
+            iterator = inner(loader, *args, **kwargs) if iterator is None else iterator
+            batch = next(iterator)
+        except StopIteration:
+            return
+        finally:
+            _filling.on = False
+        yield batch
+
+
+# ---- batches from memory
+
+
+def _cached(make: Callable[[], Iterator[Any]], _: Member, loader: Any) -> Iterator[Any]:
+    batches = _batches(make, loader)
+    _held["cached_batches"] = _held.get("cached_batches", 0) + bool(batches)
+    return _again(batches, loader)
+
+
+def _beside(make: Callable[[], Iterator[Any]], member: Member, loader: Any) -> Iterator[Any]:
+    """Train from memory, while the loader goes on at the rate that the coordinator tells.
+
+    A pipeline that gives one epoch is over once that is; the script then makes another one.
+    """
+    batches = _batches(make, loader)
+    if batches and "_study_over" not in loader.__dict__:
+        over = loader.__dict__["_study_over"] = threading.Event()
+        threading.Thread(target=_throw_away, args=(make, member, over), daemon=True).start()
+        _held["loader_beside"] = _held.get("loader_beside", 0) + 1
+    return itertools.takewhile(
+        lambda _: not loader.__dict__["_study_over"].is_set(), _again(batches, loader)
+    )
+
+
+def _throw_away(make: Callable[[], Iterator[Any]], member: Member, over: threading.Event) -> None:
+    """Take batches at the rate of a batch in every so many ns, or as fast as they come."""
+    due, taken = time.perf_counter(), 1
+    while taken:
+        taken = 0
+        for taken, _ in enumerate(make(), start=1):  # noqa: B007 (looked at above)
+            while not (every_s := member.asked() / 1e9):
+                time.sleep(LOOK_S)
+                due = time.perf_counter()
+            due = max(due + every_s, time.perf_counter() - every_s)
+            time.sleep(max(0.0, due - time.perf_counter()))
+    over.set()
+
+
+def _batches(make: Callable[[], Iterator[Any]], loader: Any) -> list[Batch]:
+    """Return a loader's first batches, taken once; those of pipelines serve the next ones too."""
+    kind = type(loader)
+    keeper = loader if hasattr(kind, "__len__") else kind
+    batches: list[Batch] | None = keeper.__dict__.get("_study_batches")
+    if batches is None:
+        batches = [Batch(one) for one in itertools.islice(make(), CACHED_BATCHES)]
+        keeper._study_batches = batches  # noqa: SLF001 (ours, wherever it lies)
+        _facts["cached_batches"] = len(batches)
+        _facts["cached_bytes"] = sum(batch.bytes for batch in batches)
+        _facts.setdefault("copied", False)
+    return batches
+
+
+def _again(batches: Sequence[Batch], loader: Any) -> Iterator[Any]:
+    """Give them again and again, in epochs of the loader's length where it has one."""
+    try:
+        epoch = len(loader)
+    except (TypeError, NotImplementedError):
+        return (batch.take() for batch in itertools.cycle(batches))
+    return (batch.take() for batch in itertools.islice(itertools.cycle(batches), epoch))
+
+
+class Batch:
+    """A batch in memory: as it was, whatever the script does to it.
+
+    torch counts what is done to a tensor in place: once that has happened to any batch, copies are
+    given. Arrays of other kinds are always copied.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._tensors = _tensors(value)
+        self._others = _has_arrays(value)
+        self._kept = _copy(value)
+        self._versions = self._seen()
+        self.bytes = sum(tensor.nbytes for tensor in self._tensors)
+
+    def _seen(self) -> list[int]:
+        return [tensor._version for tensor in self._tensors]  # noqa: SLF001 (autograd's own count)
+
+    def take(self) -> Any:
+        """Return it."""
+        if self._others or self._seen() != self._versions:
+            _facts["copied"] = True
+        return _copy(self._kept) if _facts["copied"] else self._value
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Return a batch's tensors and arrays: collate functions make tuples, lists and dicts."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _parts(one)
+    else:
+        yield value
+
+
+def _tensors(value: Any) -> list[Any]:
+    import torch  # noqa: PLC0415 (the script's to import first)
+
+    # Inference tensors count nothing, and cannot be changed where they are trained on.
+    return [
+        one for one in _parts(value) if isinstance(one, torch.Tensor) and not one.is_inference()
+    ]
+
+
+def _has_arrays(value: Any) -> bool:
+    return any(hasattr(one, "__array_interface__") for one in _parts(value))
+
+
+def _copy(value: Any) -> Any:
+    import torch  # noqa: PLC0415 (as above)
+
+    if isinstance(value, dict):
+        return type(value)({key: _copy(one) for key, one in value.items()})
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_copy, value))
+    if isinstance(value, list | tuple):
+        return type(value)(map(_copy, value))
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    return value.copy() if hasattr(value, "__array_interface__") else value
+
+
+# ---- a mock trainer
+
+
+def _only(make: Callable[[], Iterator[Any]], member: Member, _: Any) -> Iterator[Any]:
+    """Take batches as fast as they come: each is a step, and the script sees none of them.
+
+    A loader that is asked without gradients is one for validation, and left as it is.
+    """
+    import torch  # noqa: PLC0415 (as above)
+
+    if not torch.is_grad_enabled():
+        yield from make()
+        return
+    _held["loader_only"] = _held.get("loader_only", 0) + 1
+    taken = 1
+    while taken:  # a pipeline gives one epoch: the script makes another one then
+        taken = 0
+        for taken, _ in enumerate(make(), start=1):  # noqa: B007 (looked at below)
+            member.step_end()
+
+
+def _note_files(path: Path) -> None:
+    """Have the paths of files that are opened for reading written down, a line for each.
+
+    Worker processes inherit the hook. What is opened by libraries without Python's knowledge is not
+    seen.
+    """
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    known: set[object] = set()
+
+    def note(event: str, args: tuple[Any, ...]) -> None:
+        if event != "open" or args[0] in known or len(known) == MOST_FILES:
+            return
+        opened, mode, flags = args
+        if isinstance(opened, int) or (flags or 0) & os.O_ACCMODE != os.O_RDONLY or mode == "w":
+            return
+        known.add(opened)
+        with contextlib.suppress(OSError, ValueError):  # no descriptor is left, or no such text
+            line = str(Path(os.fsdecode(opened)).absolute())
+            if "\n" not in line and not line.startswith(NO_DATA):
+                os.write(log, os.fsencode(line) + b"\n")
+
+    sys.addaudithook(note)
+
+
+KINDS: dict[str, Callable[[Callable[[], Iterator[Any]], Member, Any], Iterator[Any]]] = {
+    "cached_batches": _cached,
+    "loader_beside": _beside,
+    "loader_only": _only,
+}
+"""What can take a loader's place, by the name of the change."""

@@ -1,0 +1,142 @@
+"""What loaders are: every kind whose iterators are timed, and can be replaced.
+
+A loader is reached where it makes an iterator, as soon as the script has imported its module. One
+inside another (SPDL's loader over its pipeline) is the outer one's business, and what other threads
+than the training one iterate over is no batch of a step. Standard library only.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scaling_study.member import after_torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+
+class Kind(NamedTuple):
+    """A class of loaders, and its method that makes an iterator."""
+
+    module: str
+    name: str
+    method: str = "__iter__"
+
+
+# Lightning's and Accelerate's iterate over torch's own. StatefulDataLoader has a method of its own,
+# and so has a pipeline, which every iterator of SPDL's in this process comes from.
+KINDS = (
+    Kind("torch.utils.data.dataloader", "DataLoader"),
+    Kind("torchdata.stateful_dataloader.stateful_dataloader", "StatefulDataLoader"),
+    Kind("spdl.pipeline._pipeline", "Pipeline", "get_iterator"),
+    Kind("spdl.pipeline._iter_utils._subprocess", "_SubprocessIterable"),
+    Kind("spdl.dataloader._dataloader", "DataLoader"),
+    Kind("spdl.dataloader._pytorch_dataloader", "PyTorchDataLoader"),
+    Kind("spdl.dataloader._cache_dataloader", "CacheDataLoader"),
+)
+
+# The module of what the script itself defines.
+SCRIPT = "__main__"
+
+# How many batches may be ready in queues whose size is not known.
+UNKNOWN_READY = 8
+
+
+def named(text: str) -> Kind:
+    """Return the kind that a config names as ``module:Class``."""
+    module, _, name = text.partition(":")
+    return Kind(module, name)
+
+
+def wrap(
+    around: Callable[[Callable[..., Any]], Callable[..., Any]], further: Sequence[str]
+) -> None:
+    """Put something around every loader's method that makes an iterator.
+
+    What is put there last is outermost, in modules that are yet to be imported, too.
+
+    Args:
+        around: returns what takes the place of the method that it is given.
+        further: kinds that a config names.
+    """
+    for kind in (*KINDS, *map(named, further)):
+        if kind.module == SCRIPT:
+            _replace_in_script(around, kind)
+        else:
+            after_torch.call_back(functools.partial(_replace, around, kind), kind.module)
+
+
+def _replace(around: Callable[[Callable[..., Any]], Callable[..., Any]], kind: Kind) -> None:
+    owner = getattr(sys.modules[kind.module], kind.name, None)
+    method = getattr(owner, kind.method, None)  # another release may have neither
+    if method is not None:
+        setattr(owner, kind.method, around(method))
+
+
+def _replace_in_script(
+    around: Callable[[Callable[..., Any]], Callable[..., Any]], kind: Kind
+) -> None:
+    """Replace the method of a class of the script itself, whenever that is run and makes it."""
+    build = builtins.__build_class__
+
+    def builds(*args: Any, **kwargs: Any) -> Any:
+        made = build(*args, **kwargs)
+        if (made.__module__, made.__qualname__) == (SCRIPT, kind.name):
+            setattr(made, kind.method, around(getattr(made, kind.method)))
+        return made
+
+    builtins.__build_class__ = builds
+
+
+def facts(loader: Any) -> dict[str, Any]:
+    """Return, as JSON data, what is known of a loader.
+
+    Returns:
+        Its ``kind``, how many ``workers`` it has (None: threads or processes of its own), and how
+        many batches may be ``ready`` while nobody takes any.
+    """
+    kind = type(loader)
+    workers = getattr(loader, "num_workers", None)
+    if workers is None:
+        ready = UNKNOWN_READY + getattr(loader, "_buffer_size", 0)
+    else:
+        ready = workers * (getattr(loader, "prefetch_factor", 0) or 0)
+    return {"kind": f"{kind.__module__}.{kind.__qualname__}", "workers": workers, "ready": ready}
+
+
+def time_next(iterator: Iterator[Any], around: Callable[..., Any]) -> Iterator[Any]:
+    """Return an iterator whose every ``__next__`` has something around it.
+
+    Args:
+        iterator: as a loader has made it.
+        around: returns what takes the place of the method that it is given.
+    """
+    kind = type(iterator)
+    if not hasattr(kind.__next__, "inner"):
+        try:
+            kind.__next__ = around(kind.__next__)  # type: ignore[method-assign]
+        except TypeError:  # a generator's, and what is built in, cannot be replaced
+            return Proxy(iterator, around(kind.__next__))
+    return iterator
+
+
+class Proxy:
+    """Stands for an iterator whose class cannot be changed."""
+
+    def __init__(self, iterator: Iterator[Any], takes: Callable[[Iterator[Any]], Any]) -> None:
+        self._iterator, self._takes = iterator, takes
+
+    def __iter__(self) -> Proxy:
+        """Return itself, as iterators do."""
+        return self
+
+    def __next__(self) -> Any:
+        """Return what the iterator gives next."""
+        return self._takes(self._iterator)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what else the iterator has."""
+        return getattr(self._iterator, name)
