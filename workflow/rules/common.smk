@@ -186,6 +186,11 @@ def why_of(wildcards):
     return measure.job_text(PLAN_JSON, launch, WHY_FILES, "why")
 
 
+def feed_of(wildcards):
+    """What the loader's variants depend on; the recommended launch is the job's to find out."""
+    return measure.job_text(PLAN_JSON, None, FEED_FILES, "feed")
+
+
 def known_before(wildcards):
     """Which launch is recommended is known after the analysis; a race comes before all else."""
     if wildcards.launch in JOBS:

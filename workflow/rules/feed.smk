@@ -22,7 +22,7 @@ rule feed:
         **node_resources(),
         quiet=100,
     params:
-        job=measure.job_text(PLAN_JSON, None, FEED_FILES, "feed"),
+        job=feed_of,
     shell:
         "exec python -m scaling_study.measuring.keep --watch $PPID --"
         " python scripts/feed.py --job {params.job:q} --replicate {wildcards.replicate}"
