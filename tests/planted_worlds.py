@@ -358,6 +358,58 @@ class SlowLoader(World):
 
 
 @dataclasses.dataclass(slots=True)
+class StartedWorkers(World):
+    """A loader that starts its workers again and again, and sleeps meanwhile."""
+
+    first: str = "loader_starts"
+    reliefs: tuple[str, ...] = (*ALL, "kept_workers")
+
+    def step(self, relief, n):
+        if relief in {"cached_batches", "kept_workers"}:
+            return self.crowd(Step(load=0.2 * MS), n)
+        return self.crowd(Step(blocked=7 * MS, load=7.2 * MS, loader_starts=7 * MS), n)
+
+
+@dataclasses.dataclass(slots=True)
+class UntriedWorkers(StartedWorkers):
+    """The same, where no relief of it has a result."""
+
+    reliefs: tuple[str, ...] = ("pinned", "openblas")
+
+
+@dataclasses.dataclass(slots=True)
+class Snapshots(World):
+    """A StatefulDataLoader with a large state."""
+
+    first: str = "loader_snapshots"
+    reliefs: tuple[str, ...] = (*ALL, "loader_beside", "no_snapshots")
+
+    def step(self, relief, n):
+        if relief == "cached_batches":
+            return self.crowd(Step(load=0.05 * MS), n)
+        if relief == "loader_beside":
+            return self.crowd(Step(load=0.05 * MS, helper_s=5 * MS), n)
+        busy = 0.0 if relief == "no_snapshots" else 5 * MS
+        return self.crowd(Step(load=1 * MS + busy, blocked=busy, helper_s=busy), n)
+
+
+@dataclasses.dataclass(slots=True)
+class NoisyLoader(World):
+    """A loader whose workers take the last-level cache from training, and let it wait a little."""
+
+    first: str = "loader_interference"
+    reliefs: tuple[str, ...] = (*ALL, "loader_beside")
+
+    def step(self, relief, n):
+        if relief == "cached_batches":
+            return self.crowd(Step(load=0.05 * MS), n)
+        slowed = Step(user=15 * MS, helper_s=4 * MS, load=0.05 * MS)
+        if relief != "loader_beside":
+            slowed.blocked, slowed.load = 2 * MS, 2 * MS
+        return self.crowd(slowed, n)
+
+
+@dataclasses.dataclass(slots=True)
 class Denormals(World):
     """Arithmetic on denormals."""
 
@@ -498,6 +550,7 @@ PLANTED = (
         SlowRank,
         UntriedCollector,
     ),
+    *(StartedWorkers, UntriedWorkers, Snapshots, NoisyLoader),
     *(LockedLoader, SlowLoader, Denormals, OldBlas, Faults, Bandwidth, Cache, Smt, Swap),
     Migrations,
 )

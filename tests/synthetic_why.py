@@ -25,6 +25,9 @@ TITLES = {
     "jemalloc": "jemalloc",
     "tcmalloc": "tcmalloc",
     "cached_batches": "batches from memory instead of the loader",
+    "loader_beside": "batches from memory, the loader going on beside",
+    "no_snapshots": "no snapshots of a StatefulDataLoader's state",
+    "kept_workers": "loader workers that live on between epochs",
     "flush_denormals": "denormal numbers flushed to zero",
     "openblas": "OpenBLAS",
     "huge_pages": "huge pages asked for by malloc",
@@ -43,6 +46,7 @@ RELIEF_AXES = {
     "tcmalloc": {"allocator": "tcmalloc"},
     "openblas": {"blas": "openblas"},
     "huge_pages": {"huge_pages": "always"},
+    "kept_workers": {"persistent_workers": "keep"},
 }
 KERNELS = ("register", "llc", "memory", "pages")
 
@@ -65,6 +69,7 @@ class Step:
     backward: float = 0.0
     compile: float = 0.0
     ranks_wait: float = 0.0
+    loader_starts: float = 0.0
     helper_s: float = 0.0
     helper_wait_s: float = 0.0
     faults: float = 20.0
@@ -319,6 +324,7 @@ def _window(world, step, experiment, *, name, n, block, factor, first=0):
                 "optimizer_s": 0.0,
                 "collect_s": step.collect * own,
                 "compile_s": step.compile * own,
+                "loader_starts_s": step.loader_starts * own,
                 "ranks_wait_s": step.ranks_wait * own,
                 "active_s": step.total * own,
                 "steps_active": counted,

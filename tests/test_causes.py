@@ -22,7 +22,7 @@ WANTED = {
     *("page_faults", "thp", "swap", "migrations", "steal", "foreign_load", "frequency"),
     *("slow_blas", "denormals", "data_loading", "interpreter", "helper_threads"),
     *("lock_contention", "file_io", "pauses", "stopped", "communication", "imbalance"),
-    "compilation",
+    *("compilation", "loader_starts", "loader_interference", "loader_snapshots"),
 }
 
 

@@ -10,7 +10,12 @@ from scaling_study.rendering.report_feed import view_feed
 
 MS = 1e-3
 BLOCKS = 8
-LOADER = {"kind": "torch.utils.data.dataloader.DataLoader", "workers": 2, "ready": 4}
+LOADER = {
+    "kind": "torch.utils.data.dataloader.DataLoader",
+    "workers": 2,
+    "settable": True,
+    "ready": 4,
+}
 
 
 def windows(replicate, *, training=8.0, waiting=4.0, interference=2.0, rest=0.0, fetching=3.0,
@@ -51,7 +56,7 @@ def run(replicate=0, **known):
     cached = {"cached_batches": 8, "cached_bytes": 1000, "copied": False}
     attestations = {"as_is": {"loaders": [LOADER]}, "cached": {"cached": cached}}
     end = {"status": "complete", "reason": None, "left_out": []}
-    return FeedRun(head, attestations, windows(replicate, **known), 0, end)
+    return FeedRun(head, attestations, windows(replicate, **known), None, 0, end)
 
 
 def shares(found):
@@ -92,7 +97,7 @@ def test_a_study_that_measured_nothing_says_why():
     reason = "the script has taken no batch from a loader that is known here"
     one = run()
     end = {"status": "skipped", "reason": reason, "left_out": []}
-    found = feed([FeedRun(one.head, {}, pd.DataFrame(), 0, end)])
+    found = feed([FeedRun(one.head, {}, pd.DataFrame(), None, 0, end)])
     assert (found["status"], found["reason"]) == ("skipped", reason)
     view = view_feed(found, None)
     assert view.missing == reason
@@ -108,3 +113,34 @@ def test_the_answer_comes_first():
     assert "the loader is what limits the two" in view.findings[2]
     assert any("fit into a last-level cache" in text for text in view.findings)
     assert [row["label"] for row in view.parts][:2] == ["waiting for the loader", "training itself"]
+
+
+def swept(now, **steps):
+    """A run in which other numbers of workers were looked at, two CPUs for a process."""
+    one = run()
+    rows = [one.windows]
+    for name, step in steps.items():
+        like = one.windows[one.windows["variant"] == "only"]
+        factor = step / 9
+        rows.append(
+            like.assign(
+                variant=name.replace("_at_", "@"), step_s=like["step_s"] * factor,
+                user_s_per_step=5e-3, system_s_per_step=0.0,
+            )
+        )  # fmt: skip
+    known = {"now": now, "cpus": 2.0, "tried": [0, 1, 2]}
+    return feed([FeedRun(one.head, one.attestations, pd.concat(rows), known, 0, one.end)])
+
+
+def test_other_numbers_of_workers_are_predicted_and_the_best_is_compared():
+    found = swept(1, only_at_0=9, only_at_2=4.5, as_is_at_2=10.2)
+    rows = {one["workers"]: one for one in found["workers"]}
+    scale = found["variants"][1]["step_s"]["value"] / 8e-3  # the machine's drift
+    assert rows[0]["predicted_s"] == pytest.approx(scale * (8 + 9) * MS, rel=0.03)
+    # Training with what a batch takes from it is longer than half of all CPU time.
+    assert rows[2]["predicted_s"] == pytest.approx(scale * 10 * MS, rel=0.03)
+    assert rows[2]["gain"]["value"] == pytest.approx(14 / 10.2, rel=0.03)
+    assert rows[0]["measured_s"] is None
+    text = " ".join(view_feed(found, None).findings)
+    assert "With 2 loader workers a step should take" in text
+    assert "times as fast as it is" in text

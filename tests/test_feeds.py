@@ -20,6 +20,7 @@ KINDS = {
     "own": ["own"],
 }
 OWN = "__main__:Own"
+SPDL = {"spdl", "pipeline"}
 
 
 @pytest.fixture
@@ -41,16 +42,14 @@ def started(cohort, kind, change=(), *options):
 def test_what_a_loader_takes_is_timed(cohort, kind):
     started(cohort, kind, (), "--seconds", "0.02")
     steps = cohort.train(0, 30)[5:]
-    if kind in {"spdl", "pipeline"}:  # two threads of its own make batches
+    if kind in SPDL:  # two threads of its own make batches
         assert sum(step.load_ns for _, step in steps) / len(steps) >= 5 * MS
     else:
         assert sum(step.load_ns for _, step in steps) / len(steps) >= 15 * MS
     assert all(step.load_ns <= duration for duration, step in steps)
     (found,) = cohort.attest(0)["loaders"][-1:]
-    assert found["workers"] == (1 if "workers" in kind else 0 if kind in TORCH else None)
-
-
-TORCH = {"torch", "stateful"}
+    assert found["workers"] == (1 if "workers" in kind else None if kind in SPDL else 0)
+    assert found["settable"] == (kind.partition(" ")[0] in {"torch", "workers", "stateful"})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -78,7 +77,7 @@ def test_a_loader_alone_trains_nothing(cohort, kind):
     started(cohort, kind, ("loader_only",), "--seconds", "0.02")
     steps = cohort.train(0, 40)[5:]  # more than an epoch
     mean_ns = sum(duration for duration, _ in steps) / len(steps)
-    assert (8 if kind in {"spdl", "pipeline"} else 18) * MS < mean_ns < 60 * MS
+    assert (8 if kind in SPDL else 18) * MS < mean_ns < 60 * MS
     assert all(step.optimizer_ns == step.backward_ns == 0 for _, step in steps)
     assert cohort.attest(0)["changes"]["loader_only"]
 

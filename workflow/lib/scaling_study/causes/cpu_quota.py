@@ -35,7 +35,7 @@ def _bandwidth(dose: Dose) -> Options:
 @functools.cache
 def no_quota(version: int | None = None) -> str | None:
     """Say why no quota can be set here, by cgroups of this version if one is given."""
-    from scaling_study.probing import limits  # noqa: PLC0415 (not needed to run bare)
+    from scaling_study.probing import limits
 
     hierarchy = limits.read_hierarchy("cpu")
     if version is not None and hierarchy is not None and hierarchy.version != version:

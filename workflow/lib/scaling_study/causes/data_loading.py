@@ -36,7 +36,7 @@ PLANTS = {
     ),
     "workers": Plant(
         "more loader workers than CPUs",
-        ("data_loading", "helper_threads", "cpu_oversubscription"),
+        ("data_loading", "loader_interference", "helper_threads", "cpu_oversubscription"),
         wrapper=lambda dose: _loader_workers(dose, 2 * len(CPUS)),
         control=lambda dose: _loader_workers(dose, 0),
         own={"data_loading": "every batch takes CPU time, so that workers have something to do"},

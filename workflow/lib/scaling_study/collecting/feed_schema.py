@@ -65,6 +65,7 @@ class Loader(TypedDict):
     __pydantic_config__ = STRICT  # type: ignore[misc]
     kind: str
     workers: Count | None
+    settable: bool
     ready: Count
 
 
@@ -114,6 +115,16 @@ class LeftOut(TypedDict):
     reason: str
 
 
+class Workers(TypedDict):
+    """How many workers the loader has, the CPUs of a process, and the numbers that were tried."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    kind: Literal["workers"]
+    now: Count
+    cpus: Annotated[float, Field(gt=0)]
+    tried: list[Count]
+
+
 class End(TypedDict):
     """The last record."""
 
@@ -126,7 +137,7 @@ class End(TypedDict):
     left_out: list[LeftOut]
 
 
-Record = Head | Attestation | Window | why_schema.Event | End
+Record = Head | Attestation | Window | Workers | why_schema.Event | End
 _RECORD: pydantic.TypeAdapter[Record] = pydantic.TypeAdapter(
     Annotated[Record, Field(discriminator="kind")],
 )

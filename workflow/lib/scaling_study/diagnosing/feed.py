@@ -18,9 +18,10 @@ import numpy as np
 import pandas as pd
 
 from scaling_study.evidence import effects
+from scaling_study.experimenting import loader_model
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from scaling_study.collecting.feeds import FeedRun
     from scaling_study.common.stats import Floats
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+NAMES = ("as_is", "cached", "beside", "only", "warm", "cold")
+"""The variants, in the order in which they are shown."""
 COLD, WARM = 0.1, 0.9
 """Files of which more is in memory were not dropped; files of which less is do not fit there."""
 
@@ -61,13 +64,16 @@ def feed(runs: Sequence[FeedRun]) -> Json:
         "fetching": None,
         "preparing": None,
         "most": {},
+        "workers": [],
     }
     windows = pd.concat([run.windows for run in runs], ignore_index=True)
     if windows.empty or "as_is" not in set(windows["variant"]):
         ends = [run.end for run in runs if run.end is not None]
         reason = next((end["reason"] for end in ends if end["reason"]), "no valid window")
         return content | {"status": ends[0]["status"] if ends else "failed", "reason": reason}
-    return content | _Case(windows).told(head["n"])
+    case = _Case(windows)
+    workers = next((run.workers for run in runs if run.workers), None)
+    return content | case.told(head["n"]) | {"workers": case.with_workers(workers)}
 
 
 class _Case:
@@ -95,7 +101,8 @@ class _Case:
 
     def told(self, n: int) -> Json:
         """What the windows say."""
-        names = list(dict.fromkeys(self._windows["variant"]))
+        there = set(self._windows["variant"])
+        names = [name for name in NAMES if name in there]
         step = self.column("as_is")
         times = {name: self.column(name) for name in names}
         parts = {
@@ -116,10 +123,7 @@ class _Case:
                     "variant": name,
                     "step_s": _dict(self.ratio(times[name], np.ones_like(step))),
                     "against": _dict(self.ratio(times[name], step)),
-                    "cpu_s": effects.mean(
-                        self.column(name, "user_s_per_step")
-                        + self.column(name, "system_s_per_step")
-                    ),
+                    "cpu_s": self.cpu_s(name),
                     "per_s": n / effects.mean(times[name]),
                 }
                 for name in names
@@ -148,9 +152,45 @@ class _Case:
             },
         }
 
+    def with_workers(self, known: Mapping[str, Any] | None) -> list[Json]:
+        """What a step should take with other numbers of workers, and what it took.
+
+        Returns:
+            A row for each: `workers`, `predicted_s`, `loader_s` (a batch with nobody who trains),
+            and, where the script was run so, `measured_s` and `gain` (against the script as it is).
+        """
+        if known is None:
+            return []
+        return [
+            {
+                "workers": workers,
+                "now": workers == known["now"],
+                "loader_s": self.step_s(loader_model.alone_name(workers, known["now"])),
+                "predicted_s": loader_model.predicted_s(
+                    workers, known["now"], known["cpus"], self.step_s, self.cpu_s
+                ),
+                "measured_s": self.step_s(name := loader_model.as_is_name(workers, known["now"])),
+                "gain": _dict(self.ratio(self.column("as_is"), self.column(name))),
+            }
+            for workers in known["tried"]
+        ]
+
+    def step_s(self, variant: str) -> float | None:
+        """Mean step of a variant; None where it was not measured."""
+        return _or_none(effects.mean(self.column(variant)))
+
+    def cpu_s(self, variant: str) -> float | None:
+        """Its mean CPU time."""
+        parts = (self.column(variant, f"{kind}_s_per_step") for kind in ("user", "system"))
+        return _or_none(effects.mean(np.sum(list(parts), axis=0)))
+
     def _held(self, variant: str, name: str, holds: Any) -> Floats:
         """A variant's steps, in blocks in which its files were where they should be."""
         return np.where(holds(self.column(variant, name)), self.column(variant), np.nan)
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else value
 
 
 def _dict(estimate: Estimate | None) -> Json | None:

@@ -89,7 +89,7 @@ class Taker:
         *,
         first: int = 0,
         timing: WindowSettings | None = None,
-    ) -> None:
+    ) -> Json | None:
         """Take a window until it is valid, or the retakes of this job are used up.
 
         Args:
@@ -100,11 +100,14 @@ class Taker:
             first: the members that train are those from this one on.
             timing: of this window, where it is another one.
 
+        Returns:
+            Its record; None where an interrupted run has taken it.
+
         Raises:
             MemberEndedError: a member died or hung.
         """
         if key({**labels, "n": n, "block": self.block}) in self.done:
-            return
+            return None
         take = 0
         while True:
             with given() as added:
@@ -112,11 +115,10 @@ class Taker:
                 record = one.take(windows.Window(0, self.block, n), timing or self.timing, first)
                 after = read_vmstat()
             vmstat = {key: after[key] - before[key] for key in after}
-            self.journal.write(
-                {"kind": "window", **labels, **added, "take": take, **record, "vmstat": vmstat}
-            )
+            whole = {"kind": "window", **labels, **added, "take": take, **record, "vmstat": vmstat}
+            self.journal.write(whole)
             if record["valid"] or self.retakes == 0 or LASTING.intersection(record["flags"]):
-                return
+                return whole
             take += 1
             self.retakes -= 1
 

@@ -15,14 +15,14 @@ import logging
 import random
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.experimenting import arms
+from scaling_study.experimenting import arms, loader_model
 from scaling_study.experimenting.experiment_windows import Taker, key
 from scaling_study.measuring import capacity, cohort, page_cache, resolve, windows
 from scaling_study.measuring.cohort_windows import MEMBER_RESTARTS
@@ -72,13 +72,19 @@ class Variant:
         change: the change inside its members that makes it (see ``feeds``).
         files: what becomes of the loader's files before each window: they stay, are loaded into
             memory, or dropped from there.
+        axes: of the launch that are other ones.
     """
 
     name: str
     title: str
     change: str | None = None
     files: str = "stay"
+    axes: Mapping[str, Any] = field(default_factory=dict)
 
+
+WORKERS = (0, 1, 2, 4)
+"""Numbers of loader workers that are tried, up to one more than a process has CPUs."""
+SWEEP_BLOCKS = 4
 
 AS_IS = Variant("as_is", "as it is")
 VARIANTS = (
@@ -89,6 +95,18 @@ VARIANTS = (
     Variant("warm", "as it is, files in memory", files="loaded"),
     Variant("cold", "as it is, files not in memory", files="dropped"),
 )
+
+
+def alone_with(workers: int) -> Variant:
+    """Return the variant in which the loader is alone, with another number of workers."""
+    name, title = f"only@{workers}", f"the loader alone, {workers} workers"
+    return Variant(name, title, "loader_only", axes={"loader_workers": workers})
+
+
+def as_is_with(workers: int) -> Variant:
+    """Return the variant in which the script trains with another number of workers."""
+    title = f"as it is, {workers} workers"
+    return Variant(f"as_is@{workers}", title, axes={"loader_workers": workers})
 
 
 class Feed:
@@ -110,6 +128,7 @@ class Feed:
         self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
         self._n = 1
         self._left: list[Json] = []
+        self._windows: list[Json] = []
 
     def leave_out(self, reason: str) -> None:
         """Leave a file that says why nothing was measured."""
@@ -147,7 +166,7 @@ class Feed:
         self._journal.finish()
 
     def _resolve(self, variant: Variant) -> resolve.Resolved:
-        axes = self._job.launch["axes"]
+        axes = {**self._job.launch["axes"], **variant.axes}
         resolved = resolve.resolve(self._job.plan, axes, self._machine, self._builds, [self._n])
         change = () if variant.change is None else (variant.change,)
         return replace(resolved, launch=replace(resolved.launch, change=change))
@@ -199,7 +218,8 @@ class Feed:
             log.info("goes on after %d records of an interrupted run", len(records))
         else:
             self._journal.write(head)
-        self._taker.done = {key(record) for record in records if record["kind"] == "window"}
+        self._windows = [record for record in records if record["kind"] == "window"]
+        self._taker.done = set(map(key, self._windows))
         one, attestation = self._start(AS_IS, resolved, folder, stack)
         if isinstance(attestation, str):
             return "failed", attestation
@@ -233,7 +253,9 @@ class Feed:
             if each.files != "stay" and not files:
                 self._leave_out(each, "no file of the loader is known: name them as"
                                       " workload.inputs")  # fmt: skip
-        self._blocks(cohorts, files)
+        variants = [each for each in VARIANTS if each.name in cohorts]
+        self._take_all(variants, cohorts, files, self._effort.blocks)
+        self._sweep(one, seen, folder, stack)
         return "complete", None
 
     def _others(self, seen: Sequence[Mapping[str, Any]]) -> list[Variant]:
@@ -248,7 +270,7 @@ class Feed:
     def _start(
         self, variant: Variant, resolved: resolve.Resolved, folder: Path, stack: ExitStack
     ) -> arms.Started:
-        arm = arms.Arm(variant.name, self._job.launch["axes"], {}, resolved)
+        arm = arms.Arm(variant.name, self._job.launch["axes"], variant.axes, resolved)
         (started,) = self._starter.start([arm], folder, stack, beside=self._n)
         if not isinstance(started[1], str):
             self._journal.write(started[1])
@@ -282,14 +304,96 @@ class Feed:
         }
         return sorted(file for file in found if file.is_file())[:MOST_FILES]
 
-    def _blocks(self, cohorts: dict[str, cohort.Cohort], files: Sequence[Path]) -> None:
-        shuffle = random.Random(self._seed)  # noqa: S311 (an experiment's order)
-        variants = [each for each in VARIANTS if each.name in cohorts]
-        for block in range(self._effort.blocks):
-            self._taker.block = block
-            log.info("block %d of %d, %d variants", block + 1, self._effort.blocks, len(variants))
+    def _take_all(
+        self,
+        variants: Sequence[Variant],
+        cohorts: Mapping[str, cohort.Cohort],
+        files: Sequence[Path],
+        blocks: int,
+    ) -> None:
+        """Take a window of each variant in every block, in an order of its own."""
+        shuffle = random.Random(f"{self._seed} {len(variants)}")  # noqa: S311 (an experiment's)
+        for block in range(blocks):
+            log.info("block %d of %d, %d variants", block + 1, blocks, len(variants))
             for variant in shuffle.sample(variants, len(variants)):
                 self._take(variant, cohorts[variant.name], files)
+            self._taker.block += 1
+
+    def _sweep(
+        self,
+        one: cohort.Cohort,
+        seen: Sequence[Mapping[str, Any]],
+        folder: Path,
+        stack: ExitStack,
+    ) -> None:
+        """Let the loader alone with other numbers of workers, and the script with the best one."""
+        numbers = {each["workers"] for each in seen}
+        if len(numbers) != 1 or not all(each["settable"] for each in seen):
+            return  # nobody can set their number, or it is several
+        (now,) = numbers
+        cpus = len(probe.usable_topology(self._machine).cpus) / self._n
+        tried = [workers for workers in WORKERS if workers <= cpus + 1]
+        with ExitStack() as own:
+            cohorts = {}
+            variants = [alone_with(workers) for workers in tried if workers != now]
+            for variant in variants:
+                other = self._started(variant, folder, own)
+                if other is not None:
+                    cohorts[variant.name] = other
+            there = [variant for variant in variants if variant.name in cohorts]
+            self._take_all(there, cohorts, (), SWEEP_BLOCKS)
+        means = {
+            workers: s
+            for workers in {*tried, now}
+            if (s := loader_model.predicted_s(workers, now, cpus, self._step_s, self._cpu_s))
+            is not None
+        }
+        self._journal.write({"kind": "workers", "now": now, "cpus": cpus, "tried": sorted(means)})
+        best = min(means, key=lambda workers: (means[workers], workers), default=now)
+        if best == now:
+            return
+        variant = as_is_with(best)
+        other = self._started(variant, folder, stack)
+        if other is not None:
+            pair = {AS_IS.name: one, variant.name: other}
+            self._take_all([AS_IS, variant], pair, (), self._effort.blocks)
+
+    def _step_s(self, name: str) -> float | None:
+        """Return the mean step of a variant, as far as it was measured."""
+        steps = [
+            us
+            for window in self._windows
+            if window["name"] == name and window["valid"]
+            for member in window["members"]
+            for us in member["step_us"]
+        ]
+        return sum(steps) / 1e6 / len(steps) if steps else None
+
+    def _cpu_s(self, name: str) -> float | None:
+        """Return its mean CPU time."""
+        members = [
+            member
+            for window in self._windows
+            if window["name"] == name and window["valid"]
+            for member in window["members"]
+        ]
+        steps = sum(member["steps_active"] for member in members)
+        used_s = sum(member["cpu_user_s"] + member["cpu_system_s"] for member in members)
+        return used_s / steps if steps else None
+
+    def _started(self, variant: Variant, folder: Path, stack: ExitStack) -> cohort.Cohort | None:
+        """Start a variant and stop it; None where it cannot be."""
+        try:
+            other, shows = self._start(variant, self._resolve(variant), folder, stack)
+        except UnavailableError as error:
+            self._leave_out(variant, error.reason)
+            return None
+        if isinstance(shows, str):
+            self._leave_out(variant, shows)
+            self._write_events(variant, other)
+            return None
+        other.freeze()
+        return other
 
     def _take(self, variant: Variant, one: cohort.Cohort, files: Sequence[Path]) -> None:
         labels = {
@@ -313,4 +417,6 @@ class Feed:
             if variant.files != "stay":
                 shares["resident_after"] = page_cache.resident_share(files)
 
-        self._taker.take(one, self._n, labels, prepared)
+        record = self._taker.take(one, self._n, labels, prepared)
+        if record is not None:
+            self._windows.append(record)

@@ -70,6 +70,7 @@ class Relief:
         alone: Whether what it takes away slows one process as much as many, so that a quick
             diagnosis tries it with one only.
         bursts: Whether it is the reference itself, in windows of bursts (see ``unthrottled``).
+        restless: Whether its members do something while they rest, so that they are stopped.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Relief:
     quick: bool = True
     alone: bool = False
     bursts: bool = False
+    restless: bool = False
 
     def counts(self, n: int, effort: str) -> list[int]:
         """Return the process counts at which it is tried; n is the reference's."""
@@ -139,6 +141,20 @@ def _faults(reference: Reference) -> Reason:
     return None
 
 
+def _no_workers(reference: Reference) -> Reason:
+    seen = reference.attestation.get("loaders", ())
+    if all(loader["workers"] == 0 for loader in seen):
+        return "no loader with workers or threads of its own"
+    return None
+
+
+def _no_snapshots(reference: Reference) -> Reason:
+    for loader in reference.attestation.get("loaders", ()):
+        if "StatefulDataLoader" in loader["kinds"] and loader["workers"]:
+            return None
+    return "no StatefulDataLoader with workers"
+
+
 def _no_ranks(reference: Reference) -> Reason:
     return None if ranks.processes(reference.axes) > 1 else "no ranks that exchange anything"
 
@@ -149,7 +165,7 @@ def _short(name: str, title: str) -> Callable[[Reference], Reason]:
     def excluded(reference: Reference) -> Reason:
         def part(member: Mapping[str, Any]) -> float:
             counted_s = sum(member["step_us"]) / 1e6
-            return member[name] / counted_s if counted_s else 0.0
+            return member.get(name, 0.0) / counted_s if counted_s else 0.0
 
         share = reference.most(part)
         return f"{title} takes {share:.1%} of a step" if share < SHARE_AT_LEAST else None
@@ -221,6 +237,12 @@ RELIEFS: tuple[Relief, ...] = (
            {"allocator": "mimalloc"}, quick=False),
     Relief("cached_batches", "batches from memory instead of the loader",
            _short("load_s", "the loader"), change="cached_batches"),
+    Relief("loader_beside", "batches from memory, the loader going on beside", _no_workers,
+           change="loader_beside", restless=True),
+    Relief("no_snapshots", "no snapshots of a StatefulDataLoader's state", _no_snapshots,
+           change="no_snapshots"),
+    Relief("kept_workers", "loader workers that live on between epochs",
+           _short("loader_starts_s", "starting loader workers"), {"persistent_workers": "keep"}),
     Relief("one_element", "ranks that exchange one number instead of gradients", _no_ranks,
            change="one_element"),
     Relief("flush_denormals", "denormal numbers flushed to zero", _flushed,

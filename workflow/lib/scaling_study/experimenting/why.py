@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import random
+import statistics
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -71,6 +72,8 @@ LOOK_EVERY_S = 0.02
 NO_LAUNCH = {"id": "", "label": "none", "arm": "", "axes": {"launcher": "exec"}}
 """What stands in the records where no launch is recommended."""
 
+RESTLESS = frozenset(relief.name for relief in reliefs.RELIEFS if relief.restless)
+
 log = logging.getLogger("why")
 
 Json = dict[str, Any]
@@ -117,6 +120,8 @@ class Experiments:
         self._n = 1
         self._begun = False
         self._timings: dict[str, cohort.WindowSettings] = {}
+        # What a step takes at each count: the rate of a loader that goes on beside.
+        self._every_ns: dict[str, int] = {}
         self._fewer: list[int] = []
         self._looks: dict[int, Json] = {}
         self._failed: list[str] = []
@@ -205,7 +210,9 @@ class Experiments:
     def _entry(self, relief: reliefs.Relief) -> Json:
         """Return a relief as the first record holds it."""
         timing = self._timings.get(relief.name)
-        own = {} if timing is None else {"timing": asdict(timing)}
+        own: Json = {} if timing is None else {"timing": asdict(timing)}
+        if relief.restless:
+            own["every_ns"] = self._every_ns
         return {
             "relief": relief.name,
             "title": relief.title,
@@ -296,6 +303,9 @@ class Experiments:
                 for name, each in options.items()
                 if "timing" in each
             }
+            self._every_ns = next(
+                (each["every_ns"] for each in options.values() if "every_ns" in each), {}
+            )
             chosen = [relief for relief in reliefs.RELIEFS if relief.name in options]
             return self._launches(chosen)[0], records[0]["not_applicable"]
         chosen, left = self._choose(one, attestation)
@@ -309,6 +319,11 @@ class Experiments:
         quota = limits.read_quota()
         effort = self._effort if quota is None else self._effort.over_periods(PERIODS_S)
         shown = [one.take(windows.Window(0, 0, n), _timing(effort)) for n in self._counts]
+        self._every_ns = {
+            str(n): round(1e3 * statistics.fmean(us))
+            for n, window in zip(self._counts, shown, strict=True)
+            if (us := [one for member in window["members"] for one in member["step_us"]])
+        }
         reference = reliefs.Reference(
             self._job.launch["axes"],
             self._machine,
@@ -382,7 +397,7 @@ class Experiments:
                     else:
                         cohorts[arm.name] = beside
                         self._journal.write(shown)
-                        self._rest(beside)
+                        self._rest(beside, arm.name)
             self._rest(one)
             for at in range(self._effort.blocks):
                 log.info("block %d of %d, %d launches", at + 1, self._effort.blocks, len(cohorts))
@@ -401,8 +416,8 @@ class Experiments:
     def _relief_counts(self, relief: reliefs.Relief) -> list[int]:
         return relief.counts(self._n, self._job.plan["why"]["effort"])
 
-    def _rest(self, one: cohort.Cohort) -> None:
-        if not LAUNCHERS[self._job.launch["axes"]["launcher"]].rests:
+    def _rest(self, one: cohort.Cohort, name: str = "reference") -> None:
+        if name in RESTLESS or not LAUNCHERS[self._job.launch["axes"]["launcher"]].rests:
             one.freeze()
 
     def _fail(self, name: str, reason: str) -> None:
@@ -416,6 +431,8 @@ class Experiments:
         if one is None:  # it failed earlier in this block
             return
         one.thaw()
+        if name in RESTLESS:
+            one.tell(one.alive, self._every_ns.get(str(n), 0))
         labels = {
             "experiment": "reference" if name == "reference" else "relief", "name": name,
             "dose": None, "count": None, "rate_share": None,
@@ -431,7 +448,7 @@ class Experiments:
             del cohorts[name]
             self._fail(name, "a member ended")
             return
-        self._rest(one)
+        self._rest(one, name)
 
     def _beside(
         self, one: cohort.Cohort, resolved: resolve.Resolved, threads: int, folder: Path

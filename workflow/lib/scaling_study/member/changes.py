@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import functools
 import gc
+import sys
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.member import feeds
+from scaling_study.member import after_torch, feeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from scaling_study.member.member import Member
 
 _apart = 0
+_without_snapshots = 0
+
+STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
+
+# More steps than anybody trains.
+NEVER = 1 << 40
 
 
 def _flush_denormals() -> None:
@@ -61,6 +68,24 @@ def _exchange_one_number() -> None:
     DistributedDataParallel.__init__ = __init__
 
 
+def _take_no_snapshots() -> None:
+    """Have torchdata's StatefulDataLoader write down its state in no step."""
+    after_torch.call_back(_replace_snapshots, STATEFUL)
+
+
+def _replace_snapshots() -> None:
+    loader = sys.modules[STATEFUL].StatefulDataLoader
+    make = loader.__init__
+
+    def __init__(one: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 (as above)
+        global _without_snapshots  # noqa: PLW0603
+        make(one, *args, **kwargs)
+        one.snapshot_every_n_steps = NEVER
+        _without_snapshots += 1
+
+    loader.__init__ = __init__
+
+
 def _collect_nothing(generation: int = 2) -> int:  # noqa: ARG001 (as gc.collect)
     return 0
 
@@ -87,6 +112,7 @@ CHANGES: dict[str, tuple[Callable[[Any, Sequence[str]], None], Callable[[], bool
         for name in feeds.KINDS
     },
     "one_element": (_once(_exchange_one_number), lambda: _apart > 0),
+    "no_snapshots": (_once(_take_no_snapshots), lambda: _without_snapshots > 0),
     "no_collector": (_once(_stop_collecting), _collects_nothing),
 }
 """By name: what makes the change, and what tells whether it holds."""

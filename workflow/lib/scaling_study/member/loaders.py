@@ -95,16 +95,26 @@ def facts(loader: Any) -> dict[str, Any]:
     """Return, as JSON data, what is known of a loader.
 
     Returns:
-        Its ``kind``, how many ``workers`` it has (None: threads or processes of its own), and how
-        many batches may be ``ready`` while nobody takes any.
+        Its ``kind``; ``kinds``, the names of that and of what it is derived from; how many
+        ``workers`` it has (None: threads or processes of its own); whether that number is
+        ``settable``; and how many batches may be ``ready`` while nobody takes any. One that a
+        config names is taken to have no workers, unless it says how many.
     """
     kind = type(loader)
-    workers = getattr(loader, "num_workers", None)
-    if workers is None:
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    own = kind.__module__.startswith("spdl.")
+    workers = getattr(loader, "num_workers", None if own else 0)
+    if workers is None or not hasattr(loader, "prefetch_factor"):
         ready = UNKNOWN_READY + getattr(loader, "_buffer_size", 0)
     else:
-        ready = workers * (getattr(loader, "prefetch_factor", 0) or 0)
-    return {"kind": f"{kind.__module__}.{kind.__qualname__}", "workers": workers, "ready": ready}
+        ready = workers * (loader.prefetch_factor or 0)
+    from torch.utils.data import DataLoader  # noqa: PLC0415 (the script's to import first)
+
+    settable = isinstance(loader, DataLoader)
+    kinds = [one.__name__ for one in kind.__mro__[:-1]]
+    return {
+        "kind": name, "kinds": kinds, "workers": workers, "settable": settable, "ready": ready,
+    }  # fmt: skip
 
 
 def time_next(iterator: Iterator[Any], around: Callable[..., Any]) -> Iterator[Any]:

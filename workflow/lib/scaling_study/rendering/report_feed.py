@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from scaling_study.common.quantities import (
+    MISSING,
     format_bytes,
     format_count,
+    format_estimate,
     format_number,
     format_percent,
     format_ratio,
@@ -49,6 +51,7 @@ class FeedView:
         findings: sentences, the answer first.
         parts: rows: of a step, each part.
         variants: rows: what each variant takes.
+        workers: rows: with other numbers of workers, predicted and measured.
         left_out: variants that were not measured, with the reason.
     """
 
@@ -57,6 +60,7 @@ class FeedView:
     findings: tuple[str, ...] = ()
     parts: tuple[Row, ...] = ()
     variants: tuple[Row, ...] = ()
+    workers: tuple[Row, ...] = ()
     left_out: tuple[str, ...] = ()
 
 
@@ -86,6 +90,7 @@ def view_feed(found: Json | None, l3_bytes: int | None) -> FeedView | None:
             for one in found["parts"]
         ),
         variants=tuple(_variant(one) for one in found["variants"]),
+        workers=tuple(_with_workers(one) for one in found["workers"]),
         left_out=left,
     )
 
@@ -98,6 +103,22 @@ def _variant(one: Json) -> Row:
         "rate": number_cell(one["per_s"], text=format_number(one["per_s"])),
         "cpu": number_cell(one["cpu_s"], text=format_seconds(one["cpu_s"])),
     }
+
+
+def _with_workers(one: Json) -> Row:
+    def time(name: str) -> Any:
+        value = one[name]
+        return number_cell(value, text=MISSING if value is None else format_seconds(value))
+
+    return {
+        "label": f"{one['workers']}, as the script has them" if one["now"] else str(one["workers"]),
+        **{name: time(f"{name}_s") for name in ("loader", "predicted", "measured")},
+        "gain": number_cell(one["gain"] and one["gain"]["value"], text=_estimate(one["gain"])),
+    }
+
+
+def _estimate(one: Json | None) -> str:
+    return format_estimate(one["value"], one["low"], one["high"]) if one else MISSING
 
 
 def _findings(found: Json, l3_bytes: int | None) -> list[str]:
@@ -119,8 +140,8 @@ def _findings(found: Json, l3_bytes: int | None) -> list[str]:
         if share["low"] is not None and share["low"] > 0 and share["value"] >= LITTLE:
             said.append(
                 f"The loader's own work takes {format_share(share)} of a step from training: it"
-                " competes for CPUs, caches or the interpreter. More workers, or threads, make that"
-                " more, and what waits less."
+                " competes for CPUs, caches or the interpreter. More workers or threads make this"
+                " larger, and the waiting shorter."
             )
         else:
             said.append(
@@ -141,6 +162,7 @@ def _findings(found: Json, l3_bytes: int | None) -> list[str]:
             " machine's host may keep files in a cache of its own, which cannot be emptied from"
             " here."
         )
+    said += _best(found["workers"])
     rest = parts.get("rest")
     if rest and abs(rest["share"]["value"]) > LARGE_REST:
         said.append(
@@ -160,3 +182,22 @@ def _findings(found: Json, l3_bytes: int | None) -> list[str]:
             " again: that is in the time of training."
         )
     return said
+
+
+def _best(workers: list[Json]) -> list[str]:
+    """What another number of workers gives, and how well that was predicted."""
+    now = next((one for one in workers if one["now"]), None)
+    tried = [one for one in workers if not one["now"] and one["measured_s"] is not None]
+    if now is None or now["predicted_s"] is None:
+        return []
+    if not tried:
+        count = format_count(now["workers"], "loader worker")
+        return [f"Of the numbers of workers that were looked at, {count} should be best."]
+    best = tried[0]
+    said = (
+        f"With {format_count(best['workers'], 'loader worker')} a step should take"
+        f" {format_seconds(best['predicted_s'])}, and takes {format_seconds(best['measured_s'])}"
+    )
+    return [
+        said + (f": {_estimate(best['gain'])} times as fast as it is." if best["gain"] else ".")
+    ]

@@ -1,0 +1,89 @@
+"""The variants of a real script with a real loader: all of them, and what is made of them."""
+
+import json
+
+import pytest
+
+from jobs import WORKLOADS, config
+from scaling_study.collecting.feeds import read_run
+from scaling_study.configuring.config import load_config
+from scaling_study.diagnosing import feed as parts
+from scaling_study.experimenting import feed
+from scaling_study.measuring import measure
+from scaling_study.planning.efforts import FeedEffort
+from scaling_study.planning.plan import make_plan
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    effort = FeedEffort(1, 2, steps=4, shortest_s=0.2, longest_s=1.0, settle_s=0.05)
+    monkeypatch.setitem(feed.FEEDS, "quick", effort)
+    monkeypatch.setattr(feed, "SWEEP_BLOCKS", 1)
+
+
+def run(folder, *arguments, **workload):
+    mapping = config(WORKLOADS / "feeds.py", args=arguments, processes=[1]) | {"feed": "quick"}
+    mapping["workload"] |= workload
+    plan = make_plan(load_config(mapping))
+    data = plan.to_dict()
+    launch = next(one for one in data["launches"] if one["id"] == plan.baseline)
+    job = measure.read_job(measure.job_text(data, launch, "", "feed"), 0)
+    path = folder / "0.jsonl"
+    feed.Feed(job, path, folder / "builds").run(1)
+    return read_run(path), path
+
+
+def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "file").write_bytes(bytes(100_000))
+    found, path = run(tmp_path, "torch", "--workers", "1", inputs=[str(data)])
+    assert found.end["status"] == "complete", found.end
+    assert found.end["left_out"] == []
+    names = {"as_is", "cached", "beside", "only", "warm", "cold", "only@0", "only@2"}
+    assert names <= set(found.windows["variant"])
+    assert found.attestations["beside"]["changes"]["loader_beside"]
+    assert found.attestations["only"]["changes"]["loader_only"]
+    assert found.workers["now"] == 1
+    assert {0, 1, 2} <= set(found.workers["tried"])
+    assert found.windows.loc[found.windows["variant"] == "warm", "resident_before"].eq(1).all()
+    entry = parts.feed([found])
+    assert entry["status"] == "ok"
+    assert [one["part"] for one in entry["parts"]] == [
+        "waiting", "training", "interference", "rest",
+    ]  # fmt: skip
+    (loader,) = entry["loaders"]
+    assert (loader["kind"], loader["workers"]) == ("torch.utils.data.dataloader.DataLoader", 1)
+    # A second run finds that all was done.
+    before = path.read_text()
+    run(tmp_path, "torch", "--workers", "1", inputs=[str(data)])
+    assert path.read_text() == before
+    assert json.loads(before.splitlines()[0])["kind"] == "feed"
+
+
+def test_a_loader_that_makes_its_batches_itself_is_waiting(tmp_path):
+    found, _ = run(tmp_path, "torch", "--seconds", "0.02")
+    left = {one["variant"] for one in found.end["left_out"]}
+    assert left == {"beside", "warm", "cold"}
+    entry = parts.feed([found])
+    shares = {one["part"]: one["share"]["value"] for one in entry["parts"]}
+    assert set(shares) == {"waiting", "training", "rest"}
+    assert shares["waiting"] > 0.6
+
+
+def test_a_script_whose_loader_is_not_known_is_told_how_to_name_it(tmp_path):
+    found, _ = run(tmp_path, "own")
+    assert found.end["status"] == "skipped"
+    assert "workload.loader: module:Class" in found.end["reason"]
+    entry = parts.feed([found])
+    assert entry["status"] == "skipped"
+    assert entry["reason"] == found.end["reason"]
+
+
+def test_a_loader_that_the_config_names_is_known(tmp_path):
+    found, _ = run(tmp_path, "own", loader="__main__:Own")
+    assert found.end["status"] == "complete"
+    assert {"as_is", "cached", "only"} == set(found.windows["variant"])
+    assert found.workers is None

@@ -1,0 +1,95 @@
+"""The workloads that are about feeding: every loader and way of reading, run as a user would."""
+
+import os
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from jobs import ROOT
+
+IMAGES = ROOT / "scripts/workloads/images.py"
+PARQUET = ROOT / "scripts/workloads/parquet.py"
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def run(script, *arguments, folder):
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", script, "--data", folder, *map(str, arguments)],
+        env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def said(process):
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return out
+
+
+@pytest.mark.parametrize(
+    "loader",
+    [["torch"], ["torch", "--workers", "1"], ["stateful"], ["stateful", "--workers", "1"],
+     ["mt"], ["mtp"], ["cache"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_images_train_through_every_loader(tmp_path, loader):
+    text = said(
+        run(
+            IMAGES, "--loader", *loader, "--files", 80, "--size", 32, "--epochs", 2, folder=tmp_path
+        )
+    )
+    assert text.startswith("loss ")
+    assert text.endswith(" after 10 steps\n")
+    assert len(list((tmp_path / "80-32-1").iterdir())) == 80
+
+
+def test_processes_that_start_at_once_make_the_images_once(tmp_path):
+    processes = [run(IMAGES, "--files", 40, "--epochs", 1, folder=tmp_path) for _ in range(3)]
+    assert len({said(one) for one in processes}) == 1  # they train alike
+    assert [path.name for path in tmp_path.iterdir()] == ["40-160-1"]
+
+
+@pytest.mark.parametrize("source", ["file", "http"])
+@pytest.mark.parametrize("order", ["groups", "rows"])
+@pytest.mark.parametrize("read", ["all", "needed"])
+def test_a_table_is_read_in_every_way(tmp_path, source, order, read):
+    text = said(
+        run(
+            PARQUET, "--source", source, "--order", order, "--read", read, "--rows", 8192,
+            "--epochs", 1, "--latency", 0.001, "--threads", 2, folder=tmp_path,
+        )
+    )  # fmt: skip
+    assert text.endswith(" after 16 steps\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["8192-24-snappy-1.parquet"]
+
+
+@pytest.mark.parametrize("order", ["groups", "rows"])
+def test_workers_divide_a_table_among_them(tmp_path, order):
+    text = said(
+        run(PARQUET, "--order", order, "--rows", 8192, "--epochs", 1, "--workers", 2,
+            folder=tmp_path)
+    )  # fmt: skip
+    assert text.endswith(" after 16 steps\n")
+
+
+def test_the_server_answers_ranges_of_bytes_to_this_machine_alone(tmp_path):
+    sys.path.insert(0, str(PARQUET.parent))
+    try:
+        import parquet
+    finally:
+        sys.path.remove(str(PARQUET.parent))
+    path = tmp_path / "table"
+    path.write_bytes(bytes(range(200)))
+    options = type("Options", (), {"source": "http", "latency": 0.0})
+    with parquet.source_of(options, path) as url:
+        assert url.startswith("http://127.0.0.1:")
+        asked = urllib.request.Request(url, headers={"Range": "bytes=10-19"})
+        with urllib.request.urlopen(asked) as answer:
+            assert answer.status == 206
+            assert answer.headers["Content-Range"] == "bytes 10-19/200"
+            assert answer.read() == bytes(range(10, 20))
+        with urllib.request.urlopen(url) as answer:
+            assert answer.read() == bytes(range(200))
+    with pytest.raises(OSError, match="refused|reset"):
+        urllib.request.urlopen(url)

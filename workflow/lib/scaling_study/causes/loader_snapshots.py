@@ -1,0 +1,52 @@
+"""A loader that takes a snapshot of its state in every step."""
+
+from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import Plant
+from scaling_study.evidence.relief_share import ByRelief
+
+TAKEN = Route(ByRelief(("no_snapshots",)))
+
+
+def _take_snapshots(seconds: float) -> None:
+    """Have every loader be a StatefulDataLoader whose data set has a large state."""
+    from torch.utils import data
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    # About what a worker pickles, passes on and lets be read in a second.
+    numbers = int(seconds * 100e6)
+    state = bytes(numbers)
+
+    class Snapshots(StatefulDataLoader):
+        def __init__(self, dataset: object, *args: object, **options: object) -> None:
+            kind = type(dataset)
+            kind.state_dict = lambda _: {"state": state}
+            kind.load_state_dict = lambda *_: None
+            super().__init__(dataset, *args, **{**options, "num_workers": 1})
+
+    data.DataLoader = Snapshots
+
+
+CAUSE = Cause(
+    "A snapshot of the loader's state in every step",
+    "the loader writes down where it stands, and what its data set holds, in every step",
+    "A step is faster when torchdata's StatefulDataLoader takes no snapshots, which it does in "
+    "every step unless it is told otherwise.",
+    "meta-pytorch/data#1317; snapshot_every_n_steps of torchdata.stateful_dataloader",
+    Remedy(
+        "Let the loader take a snapshot as often as checkpoints are written.",
+        code="StatefulDataLoader(..., snapshot_every_n_steps=1000)",
+    ),
+    growth=(TAKEN,),
+    level=(TAKEN,),
+    plants={
+        "snapshots": Plant(
+            "a loader that takes a large snapshot in every step",
+            ("loader_snapshots",),
+            code=_take_snapshots,
+            level=True,
+            promised=False,
+            only=("plain",),
+        )
+    },
+    order=162,
+)

@@ -1,0 +1,35 @@
+"""Starting a loader's worker processes and ending them, in each epoch if they do not live on."""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common.counter import Counter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _time(add: Callable[[int], None]) -> None:
+    from torch.utils.data import dataloader  # noqa: PLC0415 (the script's to import first)
+
+    workers = dataloader._MultiProcessingDataLoaderIter  # noqa: SLF001 (what starts them)
+    for name in ("__init__", "_shutdown_workers"):
+        setattr(workers, name, _timed(getattr(workers, name), add))
+
+
+def _timed(inner: Callable[..., Any], add: Callable[[int], None]) -> Callable[..., Any]:
+    now = perf_counter_ns  # an iterator may end after this module
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        began = now()
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            add(now() - began)
+
+    return timed
+
+
+COUNTER = Counter("Time in which a loader's workers are started and ended.", time=_time)
