@@ -3,9 +3,9 @@
 import os
 import subprocess
 import sys
-import urllib.request
 
 import pytest
+import requests
 
 from jobs import ROOT
 
@@ -29,8 +29,7 @@ def said(process):
 
 @pytest.mark.parametrize(
     "loader",
-    [["torch"], ["torch", "--workers", "1"], ["stateful"], ["stateful", "--workers", "1"],
-     ["mt"], ["mtp"], ["cache"]],
+    [["torch"], ["stateful", "--workers", "1"], ["mt"], ["mtp"], ["cache"]],
     ids=" ".join,
 )  # fmt: skip
 def test_images_train_through_every_loader(tmp_path, loader):
@@ -50,9 +49,11 @@ def test_processes_that_start_at_once_make_the_images_once(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["40-160-1"]
 
 
-@pytest.mark.parametrize("source", ["file", "http"])
-@pytest.mark.parametrize("order", ["groups", "rows"])
-@pytest.mark.parametrize("read", ["all", "needed"])
+@pytest.mark.parametrize(
+    ("source", "order", "read"),
+    [("file", "groups", "all"), ("file", "rows", "needed"), ("http", "groups", "needed"),
+     ("http", "rows", "all")],
+)  # fmt: skip
 def test_a_table_is_read_in_every_way(tmp_path, source, order, read):
     text = said(
         run(
@@ -84,12 +85,10 @@ def test_the_server_answers_ranges_of_bytes_to_this_machine_alone(tmp_path):
     options = type("Options", (), {"source": "http", "latency": 0.0})
     with parquet.source_of(options, path) as url:
         assert url.startswith("http://127.0.0.1:")
-        asked = urllib.request.Request(url, headers={"Range": "bytes=10-19"})
-        with urllib.request.urlopen(asked) as answer:
-            assert answer.status == 206
-            assert answer.headers["Content-Range"] == "bytes 10-19/200"
-            assert answer.read() == bytes(range(10, 20))
-        with urllib.request.urlopen(url) as answer:
-            assert answer.read() == bytes(range(200))
-    with pytest.raises(OSError, match="refused|reset"):
-        urllib.request.urlopen(url)
+        answer = requests.get(url, headers={"Range": "bytes=10-19"}, timeout=60)
+        assert answer.status_code == 206
+        assert answer.headers["Content-Range"] == "bytes 10-19/200"
+        assert answer.content == bytes(range(10, 20))
+        assert requests.get(url, timeout=60).content == bytes(range(200))
+    with pytest.raises(requests.ConnectionError):
+        requests.get(url, timeout=60)

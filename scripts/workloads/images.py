@@ -160,9 +160,8 @@ def epochs_of(args: argparse.Namespace, paths: list[Path]) -> Iterator[Iterable[
         from spdl.dataloader import CacheDataLoader  # noqa: PLC0415
 
         epoch = len(paths) // args.batch_size
-        loader = CacheDataLoader(
-            loader, num_caches=CACHED, return_caches_after=CACHED, stop_after=epoch
-        )
+        kept = min(CACHED, epoch)
+        loader = CacheDataLoader(loader, kept, return_caches_after=kept, stop_after=epoch)
     yield from (loader for _ in range(args.epochs))
 
 

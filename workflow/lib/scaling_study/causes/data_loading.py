@@ -3,12 +3,20 @@
 from scaling_study.causes.cause import Cause, Remedy, Route
 from scaling_study.causes.plant import CPUS, FOLDER, Dose, Options, Plant
 from scaling_study.evidence.agreement import takes
-from scaling_study.evidence.case import CACHED
+from scaling_study.evidence.case import BESIDE, CACHED
 from scaling_study.evidence.measures import Account, Instead
 from scaling_study.evidence.relief_share import ByRelief
 
 LOADS = takes("load_s_per_step", "the loader")
-LOADING = Instead(Account(("load_s_per_step",), "time in the loader"), (CACHED,))
+SPECIAL = ("kept_workers", "no_snapshots")
+"""Reliefs of what a loader spends on itself, which has causes of its own."""
+LOADING = Instead(
+    Account(("load_s_per_step",), "time in the loader", less=("loader_starts_s_per_step",)),
+    (CACHED, BESIDE),
+)
+# Where the loader went on beside batches from memory, what it takes from training is known apart.
+WAITING = ByRelief((BESIDE,), beyond=SPECIAL)
+ALL = Instead(ByRelief((CACHED,), beyond=SPECIAL), (BESIDE,))
 
 
 def _slow_loader(dose: Dose, *more: str) -> Options:
@@ -55,11 +63,8 @@ CAUSE = Cause(
         "keep what was made. Loader workers help only where CPUs are free; what they and "
         "prefetching gain on this script, the axes loader_workers and prefetch measure.",
     ),
-    growth=(Route(ByRelief((CACHED,)), (LOADS,)),),
-    level=(
-        Route(ByRelief((CACHED,)), (LOADS,)),
-        Route(LOADING),
-    ),
+    growth=(Route(WAITING, (LOADS,)), Route(ALL, (LOADS,))),
+    level=(Route(WAITING, (LOADS,)), Route(ALL, (LOADS,)), Route(LOADING)),
     plants=PLANTS,
     order=180,
 )

@@ -4,10 +4,8 @@ from scaling_study.causes.cause import Cause, Remedy, Route
 from scaling_study.causes.plant import CPUS, FOLDER, Dose, Options, Plant, one_cpu
 from scaling_study.evidence.agreement import Fact
 from scaling_study.evidence.asking import Asked
-from scaling_study.evidence.case import CACHED
+from scaling_study.evidence.case import BESIDE, CACHED
 from scaling_study.evidence.relief_share import ByRelief
-
-BESIDE = "loader_beside"
 
 
 def _beside(asked: Asked) -> tuple[bool | None, str]:

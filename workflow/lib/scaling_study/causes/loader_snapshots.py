@@ -1,5 +1,7 @@
 """A loader that takes a snapshot of its state in every step."""
 
+from typing import Any
+
 from scaling_study.causes.cause import Cause, Remedy, Route
 from scaling_study.causes.plant import Plant
 from scaling_study.evidence.relief_share import ByRelief
@@ -16,9 +18,9 @@ def _take_snapshots(seconds: float) -> None:
     numbers = int(seconds * 100e6)
     state = bytes(numbers)
 
-    class Snapshots(StatefulDataLoader):
+    class Snapshots(StatefulDataLoader):  # type: ignore[misc]
         def __init__(self, dataset: object, *args: object, **options: object) -> None:
-            kind = type(dataset)
+            kind: Any = type(dataset)
             kind.state_dict = lambda _: {"state": state}
             kind.load_state_dict = lambda *_: None
             super().__init__(dataset, *args, **{**options, "num_workers": 1})

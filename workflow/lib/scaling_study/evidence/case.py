@@ -313,8 +313,8 @@ def _blocked(rows: pd.DataFrame, waits: Mapping[int, Sampled]) -> pd.DataFrame:
 
 
 KINDS = ("lock", "device", "peer", "futex", "sleep", "stopped")
-CACHED = "cached_batches"
-"""The relief whose members wait for no loader."""
+CACHED, BESIDE = "cached_batches", "loader_beside"
+"""The reliefs whose members wait for no loader: it is gone, or goes on beside."""
 
 
 def _stolen(rows: pd.DataFrame) -> pd.DataFrame:

@@ -37,6 +37,7 @@ class Account:
             is one: what members do to each other is less when their threads do less.
         cohort: From which cohort it is taken, where that was measured; else from the reference.
         missing: Why there is no such time, where it was not counted.
+        less: Times per step that belong to a more special cause, where they were counted.
     """
 
     columns: tuple[str, ...]
@@ -44,6 +45,7 @@ class Account:
     relieved: bool = False
     cohort: str = REFERENCE
     missing: str = "the kernel of this machine does not count it"
+    less: tuple[str, ...] = ()
 
     def measure(self, asked: Asked) -> Measured | Untested:
         """The part of the time in these accounts."""
@@ -54,6 +56,8 @@ class Account:
         if any(np.isnan(case.column(one, n, name)).all() for one in self.columns for n in counts):
             return Untested(self.missing)
         over = np.sum([case.account(one, scope, name) for one in self.columns], axis=0)
+        for one in self.less:
+            over = over - np.nan_to_num(case.account(one, scope, name))
         if not self.relieved:  # of the reference's T(1), wherever the time is counted
             over = over * case.step(1, name) / case.step(1)
         estimate = case.estimate(over, case.under(scope))
