@@ -1,7 +1,7 @@
 """A loader whose own work gets in the way of training."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
-from scaling_study.causes.plant import CPUS, FOLDER, Dose, Options, Plant, one_cpu
+from scaling_study.causes.plant import Plant, one_cpu
 from scaling_study.evidence.agreement import Fact
 from scaling_study.evidence.asking import Asked
 from scaling_study.evidence.case import BESIDE, CACHED
@@ -18,10 +18,28 @@ def _beside(asked: Asked) -> tuple[bool | None, str]:
 INTERFERES = Route(ByRelief((CACHED,), beyond=(BESIDE,)), needs=(Fact(_beside),))
 
 
-def _busy_workers(dose: Dose, workers: int) -> Options:
-    busy = f"{1.5 * dose.strength * dose.step_s:.5f}"
-    loader = (str(FOLDER / "slow_loader.py"), "--seconds", busy, "--busy")
-    return ("loader_workers.py", "--workers", str(workers), "--", *loader)
+def _copy_beside(seconds: float) -> None:
+    """Have two workers of every loader copy more than caches hold for each batch."""
+    import torch
+    from torch.utils.data import DataLoader
+    from torch.utils.data._utils import fetch
+
+    make, inner = DataLoader.__init__, fetch._MapDatasetFetcher.fetch  # noqa: SLF001
+    # About what a CPU copies in so many seconds.
+    numbers = round(1e9 * seconds)
+
+    def with_workers(loader: object, *args: object, **options: object) -> None:
+        make(loader, *args, **{**options, "num_workers": 2})
+
+    def copies(fetcher: object, indices: object) -> object:
+        if "_copied" not in fetcher.__dict__:
+            fetcher.__dict__["_copied"] = torch.zeros(numbers), torch.zeros(numbers)
+        target, source = fetcher.__dict__["_copied"]
+        target.copy_(source)
+        return inner(fetcher, indices)
+
+    DataLoader.__init__ = with_workers
+    fetch._MapDatasetFetcher.fetch = copies  # noqa: SLF001
 
 
 CAUSE = Cause(
@@ -38,17 +56,13 @@ CAUSE = Cause(
     growth=(INTERFERES,),
     level=(INTERFERES,),
     plants={
-        "busy_workers": Plant(
-            "loader workers that keep all CPUs busy",
+        "copying_workers": Plant(
+            "loader workers that copy more than caches hold",
             ("loader_interference",),
             most=1,
             clean_most=1,
-            wrapper=lambda dose: _busy_workers(dose, len(CPUS)),
-            control=lambda dose: _busy_workers(dose, 0),
+            code=_copy_beside,
             missing=one_cpu,
-            own={
-                "data_loading": "every batch takes CPU time, so that workers have something to do"
-            },
             level=True,
             promised=False,
         )

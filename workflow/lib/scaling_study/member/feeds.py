@@ -97,9 +97,12 @@ def _cached(make: Callable[[], Iterator[Any]], _: Member, loader: Any) -> Iterat
 def _beside(make: Callable[[], Iterator[Any]], member: Member, loader: Any) -> Iterator[Any]:
     """Train from memory, while the loader goes on at the rate that the coordinator tells.
 
-    A pipeline that gives one epoch is over once that is; the script then makes another one.
+    A pipeline that gives one epoch is over once that is; the script then makes another one. A
+    loader without workers makes its batches in the training thread, and has nothing to go on.
     """
     batches = _batches(make, loader)
+    if loaders.facts(loader)["workers"] == 0:
+        return _again(batches, loader)
     if batches and "_study_over" not in loader.__dict__:
         over = loader.__dict__["_study_over"] = threading.Event()
         threading.Thread(target=_throw_away, args=(make, member, over), daemon=True).start()
