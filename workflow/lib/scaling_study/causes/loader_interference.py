@@ -65,6 +65,7 @@ CAUSE = Cause(
             missing=one_cpu,
             level=True,
             promised=False,
+            only=("ncf",),  # whose step is small enough to be in caches
         )
     },
     order=165,

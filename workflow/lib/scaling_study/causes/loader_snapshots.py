@@ -11,16 +11,23 @@ TAKEN = Route(ByRelief(("no_snapshots",)))
 
 def _take_snapshots(seconds: float) -> None:
     """Have every loader be a StatefulDataLoader whose data set has a large state."""
+    import itertools
+
     from torch.utils import data
     from torchdata.stateful_dataloader import StatefulDataLoader
 
-    # About as many numbers as are unpickled in so many seconds.
-    state = list(range(round(seconds * 20e6)))
+    # About as many numbers as are unpickled in so many seconds. What has not changed is not sent.
+    numbers = round(seconds * 20e6)
+    first = itertools.count()
+
+    def state(_: object) -> dict[str, list[int]]:
+        now = next(first)
+        return {"state": list(range(now, now + numbers))}
 
     class Snapshots(StatefulDataLoader):  # type: ignore[misc]
         def __init__(self, dataset: object, *args: object, **options: object) -> None:
             kind: Any = type(dataset)
-            kind.state_dict = lambda _: {"state": state}
+            kind.state_dict = state
             kind.load_state_dict = lambda *_: None
             super().__init__(dataset, *args, **{**options, "num_workers": 1})
 
@@ -43,6 +50,8 @@ CAUSE = Cause(
         "snapshots": Plant(
             "a loader that takes a large snapshot in every step",
             ("loader_snapshots",),
+            most=1,
+            clean_most=1,
             code=_take_snapshots,
             level=True,
             promised=False,
