@@ -9,7 +9,7 @@ from scaling_study.collecting.feeds import read_run
 from scaling_study.configuring.config import load_config
 from scaling_study.diagnosing import feed as parts
 from scaling_study.experimenting import feed
-from scaling_study.measuring import measure
+from scaling_study.measuring import measure, windows
 from scaling_study.planning.efforts import FeedEffort
 from scaling_study.planning.plan import make_plan
 
@@ -20,7 +20,9 @@ pytestmark = pytest.mark.slow
 def short(monkeypatch):
     effort = FeedEffort(1, 2, steps=4, shortest_s=0.2, longest_s=1.0, settle_s=0.05)
     monkeypatch.setitem(feed.FEEDS, "quick", effort)
-    monkeypatch.setattr(feed, "SWEEP_BLOCKS", 1)
+    monkeypatch.setattr(feed, "NUMBER_BLOCKS", 1)
+    # Other tests run beside these.
+    monkeypatch.setattr(windows, "INVALID", frozenset({"few_steps"}))
 
 
 def run(folder, *arguments, **workload):
@@ -63,7 +65,8 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     assert json.loads(before.splitlines()[0])["kind"] == "feed"
 
 
-def test_a_loader_that_makes_its_batches_itself_is_waiting(tmp_path):
+def test_a_loader_that_makes_its_batches_itself_is_waiting(tmp_path, monkeypatch):
+    monkeypatch.setattr(feed, "WORKERS", ())
     found, _ = run(tmp_path, "torch", "--seconds", "0.02")
     left = {one["variant"] for one in found.end["left_out"]}
     assert left == {"beside", "warm", "cold"}

@@ -208,7 +208,7 @@ def test_plan_json_holds_what_measuring_needs():
             "measure",
             "workload",
         ),
-        *("confirm", "profile", "profiled", "why", "explained"),
+        *("confirm", "profile", "profiled", "why", "explained", "feed"),
     }
     assert stored["processes"] == [1, 2, 4]
     assert stored["replicates"] == stored["measure"]["replicates"] == 3

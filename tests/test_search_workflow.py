@@ -102,6 +102,7 @@ def test_the_same_again_measures_nothing(project, raced):
     assert project.records("raced") == before
 
 
+@pytest.mark.long
 def test_a_launch_that_is_added_enters_the_race_and_what_is_measured_stays(project, raced):
     before = project.records("raced")
     more = {"wait_policy": ["passive"], "inter_op": [1]}

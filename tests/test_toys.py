@@ -63,6 +63,7 @@ def planted(folder):
 def project(tmp_path_factory):
     project = ToyProject(tmp_path_factory.mktemp("toys"))
     project.take_every_window()
+    project.hurry()
     project.configure({**STUDY, "workload": planted(tmp_path_factory.mktemp("planted"))})
     done = project.snakemake()
     assert done.returncode == 0, done.stdout + done.stderr

@@ -29,7 +29,7 @@ from scaling_study.measuring.cohort_windows import MEMBER_RESTARTS
 from scaling_study.measuring.journal import Journal
 from scaling_study.measuring.measure import harness_digest, measured_digest
 from scaling_study.member import feeds
-from scaling_study.planning.efforts import FEEDS
+from scaling_study.planning.efforts import FEEDS, LIVING, NUMBER_BLOCKS
 from scaling_study.probing import probe
 
 if TYPE_CHECKING:
@@ -84,7 +84,6 @@ class Variant:
 
 WORKERS = (0, 1, 2, 4)
 """Numbers of loader workers that are tried, up to one more than a process has CPUs."""
-SWEEP_BLOCKS = 4
 
 AS_IS = Variant("as_is", "as it is")
 VARIANTS = (
@@ -142,7 +141,7 @@ class Feed:
         self._n = n
         try:
             resolved = self._resolve(AS_IS)
-            capacity.check([resolved.need])
+            capacity.check([resolved.need] * LIVING)
             status, reason = self._attempts(resolved)
         except UnavailableError as error:
             self._journal.restart()
@@ -341,7 +340,7 @@ class Feed:
                 if other is not None:
                     cohorts[variant.name] = other
             there = [variant for variant in variants if variant.name in cohorts]
-            self._take_all(there, cohorts, (), SWEEP_BLOCKS)
+            self._take_all(there, cohorts, (), NUMBER_BLOCKS)
         means = {
             workers: s
             for workers in {*tried, now}

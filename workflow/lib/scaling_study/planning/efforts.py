@@ -141,6 +141,30 @@ class FeedEffort:
     settle_s: float
 
 
+# A loader whose workers can be set, and whose files are known, has the most: six variants, three
+# other numbers of workers, and the best of them beside the script as it is.
+VARIANTS, NUMBERS, NUMBER_BLOCKS = 6, 3, 4
+LIVING = 4  # at a time, at least
+
+
+def feed_seconds(name: str, start_s: float) -> tuple[float, float]:
+    """Return the shortest and longest time of what is tried on a loader.
+
+    Args:
+        name: of the effort; ``off`` takes none.
+        start_s: what a cohort takes from its start to its first window.
+    """
+    if name not in FEEDS:
+        return 0.0, 0.0
+    effort = FEEDS[name]
+    starts, windows = LIVING + NUMBERS + 1, (VARIANTS + 2) * effort.blocks + NUMBERS * NUMBER_BLOCKS
+    shortest, longest = (
+        effort.replicates * (starts * start_s + windows * (window_s + EDGE_S))
+        for window_s in (effort.shortest_s, effort.longest_s)
+    )
+    return shortest, longest
+
+
 FEEDS = {
     "quick": FeedEffort(1, 8, steps=20, shortest_s=0.6, longest_s=1.5, settle_s=0.1),
     "full": FeedEffort(3, 8, steps=50, shortest_s=2.0, longest_s=8.0, settle_s=0.2),

@@ -36,6 +36,7 @@ class Estimate:
         why_minutes: Shortest and longest time of the experiments that explain them.
         confirm_minutes: Time of the rounds that confirm the recommendation.
         minutes: Shortest and longest time of all.
+        feed_minutes: The same of what is tried on the data loader.
     """
 
     launches: int
@@ -46,6 +47,7 @@ class Estimate:
     why_minutes: tuple[float, float]
     confirm_minutes: float
     minutes: tuple[float, float]
+    feed_minutes: tuple[float, float] = (0.0, 0.0)
 
 
 def estimate(plan: Plan, ladder: Sequence[int], start_s: float = START_S) -> Estimate:
@@ -77,11 +79,13 @@ def estimate(plan: Plan, ladder: Sequence[int], start_s: float = START_S) -> Est
         grid_s = cohorts * start_s + windows * window_s + confirm_s
         return max(grid_s if budget_s is None else budget_s, confirm_s)
 
+    feed_s = efforts.feed_seconds(plan.feed, start_s)
     shortest, longest = (
-        ((measuring_s(window_s) + profiling_s) / 60, why_s / 60)
-        for window_s, why_s in zip(
+        ((measuring_s(window_s) + profiling_s) / 60, why_s / 60, one_s / 60)
+        for window_s, why_s, one_s in zip(
             (measure.shortest_s, measure.longest_s),
             efforts.seconds(plan.why.effort, explained, start_s),
+            feed_s,
             strict=True,
         )
     )
@@ -94,6 +98,7 @@ def estimate(plan: Plan, ladder: Sequence[int], start_s: float = START_S) -> Est
         (shortest[1], longest[1]),
         confirm_s / 60,
         (sum(shortest), sum(longest)),
+        (feed_s[0] / 60, feed_s[1] / 60),
     )
 
 
@@ -145,6 +150,7 @@ def describe(
             ),
             *_confirm(forecast),
             *_why(plan, forecast),
+            *_feed(plan, forecast),
             f"  {_duration(forecast.minutes)}",
         ]
     )
@@ -166,6 +172,14 @@ def _why(plan: Plan, forecast: Estimate) -> list[str]:
     took = _duration(forecast.why_minutes)
     slow = f"more where a step takes over {efforts.SLOW_STEP_S:g} s"
     return [f"  why ({plan.why.effort}): experiments on {explained}, {took} of all; {slow}"]
+
+
+def _feed(plan: Plan, forecast: Estimate) -> list[str]:
+    """What trying the data loader will take, where that is asked for."""
+    if not forecast.feed_minutes[1]:
+        return []
+    took = _duration(forecast.feed_minutes)
+    return [f"  feed ({plan.feed}): the recommended launch's data loader, {took} of all"]
 
 
 def _count(number: int, one: str, many: str) -> str:
