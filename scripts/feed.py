@@ -6,6 +6,7 @@ from pathlib import Path
 
 from scaling_study.common import file_errors, storage
 from scaling_study.experimenting import feed
+from scaling_study.experimenting.experiment import NO_LAUNCH
 from scaling_study.measuring import job_process, measure
 from scaling_study.planning.plan import recommended
 from scaling_study.probing import probe
@@ -29,7 +30,7 @@ def main() -> None:
         plan, found = (storage.read_json(one) for one in (options.plan, options.recommendation))
         launch = recommended(plan, found, machine)
         point = next((one for one in found["machines"] if one["machine"] == machine), None)
-    job = replace(job, launch=launch or feed.NO_LAUNCH)
+    job = replace(job, launch=launch or NO_LAUNCH)
     with job_process.prepared(f"feed ({job.launch['label']})", options.log, options.probed):
         one = feed.Feed(job, options.output, options.builds)
         if launch is None or point is None:

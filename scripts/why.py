@@ -7,6 +7,7 @@ from typing import Any
 
 from scaling_study.common import file_errors, storage
 from scaling_study.experimenting import why
+from scaling_study.experimenting.experiment import NO_LAUNCH
 from scaling_study.measuring import job_process, measure
 from scaling_study.planning.plan import RECOMMENDED, recommended
 from scaling_study.probing import probe
@@ -50,7 +51,7 @@ def main() -> None:
             plan = storage.read_json(options.plan or options.study_folder / "plan.json")
             found = storage.read_json(options.study_folder / "analysis/recommendation.json")
             launch = recommended(plan, found, machine)
-        job = replace(job, launch=launch or why.NO_LAUNCH)
+        job = replace(job, launch=launch or NO_LAUNCH)
         name = f"{RECOMMENDED}: {job.launch['label']}"
         if launch is None:
             nothing = "no launch is recommended on this machine"

@@ -28,7 +28,7 @@ from scaling_study.configuring.config import load_config
 from scaling_study.configuring.config_file import read_config
 from scaling_study.configuring.config_machines import CHOICE, choose_machines
 from scaling_study.confirming import confirm
-from scaling_study.experimenting import feed, fingerprint, why
+from scaling_study.experimenting import experiment, fingerprint
 from scaling_study.importing import imported
 from scaling_study.importing.import_config import is_import
 from scaling_study.measuring import measure
@@ -125,8 +125,7 @@ if not IMPORTED:
     KEPT = [*RECORDS, *CONFIRMED, *PROFILES, *WHY, *FEEDING]
     KEPT += [f"{HERE}/tables/points.parquet"]
     CONFIRM_FILES = measure.digest(FILES, measure.harness_digest(*confirm.MODULES))
-    WHY_FILES = measure.digest(FILES, measure.harness_digest(*why.MODULES))
-    FEED_FILES = measure.digest(FILES, measure.harness_digest(*feed.MODULES))
+    EXPERIMENT_FILES = measure.digest(FILES, measure.harness_digest(*experiment.MODULES))
     FINGERPRINT_FILES = measure.harness_digest(*fingerprint.MODULES)
     # What measures under a machine's name checks that its node is the one that was probed.
     PROBED = ancient(f"{HERE}/machine.json") if MACHINES else []
@@ -183,12 +182,12 @@ def confirm_of(_):
 def why_of(wildcards):
     """What the experiments on a launch depend on; the recommended one is the job's to find out."""
     launch = JOBS.get(wildcards.launch)
-    return measure.job_text(PLAN_JSON, launch, WHY_FILES, "why")
+    return measure.job_text(PLAN_JSON, launch, EXPERIMENT_FILES, "why")
 
 
 def feed_of(wildcards):
     """What the loader's variants depend on; the recommended launch is the job's to find out."""
-    return measure.job_text(PLAN_JSON, None, FEED_FILES, "feed")
+    return measure.job_text(PLAN_JSON, None, EXPERIMENT_FILES, "feed")
 
 
 def known_before(wildcards):

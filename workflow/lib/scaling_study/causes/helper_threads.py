@@ -4,7 +4,7 @@ from scaling_study.causes.cause import Cause, Remedy, Route
 from scaling_study.causes.plant import Plant, step_thread
 from scaling_study.common.quantities import format_cpus, format_number
 from scaling_study.common.thresholds import FOREIGN_CPUS
-from scaling_study.evidence.agreement import Fact
+from scaling_study.evidence.agreement import Fact, other_threads_cpus
 from scaling_study.evidence.asking import Asked
 from scaling_study.evidence.measures import Account
 from scaling_study.evidence.runqueue import SCHEDSTAT
@@ -13,11 +13,7 @@ from scaling_study.evidence.runqueue import SCHEDSTAT
 def _helpers(asked: Asked) -> tuple[bool | None, str]:
     case = asked.case
     n = asked.n
-    ran = sum(
-        case.mean(f"{kind}_s_per_step", n) - case.mean(f"trainer_{kind}_s_per_step", n)
-        for kind in ("user", "system")
-    )
-    busy = ran / case.mean("step_s", n)
+    busy = other_threads_cpus(asked)
     text = (
         f"A member has {format_number(case.mean('threads', n))} threads in "
         f"{format_number(case.mean('processes', n))} processes; beside the training thread they "

@@ -6,7 +6,7 @@ from scaling_study.causes.cause import Cause, Remedy, Route
 from scaling_study.causes.plant import Plant, step_thread
 from scaling_study.common.quantities import format_cpus
 from scaling_study.common.thresholds import SHARE_AT_LEAST
-from scaling_study.evidence.agreement import Fact, Waiting, takes
+from scaling_study.evidence.agreement import Fact, Waiting, other_threads_cpus, takes
 from scaling_study.evidence.asking import Asked
 from scaling_study.evidence.measures import Account, Instead
 from scaling_study.evidence.relief_share import ByRelief
@@ -26,13 +26,7 @@ def _alone(asked: Asked) -> tuple[bool | None, str]:
 
 
 def _other_threads(asked: Asked) -> tuple[bool | None, str]:
-    case = asked.case
-    n = asked.n
-    ran = sum(
-        case.mean(f"{kind}_s_per_step", n) - case.mean(f"trainer_{kind}_s_per_step", n)
-        for kind in ("user", "system")
-    )
-    share = ran / case.mean("step_s", n)
+    share = other_threads_cpus(asked)
     return bool(share >= SHARE_AT_LEAST) and not np.isnan(share), (
         f"Other threads of the member use {format_cpus(share)} CPUs."
     )

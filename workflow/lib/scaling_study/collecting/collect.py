@@ -85,11 +85,9 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
             f"no record file of the plan in {study_folder / 'measure'}: measure first"
         )
     _refuse_mixtures(found.cohorts)
-    if plan["workload"].get("samples_per_step") == MARK:
-        _refuse_unsaid(found.samples)
-    else:
-        found.samples.clear()
-    found.compare_equal_work(work_by_launch(with_samples(plan, found.samples)))
+    samples = found.samples if plan["workload"].get("samples_per_step") == MARK else {}
+    _refuse_unsaid(samples)
+    found.compare_equal_work(work_by_launch(with_samples(plan, samples)))
     windows = pd.concat(found.windows, ignore_index=True) if found.windows else None
     windows = WINDOWS.frame(windows)
     replicates = points.replicates(
@@ -113,7 +111,7 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
             "machines": found.machines,
             "cohorts": found.cohorts,
             "missing": found.missing,
-            "samples": found.samples,
+            "samples": samples,
             "left_out": sorted(str(path.relative_to(study_folder)) for path in unread),
         },
     )
@@ -141,8 +139,8 @@ class _Found:
         for tables in (self.windows, self.rates, self.between, self.quantiles):
             for at, table in enumerate(tables):
                 launches = table["launch"] if "launch" in table else table.index.unique("launch")
-                for launch in launches[:1]:
-                    tables[at] = of_equal_work(table, work[launch])
+                if len(launches):
+                    tables[at] = of_equal_work(table, work[next(iter(launches))])
 
 
 def _add_launch(

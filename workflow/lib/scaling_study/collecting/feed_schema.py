@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import (
     Annotated,
-    Any,
     Literal,
     NotRequired,  # pydantic needs this one before Python 3.12
 )
@@ -27,7 +26,6 @@ from scaling_study.collecting.record_schema import (
     Count,
     Index,
     Processes,
-    Seconds,
     read_lines,
 )
 
@@ -36,27 +34,13 @@ SCHEMA_VERSION = 1
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Head(TypedDict):
+class Head(why_schema.Heading):
     """The first record: which launch, of which machine, and how."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
     kind: Literal["feed"]
     schema_version: Literal[1]  # SCHEMA_VERSION
-    study: str
-    launch: str
-    label: str
-    arm: str
-    axes: dict[str, Any]
-    replicate: Index
-    effort: Literal["quick", "full"]
-    n: Processes
-    seed: int
     blocks: Processes
-    machine_hash: str
-    machine: dict[str, Any]
-    measured_hash: str
-    harness_hash: str
-    started: str
 
 
 class Loader(TypedDict):
@@ -125,15 +109,10 @@ class Workers(TypedDict):
     tried: list[Count]
 
 
-class End(TypedDict):
+class End(why_schema.End):
     """The last record."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
-    kind: Literal["end"]
-    status: Literal["complete", "partial", "failed", "skipped"]
-    reason: str | None
-    remedy: str | None
-    wall_s: Seconds
     left_out: list[LeftOut]
 
 

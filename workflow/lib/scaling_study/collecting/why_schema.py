@@ -59,14 +59,11 @@ class LeftOut(TypedDict):
     reason: str
 
 
-class Head(TypedDict):
-    """The first record: what is explained, of which machine, and how."""
+class Heading(TypedDict):
+    """What the first record of every kind of experiment holds: of which launch and machine."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
-    kind: Literal["why"]
-    schema_version: Literal[1]  # SCHEMA_VERSION
     study: str
-    target: str
     launch: str
     label: str
     arm: str
@@ -80,6 +77,15 @@ class Head(TypedDict):
     measured_hash: str
     harness_hash: str
     started: str
+
+
+class Head(Heading):
+    """The first record: what is explained, and how."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    kind: Literal["why"]
+    schema_version: Literal[1]  # SCHEMA_VERSION
+    target: str
     same_as: str | None
     slots: list[Slot]
     shortest_s: NotRequired[Seconds]

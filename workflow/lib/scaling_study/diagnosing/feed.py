@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-NAMES = ("as_is", "cached", "beside", "only", "warm", "cold")
-"""The variants, in the order in which they are shown."""
 COLD, WARM = 0.1, 0.9
 """Files of which more is in memory were not dropped; files of which less is do not fit there."""
 
@@ -102,7 +100,7 @@ class _Case:
     def told(self, n: int) -> Json:
         """What the windows say."""
         there = set(self._windows["variant"])
-        names = [name for name in NAMES if name in there]
+        names = [name for name in loader_model.TITLES if name in there]
         step = self.column("as_is")
         times = {name: self.column(name) for name in names}
         parts = {
@@ -144,11 +142,6 @@ class _Case:
                 name: n / effects.mean(times[variant])
                 for name, variant in (("loader", "only"), ("training", "cached"))
                 if variant in times
-            },
-            "resident": {
-                name: effects.mean(self.column(name, "resident_before"))
-                for name in ("warm", "cold")
-                if name in times
             },
         }
 

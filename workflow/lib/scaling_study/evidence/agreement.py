@@ -270,3 +270,13 @@ def _operator_threads(asked: Asked) -> tuple[bool | None, str]:
 
 SEVERAL_THREADS = Fact(_operator_threads)
 """That an operator divides its work among threads."""
+
+
+def other_threads_cpus(asked: Asked) -> float:
+    """CPUs that a member's other threads and processes keep busy beside its training thread."""
+    case, n = asked.case, asked.n
+    ran = sum(
+        case.mean(f"{kind}_s_per_step", n) - case.mean(f"trainer_{kind}_s_per_step", n)
+        for kind in ("user", "system")
+    )
+    return ran / case.mean("step_s", n)

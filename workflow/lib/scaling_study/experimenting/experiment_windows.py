@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.measuring import windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from scaling_study.measuring.cohort import Cohort, WindowSettings
     from scaling_study.measuring.journal import Journal
@@ -60,6 +60,12 @@ def irregular(window: Mapping[str, Any]) -> bool:
         if long_us > IRREGULAR_SHARE * sum(step_us):
             return True
     return False
+
+
+def mean_step_s(windows: Iterable[Mapping[str, Any]]) -> float | None:
+    """Return the mean counted step of all members of some windows; None without one."""
+    steps = [us for one in windows for member in one["members"] for us in member["step_us"]]
+    return statistics.fmean(steps) / 1e6 if steps else None
 
 
 @dataclass(slots=True)

@@ -10,24 +10,20 @@ window with all of them in memory, and one with none.
 from __future__ import annotations
 
 import glob
-import hashlib
 import logging
 import random
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.experimenting import arms, loader_model
-from scaling_study.experimenting.experiment_windows import Taker, key
+from scaling_study.experimenting.experiment import DONE_BEFORE, Experiment
+from scaling_study.experimenting.experiment_windows import Taker, key, mean_step_s
+from scaling_study.experimenting.loader_model import TITLES
 from scaling_study.measuring import capacity, cohort, page_cache, resolve, windows
-from scaling_study.measuring.cohort_windows import MEMBER_RESTARTS
-from scaling_study.measuring.journal import Journal
-from scaling_study.measuring.measure import harness_digest, measured_digest
 from scaling_study.member import feeds
 from scaling_study.planning.efforts import FEEDS, LIVING, NUMBER_BLOCKS
 from scaling_study.probing import probe
@@ -39,24 +35,10 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-MODULES = ("experimenting", "planning/efforts")
-"""What decides, beside the harness, what is measured here."""
-
-SAME = (
-    *("schema_version", "launch", "replicate", "axes", "effort", "n", "seed", "measured_hash"),
-    *("harness_hash", "machine_hash"),
-)
-"""What must be equal for windows of an interrupted run to stand beside new ones."""
-
 MOST_FILES = 100_000
 """More files than this are not looked at one by one."""
 CODE = (".py", ".pyc", ".so", ".pth", ".zip")
 """Names of files that Python opens itself."""
-DONE_BEFORE = "done before"
-
-NO_LAUNCH = {"id": "", "label": "none", "arm": "", "axes": {}}
-"""What stands in the records where no launch is recommended."""
-
 log = logging.getLogger("feed")
 
 Json = dict[str, Any]
@@ -85,47 +67,41 @@ class Variant:
 WORKERS = (0, 1, 2, 4)
 """Numbers of loader workers that are tried, up to one more than a process has CPUs."""
 
-AS_IS = Variant("as_is", "as it is")
+AS_IS = Variant("as_is", TITLES["as_is"])
+BESIDE = Variant("beside", TITLES["beside"], "loader_beside")
 VARIANTS = (
     AS_IS,
-    Variant("cached", "batches from memory", "cached_batches"),
-    Variant("beside", "batches from memory, the loader beside", "loader_beside"),
-    Variant("only", "the loader alone", "loader_only"),
-    Variant("warm", "as it is, files in memory", files="loaded"),
-    Variant("cold", "as it is, files not in memory", files="dropped"),
+    Variant("cached", TITLES["cached"], "cached_batches"),
+    BESIDE,
+    Variant("only", TITLES["only"], "loader_only"),
+    Variant("warm", TITLES["warm"], files="loaded"),
+    Variant("cold", TITLES["cold"], files="dropped"),
 )
 
 
-def alone_with(workers: int) -> Variant:
+def alone_with(workers: int, now: int) -> Variant:
     """Return the variant in which the loader is alone, with another number of workers."""
-    name, title = f"only@{workers}", f"the loader alone, {workers} workers"
+    name, title = loader_model.alone_name(workers, now), f"the loader alone, {workers} workers"
     return Variant(name, title, "loader_only", axes={"loader_workers": workers})
 
 
-def as_is_with(workers: int) -> Variant:
+def as_is_with(workers: int, now: int) -> Variant:
     """Return the variant in which the script trains with another number of workers."""
-    title = f"as it is, {workers} workers"
-    return Variant(f"as_is@{workers}", title, axes={"loader_workers": workers})
+    name, title = loader_model.as_is_name(workers, now), f"as it is, {workers} workers"
+    return Variant(name, title, axes={"loader_workers": workers})
 
 
-class Feed:
+class Feed(Experiment):
     """The running of one job."""
 
     def __init__(self, job: Job, path: Path, builds: Path) -> None:
-        self._job = job
-        self._builds = builds
-        self._journal = Journal(path, "feed", SAME)
-        self._machine = probe.read_machine().to_dict()
-        self._effort = FEEDS[job.plan["feed"]]
+        super().__init__("feed", job, "feed", path, builds=builds, effort=job.plan["feed"])
+        self._effort = FEEDS[self._effort_name]
         self._timing = cohort.WindowSettings(
             self._effort.steps, self._effort.shortest_s, self._effort.longest_s,
             self._effort.settle_s,
         )  # fmt: skip
         self._taker = Taker(self._journal, self._timing)
-        self._starter = arms.Starter(job.plan["measure"], self._machine)
-        text = f"{job.plan['seed']} feed {job.replicate}"
-        self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
-        self._n = 1
         self._left: list[Json] = []
         self._windows: list[Json] = []
 
@@ -140,9 +116,11 @@ class Feed:
         began = time.perf_counter()
         self._n = n
         try:
-            resolved = self._resolve(AS_IS)
+            resolved = self._resolve({})
             capacity.check([resolved.need] * LIVING)
-            status, reason = self._attempts(resolved)
+            status, reason = self._attempt(
+                lambda folder, stack: self._measure(resolved, folder, stack), ""
+            )
         except UnavailableError as error:
             self._journal.restart()
             self._journal.write(self._head(None))
@@ -154,61 +132,17 @@ class Feed:
             return
         self._end(status, reason, None, time.perf_counter() - began)
 
-    def _end(
-        self, status: str, reason: str | None, remedy: str | None = None, wall_s: float = 0.0
-    ) -> None:
-        log.info("%s%s", status, f": {reason}" if reason else "")
-        self._journal.write(
-            {"kind": "end", "status": status, "reason": reason, "remedy": remedy,
-             "wall_s": wall_s, "left_out": self._left}
-        )  # fmt: skip
-        self._journal.finish()
-
-    def _resolve(self, variant: Variant) -> resolve.Resolved:
-        axes = {**self._job.launch["axes"], **variant.axes}
-        resolved = resolve.resolve(self._job.plan, axes, self._machine, self._builds, [self._n])
-        change = () if variant.change is None else (variant.change,)
-        return replace(resolved, launch=replace(resolved.launch, change=change))
+    def _end(self, *what: Any) -> None:
+        self._close(*what, left_out=self._left)
 
     def _head(self, resolved: resolve.Resolved | None) -> Json:
-        plan, launch = self._job.plan, self._job.launch
-        return {
-            "kind": "feed",
-            "schema_version": SCHEMA_VERSION,
-            "study": plan["study"],
-            "launch": launch["id"],
-            **{name: launch[name] for name in ("label", "arm", "axes")},
-            "replicate": self._job.replicate,
-            "effort": plan["feed"],
-            "n": self._n,
-            "seed": self._seed,
-            "blocks": self._effort.blocks,
-            "machine_hash": self._machine["hash"],
-            "machine": self._machine,
-            "measured_hash": measured_digest(plan["workload"], resolved.launch.python)
-            if resolved
-            else "",
-            "harness_hash": harness_digest(*MODULES),
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-
-    def _attempts(self, resolved: resolve.Resolved) -> tuple[str, str | None]:
-        """Measure, anew from where a member has ended."""
-        for left in reversed(range(MEMBER_RESTARTS + 1)):
-            self._left.clear()
-            self._taker = Taker(self._journal, self._timing)
-            try:
-                with private.folder() as folder, ExitStack() as stack:
-                    return self._measure(resolved, folder, stack)
-            except cohort.MemberEndedError:
-                if not left:
-                    break
-                log.info("a member ended: starting again from there")
-        return "partial", "members ended again and again"
+        return self._heading(SCHEMA_VERSION, resolved) | {"blocks": self._effort.blocks}
 
     def _measure(
         self, resolved: resolve.Resolved, folder: Path, stack: ExitStack
     ) -> tuple[str, str | None]:
+        self._left.clear()
+        self._taker = Taker(self._journal, self._timing)
         head = self._head(resolved)
         records = self._journal.resume(head)
         if records and records[-1]["kind"] == "end":
@@ -229,22 +163,15 @@ class Feed:
                 " as workload.loader: module:Class"
             )
         shown = one.take(windows.Window(0, 0, self._n), self._timing)
-        every_s = [
-            sum(member["step_us"]) / 1e6 / len(member["step_us"])
-            for member in shown["members"]
-            if member["step_us"]
-        ]
+        every_s = mean_step_s([shown])
         one.freeze()
         cohorts = {AS_IS.name: one}
         for variant in self._others(seen):
-            other, shows = self._start(variant, self._resolve(variant), folder, stack)
-            if isinstance(shows, str):
-                self._leave_out(variant, shows)
-                self._write_events(variant, other)
+            other = self._started(variant, folder, stack)
+            if other is None:
                 continue
-            if variant.change == "loader_beside" and every_s:
-                other.tell(other.alive, round(1e9 * sum(every_s) / len(every_s)))
-            other.freeze()
+            if variant is BESIDE and every_s is not None:
+                other.tell(other.alive, round(1e9 * every_s))
             cohorts[variant.name] = other
         files = self._files(folder)
         cohorts |= {each.name: one for each in VARIANTS if each.files != "stay" and files}
@@ -262,9 +189,8 @@ class Feed:
         found = [each for each in VARIANTS if each.change is not None]
         if any(one["workers"] != 0 for one in seen):
             return found
-        beside = next(each for each in found if each.change == "loader_beside")
-        self._leave_out(beside, "the loader has no workers or threads that could go on beside")
-        return [each for each in found if each is not beside]
+        self._leave_out(BESIDE, "the loader has no workers or threads that could go on beside")
+        return [each for each in found if each is not BESIDE]
 
     def _start(
         self, variant: Variant, resolved: resolve.Resolved, folder: Path, stack: ExitStack
@@ -278,11 +204,6 @@ class Feed:
     def _leave_out(self, variant: Variant, reason: str) -> None:
         log.info("%s is left out: %s", variant.title, reason)
         self._left.append({"variant": variant.name, "title": variant.title, "reason": reason})
-
-    def _write_events(self, variant: Variant, one: cohort.Cohort) -> None:
-        for event in one.events:
-            self._journal.write({"kind": "event", "cohort": variant.name, **event})
-        one.events.clear()
 
     def _files(self, folder: Path) -> list[Path]:
         """Return the loader's files: what the config names, and what was seen to be opened.
@@ -334,7 +255,7 @@ class Feed:
         tried = [workers for workers in WORKERS if workers <= cpus + 1]
         with ExitStack() as own:
             cohorts = {}
-            variants = [alone_with(workers) for workers in tried if workers != now]
+            variants = [alone_with(workers, now) for workers in tried if workers != now]
             for variant in variants:
                 other = self._started(variant, folder, own)
                 if other is not None:
@@ -351,31 +272,23 @@ class Feed:
         best = min(means, key=lambda workers: (means[workers], workers), default=now)
         if best == now:
             return
-        variant = as_is_with(best)
+        variant = as_is_with(best, now)
         other = self._started(variant, folder, stack)
         if other is not None:
             pair = {AS_IS.name: one, variant.name: other}
             self._take_all([AS_IS, variant], pair, (), self._effort.blocks)
 
+    def _valid(self, name: str) -> list[Json]:
+        """Return the windows of a variant that count."""
+        return [one for one in self._windows if one["name"] == name and one["valid"]]
+
     def _step_s(self, name: str) -> float | None:
         """Return the mean step of a variant, as far as it was measured."""
-        steps = [
-            us
-            for window in self._windows
-            if window["name"] == name and window["valid"]
-            for member in window["members"]
-            for us in member["step_us"]
-        ]
-        return sum(steps) / 1e6 / len(steps) if steps else None
+        return mean_step_s(self._valid(name))
 
     def _cpu_s(self, name: str) -> float | None:
         """Return its mean CPU time."""
-        members = [
-            member
-            for window in self._windows
-            if window["name"] == name and window["valid"]
-            for member in window["members"]
-        ]
+        members = [member for window in self._valid(name) for member in window["members"]]
         steps = sum(member["steps_active"] for member in members)
         used_s = sum(member["cpu_user_s"] + member["cpu_system_s"] for member in members)
         return used_s / steps if steps else None
@@ -383,13 +296,15 @@ class Feed:
     def _started(self, variant: Variant, folder: Path, stack: ExitStack) -> cohort.Cohort | None:
         """Start a variant and stop it; None where it cannot be."""
         try:
-            other, shows = self._start(variant, self._resolve(variant), folder, stack)
+            other, shows = self._start(
+                variant, self._resolve(variant.axes, variant.change), folder, stack
+            )
         except UnavailableError as error:
             self._leave_out(variant, error.reason)
             return None
         if isinstance(shows, str):
             self._leave_out(variant, shows)
-            self._write_events(variant, other)
+            self._write_events(variant.name, other.events)
             return None
         other.freeze()
         return other

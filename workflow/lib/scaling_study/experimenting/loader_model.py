@@ -14,6 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+TITLES = {
+    "as_is": "as it is",
+    "cached": "batches from memory, no loader",
+    "beside": "batches from memory, the loader goes on beside",
+    "only": "the loader alone, nobody trains",
+    "warm": "as it is, its files in memory",
+    "cold": "as it is, its files not in memory",
+}
+"""The variants by name, in the order in which they are shown."""
+
+
 def alone_name(workers: int, now: int) -> str:
     """Return the name of the variant in which the loader is alone, with so many workers."""
     return "only" if workers == now else f"only@{workers}"

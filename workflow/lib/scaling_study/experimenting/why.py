@@ -9,14 +9,11 @@ do while they sleep is looked at last, outside of all measuring.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import random
-import statistics
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +28,10 @@ from scaling_study.experimenting import (
     sampling,
     unthrottled,
 )
-from scaling_study.experimenting.experiment_windows import Taker, irregular, key
+from scaling_study.experimenting.experiment import DONE_BEFORE, Experiment
+from scaling_study.experimenting.experiment_windows import Taker, irregular, key, mean_step_s
 from scaling_study.launchers.table import LAUNCHERS
 from scaling_study.measuring import capacity, cohort, counters, foreign, resolve, windows
-from scaling_study.measuring.cohort_windows import MEMBER_RESTARTS
-from scaling_study.measuring.journal import Journal
-from scaling_study.measuring.measure import harness_digest, measured_digest
 from scaling_study.planning.efforts import EDGE_S, EFFORTS
 from scaling_study.probing import limits, probe, room
 
@@ -49,9 +44,6 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-MODULES = ("experimenting", "planning/efforts")
-"""What decides, beside the harness, what these experiments measure."""
-
 # Windows hold many of what comes and goes: a quota holds its cgroup back in periods of 100 ms
 # (cpu.max).
 PERIODS_S = 1.0
@@ -62,15 +54,9 @@ PAST_KNEE = 1.5
 # Cohorts that live side by side may take this part of the memory that is free.
 MEMORY_SHARE = 0.8
 
-DONE_BEFORE = "done before"
-"""Status of experiments that an interrupted run has finished."""
-
 # Members are looked at so often, at each of the two counts.
 LOOKS = 60
 LOOK_EVERY_S = 0.02
-
-NO_LAUNCH = {"id": "", "label": "none", "arm": "", "axes": {"launcher": "exec"}}
-"""What stands in the records where no launch is recommended."""
 
 RESTLESS = frozenset(relief.name for relief in reliefs.RELIEFS if relief.restless)
 
@@ -78,18 +64,6 @@ log = logging.getLogger("why")
 
 Json = dict[str, Any]
 Tried = tuple[reliefs.Relief, resolve.Resolved]
-
-
-# What must be equal for windows of an interrupted run to stand beside new ones.
-SAME = (
-    *("schema_version", "launch", "replicate", "axes", "effort", "n", "seed", "measured_hash"),
-    *("harness_hash", "machine_hash"),
-)
-
-
-def digest() -> str:
-    """Return the digest of the code that these experiments consist of."""
-    return harness_digest(*MODULES)
 
 
 def _timing(effort: Effort) -> cohort.WindowSettings:
@@ -102,22 +76,16 @@ def reference_count(ladder: Sequence[int], knee: float | None) -> int:
     return min(past, default=max(ladder))
 
 
-class Experiments:
+class Experiments(Experiment):
     """The running of one job."""
 
     def __init__(self, job: Job, target: str, path: Path, builds: Path) -> None:
-        self._job = job
+        effort = job.plan["why"]["effort"]
+        super().__init__("why", job, target, path, builds=builds, effort=effort)
         self._target = target
-        self._builds = builds
-        self._journal = Journal(path, "why", SAME)
-        self._machine = probe.read_machine().to_dict()
-        self._effort = EFFORTS[job.plan["why"]["effort"]]
+        self._effort = EFFORTS[self._effort_name]
         self._taker = Taker(self._journal, _timing(self._effort))
-        self._starter = arms.Starter(job.plan["measure"], self._machine)
-        text = f"{job.plan['seed']} {target} {job.replicate}"
-        self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
         self._shuffle = random.Random(self._seed)  # noqa: S311 (an experiment's order)
-        self._n = 1
         self._begun = False
         self._timings: dict[str, cohort.WindowSettings] = {}
         # What a step takes at each count: the rate of a loader that goes on beside.
@@ -135,7 +103,7 @@ class Experiments:
         """Leave a file that says why there are no experiments on this target."""
         self._journal.restart()
         self._journal.write(self._head(None) | {"same_as": same_as})
-        self._end("skipped", reason)
+        self._close("skipped", reason)
 
     def run(self, knee: float | None) -> None:
         """Do all experiments and leave a whole record file.
@@ -148,11 +116,13 @@ class Experiments:
         self._n = reference_count(resolve.counts(self._job.plan, self._machine), knee)
         try:
             resolved = self._resolve({})
-            status, reason = self._attempts(resolved)
+            status, reason = self._attempt(
+                lambda folder, stack: self._experiment(resolved, folder, stack), " of the reference"
+            )
         except UnavailableError as error:
             self._journal.restart()
             self._journal.write(self._head(None))
-            self._end("skipped", error.reason, error.remedy)
+            self._close("skipped", error.reason, error.remedy)
             return
         if status == DONE_BEFORE:
             log.info("all of it was done by an interrupted run")
@@ -160,45 +130,12 @@ class Experiments:
             return
         span_s = time.perf_counter() - began
         self._journal.write(foreign.record(before, foreign.cpu_times(), span_s))
-        self._end(status, reason, None, span_s)
-
-    def _end(
-        self, status: str, reason: str | None, remedy: str | None = None, wall_s: float = 0.0
-    ) -> None:
-        log.info("%s%s", status, f": {reason}" if reason else "")
-        self._journal.write(
-            {"kind": "end", "status": status, "reason": reason, "remedy": remedy, "wall_s": wall_s}
-        )
-        self._journal.finish()
-
-    def _resolve(self, changed: Mapping[str, Any], change: str | None = None) -> resolve.Resolved:
-        """Return the launch with some axes changed, on this machine."""
-        plan, axes = self._job.plan, {**self._job.launch["axes"], **changed}
-        resolved = resolve.resolve(plan, axes, self._machine, self._builds, [self._n])
-        running = replace(resolved.launch, change=() if change is None else (change,))
-        return replace(resolved, launch=running)
+        self._close(status, reason, None, span_s)
 
     def _head(self, resolved: resolve.Resolved | None) -> Json:
         """Return the first record, without the reliefs, which are chosen later."""
-        plan, launch = self._job.plan, self._job.launch
-        return {
-            "kind": "why",
-            "schema_version": SCHEMA_VERSION,
-            "study": plan["study"],
+        return self._heading(SCHEMA_VERSION, resolved) | {
             "target": self._target,
-            "launch": launch["id"],
-            **{key: launch[key] for key in ("label", "arm", "axes")},
-            "replicate": self._job.replicate,
-            "effort": plan["why"]["effort"],
-            "n": self._n,
-            "seed": self._seed,
-            "machine_hash": self._machine["hash"],
-            "machine": self._machine,
-            "measured_hash": measured_digest(plan["workload"], resolved.launch.python)
-            if resolved
-            else "",
-            "harness_hash": digest(),
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "same_as": None,
             "slots": list(resolved.slots) if resolved else [],
             "shortest_s": self._effort.shortest_s,
@@ -226,20 +163,6 @@ class Experiments:
             self._journal.write(head)
         self._begun = True
 
-    def _attempts(self, resolved: resolve.Resolved) -> tuple[str, str | None]:
-        """Do all experiments, anew from where a member of the reference has ended."""
-        for left in reversed(range(MEMBER_RESTARTS + 1)):
-            self._failed.clear()
-            self._taker = Taker(self._journal, _timing(self._effort))
-            try:
-                with private.folder() as folder, ExitStack() as stack:
-                    return self._experiment(resolved, folder, stack)
-            except cohort.MemberEndedError:
-                if not left:
-                    break
-                log.info("a member of the reference ended: starting again from there")
-        return "partial", "members of the reference ended again and again"
-
     def _experiment(
         self, resolved: resolve.Resolved, folder: Path, stack: ExitStack
     ) -> tuple[str, str | None]:
@@ -248,6 +171,8 @@ class Experiments:
         Raises:
             MemberEndedError: a member of the reference died or hung.
         """
+        self._failed.clear()
+        self._taker = Taker(self._journal, _timing(self._effort))
         head = self._head(resolved)
         records = self._journal.resume(head)
         if records and records[-1]["kind"] == "end":
@@ -320,9 +245,9 @@ class Experiments:
         effort = self._effort if quota is None else self._effort.over_periods(PERIODS_S)
         shown = [one.take(windows.Window(0, 0, n), _timing(effort)) for n in self._counts]
         self._every_ns = {
-            str(n): round(1e3 * statistics.fmean(us))
+            str(n): round(1e9 * step_s)
             for n, window in zip(self._counts, shown, strict=True)
-            if (us := [one for member in window["members"] for one in member["step_us"]])
+            if (step_s := mean_step_s([window])) is not None
         }
         reference = reliefs.Reference(
             self._job.launch["axes"],
@@ -495,9 +420,3 @@ class Experiments:
             step_s = active_s / max(1, sum(each.steps_active for each in done))
             self._looks[n] = sampler.record(n, LOOK_EVERY_S, step_s, self._looks.get(1))
             self._journal.write(self._looks[n])
-
-    def _write_events(self, name: str, events: list[Json]) -> None:
-        for event in events:
-            log.info("%s, member %s: %s", name, event["slot"], event["reason"])
-            self._journal.write({"kind": "event", "cohort": name, **event})
-        events.clear()

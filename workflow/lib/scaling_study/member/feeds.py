@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ CACHED_BATCHES = 8
 # A loader that runs beside batches from memory looks so often whether its rate is known.
 LOOK_S = 0.01
 
-_held: dict[str, int] = {}
+_held: Counter[str] = Counter()
 _facts: dict[str, Any] = {}
 _filling = threading.local()
 
@@ -49,7 +50,7 @@ def change(name: str, member: Member, further: Sequence[str]) -> None:
 
 def holds(name: str) -> bool:
     """Whether it has taken a loader's place."""
-    return _held.get(name, 0) > 0
+    return _held[name] > 0
 
 
 def facts() -> dict[str, Any]:
@@ -90,7 +91,7 @@ def _whole(inner: Callable[..., Any], loader: Any, args: Any, kwargs: Any) -> It
 
 def _cached(make: Callable[[], Iterator[Any]], _: Member, loader: Any) -> Iterator[Any]:
     batches = _batches(make, loader)
-    _held["cached_batches"] = _held.get("cached_batches", 0) + bool(batches)
+    _held["cached_batches"] += bool(batches)
     return _again(batches, loader)
 
 
@@ -106,7 +107,7 @@ def _beside(make: Callable[[], Iterator[Any]], member: Member, loader: Any) -> I
     if batches and "_study_over" not in loader.__dict__:
         over = loader.__dict__["_study_over"] = threading.Event()
         threading.Thread(target=_throw_away, args=(make, member, over), daemon=True).start()
-        _held["loader_beside"] = _held.get("loader_beside", 0) + 1
+        _held["loader_beside"] += 1
     return itertools.takewhile(
         lambda _: not loader.__dict__["_study_over"].is_set(), _again(batches, loader)
     )
@@ -225,7 +226,7 @@ def _only(make: Callable[[], Iterator[Any]], member: Member, _: Any) -> Iterator
     if not torch.is_grad_enabled():
         yield from make()
         return
-    _held["loader_only"] = _held.get("loader_only", 0) + 1
+    _held["loader_only"] += 1
     taken = 1
     while taken:  # a pipeline gives one epoch: the script makes another one then
         taken = 0

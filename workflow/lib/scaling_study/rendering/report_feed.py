@@ -16,6 +16,7 @@ from scaling_study.common.quantities import (
     format_ratio,
     format_seconds,
 )
+from scaling_study.experimenting.loader_model import TITLES
 from scaling_study.rendering.headline_causes import format_share
 from scaling_study.rendering.report_rows import Row, number_cell
 
@@ -26,14 +27,6 @@ PARTS = {
     "training": "training itself",
     "interference": "what the loader's own work takes from training",
     "rest": "not accounted for",
-}
-TITLES = {
-    "as_is": "as it is",
-    "cached": "batches from memory, no loader",
-    "beside": "batches from memory, the loader goes on beside",
-    "only": "the loader alone, nobody trains",
-    "warm": "as it is, its files in memory",
-    "cold": "as it is, its files not in memory",
 }
 LARGE_REST = 0.03
 """A larger part that is not accounted for is said."""
@@ -98,7 +91,7 @@ def view_feed(found: Json | None, l3_bytes: int | None) -> FeedView | None:
 def _variant(one: Json) -> Row:
     step_s = one["step_s"]["value"]
     return {
-        "label": TITLES.get(one["variant"], one["variant"]),
+        "label": TITLES[one["variant"]],
         "step": number_cell(step_s, text=format_seconds(step_s)),
         "rate": number_cell(one["per_s"], text=format_number(one["per_s"])),
         "cpu": number_cell(one["cpu_s"], text=format_seconds(one["cpu_s"])),
