@@ -1,13 +1,16 @@
 """A coordinator as small as it can be: real members, started and released by hand."""
 
+import contextlib
 import json
 import os
+import signal
 import sys
 import time
 
 from processes import PATIENCE_S, wait_until
 from scaling_study.launchers.launcher import Launch, Member
 from scaling_study.launchers.table import LAUNCHERS
+from scaling_study.measuring import counters
 from scaling_study.measuring.environment import member_environment
 from scaling_study.measuring.members import Members
 from scaling_study.member import channel
@@ -110,9 +113,14 @@ class SmallCohort:
         return self.log(slot)
 
     def close(self):
-        """End all members and launchers."""
-        for slot in list(self.members.pids):
+        """End all members, what they have started, and launchers."""
+        for slot, pid in list(self.members.pids.items()):
+            started = counters.descendants(pid)[1:]
             self.members.kill(slot)
+            # A loader's worker that has just been started does not notice that its parent is gone.
+            for child in started:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
         self.members.close()
         for one in self._launchers:
             one.close()

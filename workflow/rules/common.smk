@@ -125,7 +125,9 @@ if not IMPORTED:
     KEPT = [*RECORDS, *CONFIRMED, *PROFILES, *WHY, *FEEDING]
     KEPT += [f"{HERE}/tables/points.parquet"]
     CONFIRM_FILES = measure.digest(FILES, measure.harness_digest(*confirm.MODULES))
-    EXPERIMENT_FILES = measure.digest(FILES, measure.harness_digest(*experiment.MODULES))
+    EXPERIMENT_FILES = measure.digest(
+        FILES, measure.harness_digest(*experiment.MODULES)
+    )
     FINGERPRINT_FILES = measure.harness_digest(*fingerprint.MODULES)
     # What measures under a machine's name checks that its node is the one that was probed.
     PROBED = ancient(f"{HERE}/machine.json") if MACHINES else []
