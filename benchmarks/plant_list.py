@@ -52,6 +52,9 @@ OWN_ON_AMD = {
 }
 """As of a workload, of each of them where the processor is AMD's."""
 
+DRAWING = "drawing negatives takes a fifth of a step (of its CPU time, alone)"
+DECODING = "decoding images takes a good part of a step"
+
 WORKLOADS = {
     "tsmixerx": Workload(
         "TSMixerx",
@@ -65,7 +68,7 @@ WORKLOADS = {
         "scripts/workloads/ncf.py",
         ("--batch-size", "8", "--negatives", "511"),
         0.006,
-        own={"data_loading": "drawing negatives takes a fifth of a step (of its CPU time, alone)"},
+        own=dict.fromkeys(("data_loading", "too_few_workers", "loader_preparation"), DRAWING),
     ),
     "plain": Workload(
         "plain loop",
@@ -75,6 +78,13 @@ WORKLOADS = {
         own={
             "page_faults": "its tensors are allocated anew in each step, with some hundred faults"
         },
+    ),
+    "images": Workload(
+        "images",
+        "scripts/workloads/images.py",
+        ("--size", "64", "--files", "512", "--data", str(ROOT / "results/.images")),
+        0.008,
+        own=dict.fromkeys(("too_few_workers", "loader_preparation"), DECODING),
     ),
 }
 

@@ -346,8 +346,8 @@ class LockedLoader(Lock):
 
 
 @dataclasses.dataclass(slots=True)
-class SlowLoader(World):
-    """A loader that sleeps; the same with any number of members."""
+class UnknownLoader(World):
+    """A loader that sleeps, and is none of torch's; the same with any number of members."""
 
     first: str = "data_loading"
 
@@ -355,6 +355,141 @@ class SlowLoader(World):
         if relief == "cached_batches":
             return self.crowd(Step(load=0.05 * MS), n)
         return self.crowd(Step(blocked=8 * MS, load=8.3 * MS), n)
+
+
+@dataclasses.dataclass(slots=True)
+class SlowLoader(UnknownLoader):
+    """One of torch's that sleeps."""
+
+    first: str = "loader_storage"
+    loader: dict = dataclasses.field(default_factory=lambda: {"workers": 0})
+    made: Step = dataclasses.field(
+        default_factory=lambda: Step(loader_made=8.2 * MS, loader_computed=0.2 * MS)
+    )
+
+    def step(self, relief, n):
+        made = dataclasses.asdict(self.made)
+        own = {name: made[name] for name in ("loader_made", "loader_computed")}
+        step = UnknownLoader.step(self, relief, n)
+        return step if relief == "cached_batches" else dataclasses.replace(step, **own)
+
+
+@dataclasses.dataclass(slots=True)
+class SlowDisk(SlowLoader):
+    """The same, where it is found to read."""
+
+    def samples(self, _):
+        waits = [{"syscall": "pread64", "on": "/data/rows", "count": 26}]
+        return {"states": {"R": 34, "D": 26}, "waits": waits, "locks": []}
+
+
+@dataclasses.dataclass(slots=True)
+class SlowWorker(SlowLoader):
+    """A worker that sleeps, and is waited for in a futex."""
+
+    loader: dict = dataclasses.field(default_factory=lambda: {"workers": 1})
+    made: Step = dataclasses.field(
+        default_factory=lambda: Step(loader_made=18 * MS, loader_computed=1 * MS)
+    )
+    reliefs: tuple[str, ...] = (*ALL, "loader_beside", "more_workers")
+
+    def step(self, relief, n):
+        if relief == "more_workers":
+            return self.crowd(Step(load=0.1 * MS), n)
+        return SlowLoader.step(self, "cached_batches" if relief == "loader_beside" else relief, n)
+
+    def samples(self, _):
+        waits = [{"syscall": "futex", "on": "", "count": 26}]
+        return {"states": {"R": 34, "S": 26}, "waits": waits, "locks": []}
+
+
+@dataclasses.dataclass(slots=True)
+class NoWorkers(World):
+    """A loader that computes in the training thread, though there are CPUs for it."""
+
+    first: str = "too_few_workers"
+    cpus: int = 4
+    loader: dict = dataclasses.field(default_factory=lambda: {"workers": 0})
+    reliefs: tuple[str, ...] = (*ALL, "more_workers")
+
+    def step(self, relief, n):
+        if relief == "cached_batches":
+            return self.crowd(Step(load=0.05 * MS), n)
+        made = {"loader_made": 8.2 * MS, "loader_computed": 8.1 * MS}
+        if relief == "more_workers":
+            return self.crowd(Step(load=0.5 * MS, helper_s=8.2 * MS, **made), n)
+        return self.crowd(Step(user=18 * MS, load=8.3 * MS, **made), n)
+
+
+@dataclasses.dataclass(slots=True)
+class LongPreparation(NoWorkers):
+    """The same where workers have no CPU of their own."""
+
+    first: str = "loader_preparation"
+    cpus: int = 2
+
+    def step(self, relief, n):
+        return NoWorkers.step(self, "reference" if relief == "more_workers" else relief, n)
+
+
+@dataclasses.dataclass(slots=True)
+class RowByRow(NoWorkers):
+    """The same, where most of it is in reading rows one by one."""
+
+    first: str = "loader_rows"
+    reliefs: tuple[str, ...] = (*ALL, "more_workers", "whole_batches")
+
+    def step(self, relief, n):
+        if relief == "whole_batches":
+            made = {"loader_made": 1 * MS, "loader_computed": 1 * MS}
+            return self.crowd(Step(user=11 * MS, load=1.1 * MS, **made), n)
+        return NoWorkers.step(self, relief, n)
+
+
+@dataclasses.dataclass(slots=True)
+class LargeBatches(World):
+    """A worker whose batches take long to get to the training process."""
+
+    first: str = "loader_copies"
+    loader: dict = dataclasses.field(default_factory=lambda: {"workers": 1})
+    reliefs: tuple[str, ...] = (*ALL, "loader_beside", "more_workers", "no_copies")
+
+    def step(self, relief, n):
+        made = {"loader_made": 3 * MS, "loader_computed": 3 * MS}
+        if relief == "cached_batches":
+            return self.crowd(Step(load=0.05 * MS), n)
+        if relief == "loader_beside":
+            return self.crowd(Step(user=10.5 * MS, load=0.05 * MS, helper_s=8 * MS, **made), n)
+        if relief == "no_copies":
+            return self.crowd(Step(load=0.1 * MS, helper_s=3 * MS, **made), n)
+        return self.crowd(
+            Step(user=11 * MS, blocked=5 * MS, load=6 * MS, helper_s=8 * MS, **made), n
+        )
+
+
+@dataclasses.dataclass(slots=True)
+class LoaderThreads(World):
+    """Threads of a loader that keep training from the interpreter."""
+
+    first: str = "loader_lock"
+    loader: dict = dataclasses.field(default_factory=lambda: {"workers": None, "threads": True})
+    reliefs: tuple[str, ...] = (*ALL, "loader_beside", "quick_switches")
+
+    def step(self, relief, n):
+        if relief == "cached_batches":
+            return self.crowd(Step(load=0.05 * MS), n)
+        blocked = 0.8 * MS if relief == "quick_switches" else 8 * MS
+        return self.crowd(Step(load=0.1 * MS, blocked=blocked, helper_s=6 * MS), n)
+
+    def samples(self, _):
+        return SlowWorker.samples(self, 2)
+
+
+@dataclasses.dataclass(slots=True)
+class UntriedThreads(LoaderThreads):
+    """The same, where no relief of it has a result."""
+
+    reliefs: tuple[str, ...] = ("pinned", "openblas")
 
 
 @dataclasses.dataclass(slots=True)
@@ -551,6 +686,8 @@ PLANTED = (
         UntriedCollector,
     ),
     *(StartedWorkers, UntriedWorkers, Snapshots, NoisyLoader),
+    *(UnknownLoader, SlowDisk, SlowWorker, NoWorkers, LongPreparation, RowByRow, LargeBatches),
+    *(LoaderThreads, UntriedThreads),
     *(LockedLoader, SlowLoader, Denormals, OldBlas, Faults, Bandwidth, Cache, Smt, Swap),
     Migrations,
 )

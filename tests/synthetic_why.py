@@ -28,6 +28,10 @@ TITLES = {
     "loader_beside": "batches from memory, the loader going on beside",
     "no_snapshots": "no snapshots of a StatefulDataLoader's state",
     "kept_workers": "loader workers that live on between epochs",
+    "whole_batches": "all rows of a batch read at once",
+    "no_copies": "loader workers that send no data",
+    "quick_switches": "threads that give the interpreter to others at once",
+    "more_workers": "more loader workers",
     "flush_denormals": "denormal numbers flushed to zero",
     "openblas": "OpenBLAS",
     "huge_pages": "huge pages asked for by malloc",
@@ -47,6 +51,7 @@ RELIEF_AXES = {
     "openblas": {"blas": "openblas"},
     "huge_pages": {"huge_pages": "always"},
     "kept_workers": {"persistent_workers": "keep"},
+    "more_workers": {"loader_workers": 1},
 }
 KERNELS = ("register", "llc", "memory", "pages")
 
@@ -70,6 +75,8 @@ class Step:
     compile: float = 0.0
     ranks_wait: float = 0.0
     loader_starts: float = 0.0
+    loader_made: float = 0.0
+    loader_computed: float = 0.0
     helper_s: float = 0.0
     helper_wait_s: float = 0.0
     faults: float = 20.0
@@ -95,6 +102,7 @@ class World:
         cpus: CPUs of the machine.
         threads: Threads of an operator.
         reliefs: What is tried.
+        loader: What is attested of the loader; empty for none.
     """
 
     n: int = 2
@@ -106,6 +114,7 @@ class World:
     )
     gflops: dict[str, float] = dataclasses.field(default_factory=dict)
     axes: dict[str, Any] = dataclasses.field(default_factory=dict)
+    loader: dict[str, Any] = dataclasses.field(default_factory=dict)
     first: str = ""
     """The cause that is planted; empty for none."""
 
@@ -294,6 +303,7 @@ def _attestation(world: World, name: str) -> dict[str, Any]:
         "isa": "AVX512",
         "huge_page_bytes": 2**30 if name == "huge_pages" else 2**22,
         "pages_by_node": {"0": 1000},
+        "loaders": [{"kind": "Loader", "workers": 0} | world.loader] if world.loader else [],
     }
     return {
         "kind": "attestation",
@@ -325,6 +335,8 @@ def _window(world, step, experiment, *, name, n, block, factor, first=0):
                 "collect_s": step.collect * own,
                 "compile_s": step.compile * own,
                 "loader_starts_s": step.loader_starts * own,
+                "loader_made_s": step.loader_made * own,
+                "loader_computed_s": step.loader_computed * own,
                 "ranks_wait_s": step.ranks_wait * own,
                 "active_s": step.total * own,
                 "steps_active": counted,

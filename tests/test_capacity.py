@@ -9,6 +9,7 @@ import jobs
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.measuring import capacity, resolve
 from scaling_study.measuring.capacity import Need
+from scaling_study.measuring.footprint import Footprint
 from scaling_study.probing import room
 from scaling_study.probing.room import Room
 
@@ -17,10 +18,11 @@ GIB = 2**30
 
 @pytest.fixture
 def left(monkeypatch):
-    def left(*, files=(65536, 65536), tasks=100_000, memory=512 * GIB):
+    def left(*, files=(65536, 65536), tasks=100_000, memory=512 * GIB, shared=64 * GIB):
         monkeypatch.setattr(resource, "getrlimit", lambda _: files)
         monkeypatch.setattr(room, "read_free_tasks", lambda: Room(tasks, "pids.max of a job, 9"))
         monkeypatch.setattr(room, "read_free_memory", lambda: Room(memory, "memory.max of a job"))
+        monkeypatch.setattr(room, "read_free_shared", lambda: Room(shared, "shared memory, /x/shm"))
 
     return left
 
@@ -83,6 +85,17 @@ def test_no_room_for_the_least_that_torch_needs(left):
     capacity.check([Need(192, 192, "fork")])  # whose members share what torch needs
 
 
+def test_no_room_for_the_batches_of_all_loader_workers(left):
+    left(shared=GIB)
+    need = Need(192, 192, "exec", Footprint(memory=GIB, shared=2**23))
+    with pytest.raises(UnavailableError) as caught:
+        capacity.check([need])
+    assert "192 members need 1.5 GiB or more" in caught.value.reason
+    assert "1.0 GiB are left (shared memory, /x/shm)" in caught.value.reason
+    assert "processes to at most 128" in caught.value.remedy
+    capacity.check([need.of(128)])
+
+
 def test_cohorts_that_live_at_once_add_up(left):
     left(files=(1024, 1024))
     one = Need(256, 256, "exec")
@@ -113,7 +126,7 @@ def test_counts_that_fit_are_left_with_the_reason_of_the_largest_that_does_not(l
 
 def test_what_a_member_was_seen_to_take_counts(left):
     left(memory=64 * GIB)
-    counts, missing = capacity.fitting(Need(385, 385, "exec", 300 * 2**20), [1, 192, 256, 385])
+    counts, missing = capacity.fitting(Need(385, 385, "exec", Footprint(300 * 2**20)), [1, 192, 256, 385])
     assert counts == [1, 192]
     assert "385 members need 112.8 GiB or more, and 64.0 GiB are left" in missing.reason
     assert missing.remedy.endswith("processes to at most 218")

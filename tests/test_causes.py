@@ -23,6 +23,8 @@ WANTED = {
     *("slow_blas", "denormals", "data_loading", "interpreter", "helper_threads"),
     *("lock_contention", "file_io", "pauses", "stopped", "communication", "imbalance"),
     *("compilation", "loader_starts", "loader_interference", "loader_snapshots"),
+    *("loader_storage", "loader_preparation", "too_few_workers", "loader_rows"),
+    *("loader_copies", "loader_lock"),
 }
 
 

@@ -37,7 +37,8 @@ knot.itself = knot
 del knot
 gc.collect()
 print(json.dumps({"before": before, "after": changes.effective(), "epochs": epochs,
-                  "drawn": len(drawn), "first": first, "ended": Counted.ended}))
+                  "drawn": len(drawn), "first": first, "ended": Counted.ended,
+                  "impossible": changes.impossible()}))
 """
 
 
@@ -51,7 +52,9 @@ def changed(name):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("name", ["flush_denormals", "cached_batches", "no_collector"])
+@pytest.mark.parametrize(
+    "name", ["flush_denormals", "cached_batches", "no_collector", "whole_batches", "quick_switches"]
+)
 def test_a_change_takes_effect_alone(name):
     found = changed(name)
     assert not any(found["before"].values())
@@ -72,3 +75,34 @@ def test_cached_batches_keep_the_epochs_and_ask_the_dataset_no_more():
     assert with_cache["epochs"][0][:10] == [0, 5, 10, 15, 20, 25, 30, 35, 0, 5]
     # A dataset without a length has no epoch to keep.
     assert with_cache["first"][:10] == [0, 5, 10, 15, 20, 25, 30, 35, 0, 5]
+
+
+def test_a_data_set_is_asked_for_whole_batches_where_they_are_the_same_rows():
+    found = changed("whole_batches")
+    assert found["drawn"] == 40 + 4  # one call for a batch; three rows, and the same at once
+    assert found["epochs"] == changed("no_collector")["epochs"]
+    assert found["impossible"] == {}
+
+
+def test_a_data_set_that_gives_single_rows_only_is_left_as_it_is():
+    code = """
+import json
+from scaling_study.member import changes
+from torch.utils.data import DataLoader, Dataset
+
+class Rows(Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return float(index + 1)
+
+changes.apply("whole_batches")
+batches = [batch.tolist() for batch in DataLoader(Rows(), batch_size=4)]
+print(json.dumps([batches, changes.effective()["whole_batches"], changes.impossible()]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    batches, holds, impossible = json.loads(done.stdout)
+    assert batches == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    assert not holds
+    assert impossible == {"whole_batches": "the data set gives single rows only"}

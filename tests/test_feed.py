@@ -8,7 +8,7 @@ from jobs import WORKLOADS, config
 from scaling_study.collecting.feeds import read_run
 from scaling_study.configuring.config import load_config
 from scaling_study.diagnosing import feed as parts
-from scaling_study.experimenting import feed
+from scaling_study.experimenting import feed, loader_model
 from scaling_study.measuring import measure, windows
 from scaling_study.planning.efforts import FeedEffort
 from scaling_study.planning.plan import make_plan
@@ -44,12 +44,13 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     found, path = run(tmp_path, "torch", "--workers", "1", inputs=[str(data)])
     assert found.end["status"] == "complete", found.end
     assert found.end["left_out"] == []
-    names = {"as_is", "cached", "beside", "only", "warm", "cold", "only@0", "only@2"}
+    names = {"as_is", "cached", "beside", "only", "warm", "cold"}
+    names |= {"only@workers-0", "only@workers-2"}
     assert names <= set(found.windows["variant"])
     assert found.attestations["beside"]["changes"]["loader_beside"]
     assert found.attestations["only"]["changes"]["loader_only"]
-    assert found.workers["now"] == 1
-    assert {0, 1, 2} <= set(found.workers["tried"])
+    assert [way["name"] for way in found.ways["ways"]][:3] == ["", "workers-0", "workers-2"]
+    assert found.ways["ways"][-1]["axes"] == {"prefetch": 8}
     assert found.windows.loc[found.windows["variant"] == "warm", "resident_before"].eq(1).all()
     entry = parts.feed([found])
     assert entry["status"] == "ok"
@@ -66,7 +67,7 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
 
 
 def test_a_loader_that_makes_its_batches_itself_is_waiting(tmp_path, monkeypatch):
-    monkeypatch.setattr(feed, "WORKERS", ())
+    monkeypatch.setattr(loader_model, "WORKERS", ())
     found, _ = run(tmp_path, "torch", "--seconds", "0.02")
     left = {one["variant"] for one in found.end["left_out"]}
     assert left == {"beside", "warm", "cold"}
@@ -89,4 +90,4 @@ def test_a_loader_that_the_config_names_is_known(tmp_path):
     found, _ = run(tmp_path, "own", loader="__main__:Own")
     assert found.end["status"] == "complete"
     assert {"as_is", "cached", "only"} == set(found.windows["variant"])
-    assert found.workers is None
+    assert found.ways is None

@@ -1,11 +1,14 @@
 """What a loader costs, from made-up windows whose parts are known."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from scaling_study.collecting.feeds import FeedRun
 from scaling_study.diagnosing.feed import feed
+from scaling_study.experimenting import loader_model
 from scaling_study.rendering.report_feed import view_feed
 
 MS = 1e-3
@@ -13,7 +16,9 @@ BLOCKS = 8
 LOADER = {
     "kind": "torch.utils.data.dataloader.DataLoader",
     "workers": 2,
+    "threads": False,
     "settable": True,
+    "by_row": True,
     "ready": 4,
 }
 
@@ -115,32 +120,48 @@ def test_the_answer_comes_first():
     assert [row["label"] for row in view.parts][:2] == ["waiting for the loader", "training itself"]
 
 
-def swept(now, **steps):
-    """A run in which other numbers of workers were looked at, two CPUs for a process."""
+def swept(loader, **steps):
+    """A run in which other ways to load were looked at, two CPUs for a process."""
     one = run()
     rows = [one.windows]
     for name, step in steps.items():
+        variant, _, way = name.partition("_at_")
         like = one.windows[one.windows["variant"] == "only"]
-        factor = step / 9
         rows.append(
             like.assign(
-                variant=name.replace("_at_", "@"), step_s=like["step_s"] * factor,
+                variant=f"{variant}@{way.replace('_', '-')}", step_s=like["step_s"] * step / 9,
                 user_s_per_step=5e-3, system_s_per_step=0.0,
             )
         )  # fmt: skip
-    known = {"now": now, "cpus": 2.0, "tried": [0, 1, 2]}
+    ways = [loader_model.now(loader), *loader_model.ways(loader, 2.0)]
+    known = {"cpus": 2.0, "ways": [dataclasses.asdict(way) for way in ways]}
     return feed([FeedRun(one.head, one.attestations, pd.concat(rows), known, 0, one.end)])
 
 
-def test_other_numbers_of_workers_are_predicted_and_the_best_is_compared():
-    found = swept(1, only_at_0=9, only_at_2=4.5, as_is_at_2=10.2)
-    rows = {one["workers"]: one for one in found["workers"]}
+def test_other_ways_to_load_are_predicted_and_the_best_is_compared():
+    loader = LOADER | {"workers": 1, "ready": 2}
+    found = swept(
+        loader, only_at_workers_0=9, only_at_workers_2=4.5, only_at_whole=9, as_is_at_workers_2=10.2
+    )
+    rows = {one["name"]: one for one in found["ways"]}
+    assert list(rows) == ["", "workers-0", "workers-2", "whole", "ahead"]
     scale = found["variants"][1]["step_s"]["value"] / 8e-3  # the machine's drift
-    assert rows[0]["predicted_s"] == pytest.approx(scale * (8 + 9) * MS, rel=0.03)
+    assert rows["workers-0"]["predicted_s"] == pytest.approx(scale * (8 + 9) * MS, rel=0.03)
     # Training with what a batch takes from it is longer than half of all CPU time.
-    assert rows[2]["predicted_s"] == pytest.approx(scale * 10 * MS, rel=0.03)
-    assert rows[2]["gain"]["value"] == pytest.approx(14 / 10.2, rel=0.03)
-    assert rows[0]["measured_s"] is None
+    assert rows["workers-2"]["predicted_s"] == pytest.approx(scale * 10 * MS, rel=0.03)
+    assert rows["ahead"]["predicted_s"] == rows[""]["predicted_s"]
+    assert rows["workers-2"]["gain"]["value"] == pytest.approx(14 / 10.2, rel=0.03)
+    assert rows["workers-0"]["measured_s"] is None
     text = " ".join(view_feed(found, None).findings)
-    assert "With 2 loader workers a step should take" in text
+    assert "With another way to load (2 workers) a step should take" in text
     assert "times as fast as it is" in text
+
+
+def test_ways_to_load_are_those_that_can_be():
+    names = [way.name for way in loader_model.ways(LOADER | {"by_row": False}, 0.5)]
+    assert names == ["workers-0", "workers-1", "ahead"]
+    (ahead,) = [way for way in loader_model.ways(LOADER, 0.5) if way.as_fast]
+    assert ahead.axes == {"prefetch": 8}
+    assert (ahead.alone, ahead.trains) == ("only", "as_is@ahead")
+    no_workers = loader_model.ways(LOADER | {"workers": 0, "ready": 0}, 8)
+    assert [way.name for way in no_workers] == ["workers-1", "workers-2", "workers-4", "whole"]

@@ -52,6 +52,25 @@ def test_what_a_loader_takes_is_timed(cohort, kind):
     assert found["settable"] == (kind.partition(" ")[0] in {"torch", "workers", "stateful"})
 
 
+@pytest.mark.parametrize("kind", ["torch", "workers", "stateful", "stateful workers"])
+def test_what_making_a_batch_takes_is_timed_wherever_it_is_made(cohort, kind):
+    started(cohort, kind, (), "--seconds", "0.02")
+    steps = [step for _, step in cohort.train(0, 30)[5:]]
+    made_ns = sum(step.ns("loader_made") for step in steps) / len(steps)
+    computed_ns = sum(step.ns("loader_computed") for step in steps) / len(steps)
+    assert 20 * MS <= made_ns < 60 * MS
+    assert computed_ns < 10 * MS  # it sleeps
+
+
+@pytest.mark.parametrize("kind", ["workers", "stateful workers"])
+def test_workers_that_send_nothing_make_their_batches_and_are_waited_for(cohort, kind):
+    started(cohort, kind, ("no_copies",), "--seconds", "0.02")
+    steps = [step for _, step in cohort.train(0, 80)[20:]]  # more than an epoch
+    assert cohort.attest(0)["changes"]["no_copies"]
+    assert sum(step.load_ns for step in steps) / len(steps) >= 15 * MS
+    assert sum(step.ns("loader_made") for step in steps) / len(steps) >= 15 * MS
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_from_memory_need_no_loader(cohort, kind):
     started(cohort, kind, ("cached_batches",), "--seconds", "0.02")

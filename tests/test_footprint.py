@@ -15,30 +15,50 @@ def write(folder, launch, replicate, *lines):
     path.write_text("".join(f"{line}\n" for line in lines))
 
 
-def end(taken):
-    return json.dumps({"kind": "end", "member_bytes": taken})
+def end(taken, shared=0):
+    return json.dumps({"kind": "end", "member_bytes": taken, "member_shared_bytes": shared})
 
 
 def test_the_least_that_was_seen_of_this_launch_or_else_of_any(tmp_path):
-    assert footprint.known(tmp_path, "a") == 0
-    write(tmp_path, "a", 0, "{}", end(300))
-    write(tmp_path, "a", 1, "{}", end(280))
+    assert footprint.known(tmp_path, "a") == (0, 0)
+    write(tmp_path, "a", 0, "{}", end(300, 40))
+    write(tmp_path, "a", 1, "{}", end(280, 50))
     write(tmp_path, "b", 0, "{}" * 9000, end(100))
-    assert footprint.known(tmp_path, "a") == 280
-    assert footprint.known(tmp_path, "b") == 100
-    assert footprint.known(tmp_path, "c") == 100
+    assert footprint.known(tmp_path, "a") == (280, 40)
+    assert footprint.known(tmp_path, "b") == (100, 0)
+    assert footprint.known(tmp_path, "c") == (100, 0)
 
 
 @pytest.mark.parametrize("last", [[], ["{"], [end(None)], [end(0)], ['{"kind": "end"}'], ["[1]"]])
 def test_a_file_that_says_nothing_counts_for_nothing(tmp_path, last):
     write(tmp_path, "a", 0, *last)
-    assert footprint.known(tmp_path, "a") == 0
+    assert footprint.known(tmp_path, "a") == (0, 0)
 
 
 def test_it_is_by_how_much_less_memory_is_free(monkeypatch):
-    free = iter([1000, 400, 1200])
+    free, shared = iter([1000, 400, 1200]), iter([90, 30, 60])
     monkeypatch.setattr(room, "read_free_memory", lambda: Room(next(free), "of a test"))
+    monkeypatch.setattr(room, "read_free_shared", lambda: Room(next(shared), "of a test"))
     meter = footprint.Meter()
-    assert meter.each(3) == 200
+    assert meter.each(3) == (200, 20)
     assert meter.each(0) is None
-    assert meter.each(2) == 0
+    assert meter.each(2) == (0, 15)
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.", "ended"),
+        ("", "was killed by SIGBUS"),
+        ("unable to allocate shared memory(shm) for file </torch_1>", "ended with status 1"),
+    ],
+)
+def test_a_bus_error_is_told_as_what_it_most_likely_is(log, reason, monkeypatch):
+    monkeypatch.setattr(room, "read_free_shared", lambda: Room(2**20, "shared memory, /dev/shm"))
+    said = footprint.why_bus_error(log, reason)
+    assert "1 MiB are left (shared memory, /dev/shm)" in said
+    assert "loader_workers" in said
+
+
+def test_another_end_is_no_bus_error():
+    assert footprint.why_bus_error("ValueError: bus", "ended with status 1") == ""

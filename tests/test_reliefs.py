@@ -62,7 +62,8 @@ def test_every_relief_is_a_launch_that_a_config_could_name():
         for name, value in relief.axes.items():
             assert read_value(name, value, files=False) == value
             assert name in AXES
-        assert sum([bool(relief.axes), relief.change is not None, relief.bursts]) == 1
+        what = [relief.axes, relief.change, relief.bursts, relief.derived]
+        assert sum(map(bool, what)) == 1
         assert relief.change is None or relief.change in CHANGES
     assert len({relief.name for relief in RELIEFS}) == len(RELIEFS)
 
@@ -90,6 +91,33 @@ def test_threads_bring_their_reliefs():
 def test_what_the_counters_show_decides(member, relief):
     assert relief in chosen(member=member)
     assert relief not in chosen()
+
+
+def with_loader(**facts):
+    loader = {
+        "kind": "DataLoader", "kinds": ["DataLoader"], "workers": 0, "threads": False,
+        "settable": True, "by_row": False, "ready": 0,
+    }  # fmt: skip
+    return {"attestation": {"loaders": [loader | facts]}, "member": {"load_s": 0.06}}
+
+
+def test_what_a_loader_is_decides_which_of_its_reliefs_are_tried():
+    of_loaders = {"loader_beside", "whole_batches", "no_copies", "quick_switches", "more_workers"}
+
+    def tried(**facts):
+        return of_loaders.intersection(chosen(**with_loader(**facts)))
+
+    assert tried() == {"more_workers"}
+    assert tried(by_row=True) == {"more_workers", "whole_batches"}
+    assert tried(workers=2) == {"loader_beside", "no_copies", "more_workers"}
+    assert tried(workers=None, threads=True, settable=False) == {"loader_beside", "quick_switches"}
+
+
+@pytest.mark.parametrize(("workers", "more"), [(0, 1), (1, 2), (4, 8)])
+def test_more_workers_are_twice_as_many(workers, more):
+    found, _ = choose(reference(**with_loader(workers=workers)), "quick")
+    (relief,) = [one for one in found if one.name == "more_workers"]
+    assert relief.axes == {"loader_workers": more}
 
 
 @pytest.mark.parametrize(

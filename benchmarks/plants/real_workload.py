@@ -6,10 +6,11 @@ a script that ends again in the same process, so a wrapper runs several times th
 
 from __future__ import annotations
 
+import inspect
 import runpy
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
@@ -37,6 +38,21 @@ def before_each_step(call: Callable[..., None]) -> None:
     from torch.optim import optimizer  # noqa: PLC0415 (torch is the member's to import)
 
     optimizer.register_optimizer_step_pre_hook(call)
+
+
+def change_loaders(change: Callable[[dict[str, Any]], None]) -> None:
+    """Have a function change the arguments of every DataLoader that is made, by their names."""
+    from torch.utils.data import DataLoader  # noqa: PLC0415 (torch is the member's to import)
+
+    make = DataLoader.__init__
+    signature = inspect.signature(make)
+
+    def changed(loader: Any, *args: Any, **options: Any) -> None:
+        given = signature.bind(loader, *args, **options).arguments
+        change(given)
+        make(**given)
+
+    DataLoader.__init__ = changed
 
 
 def run(command: list[str]) -> None:

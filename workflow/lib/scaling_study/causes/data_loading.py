@@ -1,70 +1,45 @@
-"""A loader that keeps training waiting."""
+"""A loader that keeps training waiting, for what is not told apart."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
-from scaling_study.causes.plant import CPUS, FOLDER, Dose, Options, Plant
-from scaling_study.evidence.agreement import takes
-from scaling_study.evidence.case import BESIDE, CACHED
-from scaling_study.evidence.measures import Account, Instead
-from scaling_study.evidence.relief_share import ByRelief
+from scaling_study.causes.plant import CPUS, FOLDER, Dose, Options, Plant, slow_loader
+from scaling_study.evidence.loading import LOADS, waiting
 
-LOADS = takes("load_s_per_step", "the loader")
-SPECIAL = ("kept_workers", "no_snapshots")
-"""Reliefs of what a loader spends on itself, which has causes of its own."""
-LOADING = Instead(
-    Account(("load_s_per_step",), "time in the loader", less=("loader_starts_s_per_step",)),
-    (CACHED, BESIDE),
-)
-# Where the loader went on beside batches from memory, what it takes from training is known apart.
-WAITING = ByRelief((BESIDE,), beyond=SPECIAL)
-ALL = Instead(ByRelief((CACHED,), beyond=SPECIAL), (BESIDE,))
-
-
-def _slow_loader(dose: Dose, *more: str) -> Options:
-    return ("slow_loader.py", "--seconds", f"{dose.strength * dose.step_s:.5f}", *more)
+BY_RELIEF, FROM_CACHE, COUNTED = (Route(way, (LOADS,)) for way in waiting("rest"))
 
 
 def _loader_workers(dose: Dose, count: int) -> Options:
-    busy, *options = _slow_loader(dose, "--busy")
+    busy, *options = slow_loader(dose, "--busy")
     return ("loader_workers.py", "--workers", str(count), "--", str(FOLDER / busy), *options)
 
 
-PLANTS = {
-    "slow_loader": Plant(
-        "a slow loader",
-        ("data_loading",),
-        wrapper=_slow_loader,
-        level=True,
-    ),
-    "busy_loader": Plant(
-        "a loader that works",
-        ("data_loading",),
-        wrapper=lambda dose: _slow_loader(dose, "--busy"),
-        level=True,
-        promised=False,
-    ),
-    "workers": Plant(
-        "more loader workers than CPUs",
-        ("data_loading", "loader_interference", "helper_threads", "cpu_oversubscription"),
-        wrapper=lambda dose: _loader_workers(dose, 2 * len(CPUS)),
-        control=lambda dose: _loader_workers(dose, 0),
-        own={"data_loading": "every batch takes CPU time, so that workers have something to do"},
-        level=True,
-        promised=False,
-    ),
-}
+BUSY = "every batch takes CPU time, so that workers have something to do"
 
 CAUSE = Cause(
     "A loader that keeps training waiting",
     "the model waits for its next data",
-    "A large part of a step is in the loader, and comes back when batches are taken from memory.",
+    "A large part of a step is in the loader, and comes back when batches are taken from memory; "
+    "what making a batch takes is not known, or does not explain it.",
     "torch.utils.data, num_workers; the loader's time in tables/points",
     Remedy(
         "Make the rows of a batch together (__getitems__), do less work for each sample, or "
         "keep what was made. Loader workers help only where CPUs are free; what they and "
         "prefetching gain on this script, the axes loader_workers and prefetch measure.",
     ),
-    growth=(Route(WAITING, (LOADS,)), Route(ALL, (LOADS,))),
-    level=(Route(WAITING, (LOADS,)), Route(ALL, (LOADS,)), Route(LOADING)),
-    plants=PLANTS,
+    growth=(BY_RELIEF, FROM_CACHE),
+    level=(BY_RELIEF, FROM_CACHE, COUNTED),
+    plants={
+        "workers": Plant(
+            "more loader workers than CPUs",
+            (
+                *("data_loading", "loader_interference", "loader_preparation", "loader_copies"),
+                *("helper_threads", "cpu_oversubscription"),
+            ),
+            wrapper=lambda dose: _loader_workers(dose, 2 * len(CPUS)),
+            control=lambda dose: _loader_workers(dose, 0),
+            own={"too_few_workers": BUSY, "loader_preparation": BUSY},
+            level=True,
+            promised=False,
+        ),
+    },
     order=180,
 )

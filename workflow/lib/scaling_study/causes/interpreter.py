@@ -25,6 +25,12 @@ def _alone(asked: Asked) -> tuple[bool | None, str]:
     )
 
 
+def _not_the_loader(asked: Asked) -> tuple[bool | None, str]:
+    if "loader_lock" in asked.named:
+        return False, "The threads that keep it waiting are the loader's."
+    return True, "No thread of a loader was found to keep it waiting."
+
+
 def _other_threads(asked: Asked) -> tuple[bool | None, str]:
     share = other_threads_cpus(asked)
     return bool(share >= SHARE_AT_LEAST) and not np.isnan(share), (
@@ -32,7 +38,11 @@ def _other_threads(asked: Asked) -> tuple[bool | None, str]:
     )
 
 
-FUTEX = Account(("blocked_futex_s_per_step",), "waiting for another thread (futex)", missing=UNSEEN)
+FUTEX = Route(
+    Account(("blocked_futex_s_per_step",), "waiting for another thread (futex)", missing=UNSEEN),
+    (Fact(_alone), Fact(_other_threads, "account"), Waiting(("futex",))),
+    needs=(Fact(_not_the_loader),),
+)
 COLLECTS = takes("collect_s_per_step", "the garbage collector")
 COLLECTING = Instead(
     Account(("collect_s_per_step",), "time in Python's garbage collector"), ("no_collector",)
@@ -67,11 +77,11 @@ CAUSE = Cause(
         code="gc.freeze(); gc.set_threshold(100_000, 50, 50)",
     ),
     growth=(
-        Route(FUTEX, (Fact(_alone), Fact(_other_threads, "account"), Waiting(("futex",)))),
+        FUTEX,
         Route(ByRelief(("no_collector",)), (COLLECTS,)),
     ),
     level=(
-        Route(FUTEX, (Fact(_alone), Fact(_other_threads, "account"), Waiting(("futex",)))),
+        FUTEX,
         Route(ByRelief(("no_collector",)), (COLLECTS,)),
         Route(COLLECTING),
     ),

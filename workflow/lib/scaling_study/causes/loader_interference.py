@@ -5,6 +5,7 @@ from scaling_study.causes.plant import Plant, one_cpu
 from scaling_study.evidence.agreement import Fact
 from scaling_study.evidence.asking import Asked
 from scaling_study.evidence.case import BESIDE, CACHED
+from scaling_study.evidence.loading import SPECIAL
 from scaling_study.evidence.relief_share import ByRelief
 
 
@@ -15,7 +16,7 @@ def _beside(asked: Asked) -> tuple[bool | None, str]:
     return True, "The loader went on at its own rate beside batches from memory."
 
 
-INTERFERES = Route(ByRelief((CACHED,), beyond=(BESIDE,)), needs=(Fact(_beside),))
+INTERFERES = Route(ByRelief((CACHED,), beyond=(BESIDE, *SPECIAL)), needs=(Fact(_beside),))
 
 
 def _copy_beside(seconds: float) -> None:
@@ -65,7 +66,7 @@ CAUSE = Cause(
             missing=one_cpu,
             level=True,
             promised=False,
-            only=("ncf",),  # whose step is small enough to be in caches
+            only=("ncf", "images"),  # whose steps are small enough to be in caches
         )
     },
     order=165,

@@ -55,7 +55,7 @@ CAUSE = Cause(
             code=_take_snapshots,
             level=True,
             promised=False,
-            only=("plain",),
+            only=("plain", "images"),
         )
     },
     order=162,

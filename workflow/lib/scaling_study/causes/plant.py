@@ -141,6 +141,11 @@ class Plant:
         return self.control is not _none or self.control_axes is not None
 
 
+def slow_loader(dose: Dose, *more: str) -> Options:
+    """Return a wrapper that makes every batch take longer."""
+    return ("slow_loader.py", "--seconds", f"{dose.strength * dose.step_s:.5f}", *more)
+
+
 def step_thread(dose: Dose, *more: str) -> Options:
     """Return a wrapper whose thread computes beside each step."""
     seconds = 0.8 * dose.strength * dose.step_s

@@ -41,6 +41,7 @@ class WhyRun:
         head: Its first record.
         attestations: By cohort: ``reference``, names of reliefs, ``kernels``.
         failed: Reason by relief that did not start, prove itself or last.
+        left_out: Reason by relief that cannot be made in this script, which was tried.
         windows: Rows of tables/experiments.
         members: A row per member and window that counts: `name`, `n`, `block`, `slot` and
             `unhindered_s`, the step less its waiting for a CPU.
@@ -52,6 +53,7 @@ class WhyRun:
     head: why_schema.Head
     attestations: dict[str, why_schema.Attestation]
     failed: dict[str, str]
+    left_out: dict[str, str]
     windows: pd.DataFrame
     members: pd.DataFrame
     samples: tuple[why_schema.Samples, ...]
@@ -86,6 +88,7 @@ def read_run(path: Path) -> WhyRun:
         head=heads[0],
         attestations=attestations,
         failed={one["relief"]: one["reason"] for one in by_kind.get("relief_failed", [])},
+        left_out={one["relief"]: one["reason"] for one in by_kind.get("relief_left_out", [])},
         windows=_frame(heads[0], windows, counted, unproven),
         members=_unhindered(windows, counted),
         samples=tuple(by_kind.get("samples", [])),

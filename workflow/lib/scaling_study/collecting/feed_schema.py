@@ -5,12 +5,14 @@ files of the measurements are. Keys that are not named here are left out.
 
 History of the schema:
     1: first version.
+    2: ways to load in place of numbers of workers.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import (
     Annotated,
+    Any,
     Literal,
     NotRequired,  # pydantic needs this one before Python 3.12
 )
@@ -29,7 +31,7 @@ from scaling_study.collecting.record_schema import (
     read_lines,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -39,7 +41,7 @@ class Head(why_schema.Heading):
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
     kind: Literal["feed"]
-    schema_version: Literal[1]  # SCHEMA_VERSION
+    schema_version: Literal[2]  # SCHEMA_VERSION
     blocks: Processes
 
 
@@ -49,7 +51,9 @@ class Loader(TypedDict):
     __pydantic_config__ = STRICT  # type: ignore[misc]
     kind: str
     workers: Count | None
+    threads: bool
     settable: bool
+    by_row: bool
     ready: Count
 
 
@@ -99,14 +103,25 @@ class LeftOut(TypedDict):
     reason: str
 
 
-class Workers(TypedDict):
-    """How many workers the loader has, the CPUs of a process, and the numbers that were tried."""
+class Way(TypedDict):
+    """A way to load: see `experimenting.loader_model`."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
-    kind: Literal["workers"]
-    now: Count
+    name: str
+    title: str
+    workers: Count
+    axes: dict[str, Any]
+    change: str | None
+    as_fast: bool
+
+
+class Ways(TypedDict):
+    """The CPUs of a process, and the ways to load whose steps were predicted, as it is first."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    kind: Literal["ways"]
     cpus: Annotated[float, Field(gt=0)]
-    tried: list[Count]
+    ways: list[Way]
 
 
 class End(why_schema.End):
@@ -116,7 +131,7 @@ class End(why_schema.End):
     left_out: list[LeftOut]
 
 
-Record = Head | Attestation | Window | Workers | why_schema.Event | End
+Record = Head | Attestation | Window | Ways | why_schema.Event | End
 _RECORD: pydantic.TypeAdapter[Record] = pydantic.TypeAdapter(
     Annotated[Record, Field(discriminator="kind")],
 )

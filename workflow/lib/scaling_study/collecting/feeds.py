@@ -21,7 +21,7 @@ class FeedRun:
         attestations: What the first member of each variant reported, by the variant's name.
         windows: A row per valid window: `variant`, `replicate`, `block`, `step_s`, everything per
             step that members count, and `resident_before` and `resident_after`.
-        workers: Its record of the loader's workers; None where their number cannot be set.
+        ways: Its record of other ways to load; None where the loader cannot be changed.
         invalid: How many windows were not valid.
         end: Its last record; None where the job was cut off.
     """
@@ -29,7 +29,7 @@ class FeedRun:
     head: feed_schema.Head
     attestations: dict[str, Any]
     windows: pd.DataFrame
-    workers: feed_schema.Workers | None
+    ways: feed_schema.Ways | None
     invalid: int
     end: feed_schema.End | None
 
@@ -55,7 +55,7 @@ def read_run(path: Path) -> FeedRun:
         head=by_kind["feed"][0],
         attestations={one["cohort"]: one["members"][0] for one in by_kind.get("attestation", [])},
         windows=_rows(by_kind["feed"][0]["replicate"], taken),
-        workers=by_kind["workers"][-1] if "workers" in by_kind else None,
+        ways=by_kind["ways"][-1] if "ways" in by_kind else None,
         invalid=sum(not window["valid"] for window in taken),
         end=by_kind["end"][-1] if "end" in by_kind else None,
     )

@@ -231,6 +231,7 @@ class End(TypedDict):
     start_s: Seconds | None
     in_windows_s: Seconds
     member_bytes: NotRequired[Count | None]
+    member_shared_bytes: NotRequired[Count | None]
 
 
 class Settled(TypedDict):

@@ -216,6 +216,15 @@ class ReliefFailed(TypedDict):
     reason: str
 
 
+class ReliefLeftOut(TypedDict):
+    """A relief that was tried and cannot be made in this script."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    kind: Literal["relief_left_out"]
+    relief: str
+    reason: str
+
+
 class Event(TypedDict):
     """Something that happened to a member, such as its death."""
 
@@ -234,7 +243,7 @@ class End(TypedDict):
     wall_s: Seconds
 
 
-Record = Head | Attestation | Window | Samples | Foreign | ReliefFailed | Event | End
+Record = Head | Attestation | Window | Samples | Foreign | ReliefFailed | ReliefLeftOut | Event | End
 _RECORD: pydantic.TypeAdapter[Record] = pydantic.TypeAdapter(
     Annotated[Record, Field(discriminator="kind")],
 )

@@ -21,8 +21,9 @@ from scaling_study.evidence import effects
 from scaling_study.experimenting import loader_model
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from scaling_study.collecting import feed_schema
     from scaling_study.collecting.feeds import FeedRun
     from scaling_study.common.stats import Floats
     from scaling_study.evidence.effects import Estimate
@@ -43,7 +44,8 @@ def feed(runs: Sequence[FeedRun]) -> Json:
         The machine's entry of analysis/feed.json, without the machine: `status`, `reason`,
         `launch`, `label`, `n`, `loaders`, `cached`; `variants` (their steps and rates), `parts`
         (waiting, training, interference and rest: in s, and as shares of a step), `fetching` and
-        `preparing` (s), `most` (what the loader and training could give), `left_out`.
+        `preparing` (s), `most` (what the loader and training could give), `ways` (other
+        ways to load, predicted and measured), `left_out`.
     """
     head = runs[0].head
     shown = runs[0].attestations.get("as_is", {})
@@ -62,7 +64,7 @@ def feed(runs: Sequence[FeedRun]) -> Json:
         "fetching": None,
         "preparing": None,
         "most": {},
-        "workers": [],
+        "ways": [],
     }
     windows = pd.concat([run.windows for run in runs], ignore_index=True)
     if windows.empty or "as_is" not in set(windows["variant"]):
@@ -70,8 +72,8 @@ def feed(runs: Sequence[FeedRun]) -> Json:
         reason = next((end["reason"] for end in ends if end["reason"]), "no valid window")
         return content | {"status": ends[0]["status"] if ends else "failed", "reason": reason}
     case = _Case(windows)
-    workers = next((run.workers for run in runs if run.workers), None)
-    return content | case.told(head["n"]) | {"workers": case.with_workers(workers)}
+    known = next((run.ways for run in runs if run.ways), None)
+    return content | case.told(head["n"]) | {"ways": case.other_ways(known)}
 
 
 class _Case:
@@ -145,27 +147,29 @@ class _Case:
             },
         }
 
-    def with_workers(self, known: Mapping[str, Any] | None) -> list[Json]:
-        """What a step should take with other numbers of workers, and what it took.
+    def other_ways(self, known: feed_schema.Ways | None) -> list[Json]:
+        """What a step should take with other ways to load, and what it took.
 
         Returns:
-            A row for each: `workers`, `predicted_s`, `loader_s` (a batch with nobody who trains),
-            and, where the script was run so, `measured_s` and `gain` (against the script as it is).
+            A row for each, as it is first: `name` (empty), `title`, `predicted_s`, `loader_s` (a
+            batch with nobody who trains), and, where the script was run so, `measured_s` and `gain`
+            (against the script as it is).
         """
         if known is None:
             return []
+        ways = [loader_model.Way(**way) for way in known["ways"]]
         return [
             {
-                "workers": workers,
-                "now": workers == known["now"],
-                "loader_s": self.step_s(loader_model.alone_name(workers, known["now"])),
+                "name": way.name,
+                "title": way.title,
+                "loader_s": self.step_s(way.alone),
                 "predicted_s": loader_model.predicted_s(
-                    workers, known["now"], known["cpus"], self.step_s, self.cpu_s
+                    way, known["cpus"], self.step_s, self.cpu_s
                 ),
-                "measured_s": self.step_s(name := loader_model.as_is_name(workers, known["now"])),
-                "gain": _dict(self.ratio(self.column("as_is"), self.column(name))),
+                "measured_s": self.step_s(way.trains),
+                "gain": _dict(self.ratio(self.column("as_is"), self.column(way.trains))),
             }
-            for workers in known["tried"]
+            for way in ways
         ]
 
     def step_s(self, variant: str) -> float | None:

@@ -224,7 +224,8 @@ def make_case(runs: Sequence[WhyRun], fingerprint: Mapping[str, Any] | None) -> 
     waits = {n: sampled([s for run in runs for s in run.samples], n) for n in (1, head["n"])}
     parts = runqueue.split(rows, allowed_cpus=machine.allowed_cpus, online_cpus=machine.online_cpus)
     rows = rows.join(parts).join(_stolen(rows))
-    rows = rows.join(_blocked(rows, waits))
+    attested = _attested(runs)
+    rows = rows.join(_blocked(rows, waits, attested))
     blocks = rows[["replicate", "block"]].drop_duplicates().sort_values(["replicate", "block"])
     places = pd.MultiIndex.from_frame(blocks).get_indexer(
         pd.MultiIndex.from_frame(rows[["replicate", "block"]])
@@ -242,11 +243,12 @@ def make_case(runs: Sequence[WhyRun], fingerprint: Mapping[str, Any] | None) -> 
         units="replicates" if starts >= effects.ENOUGH_REPLICATES else "blocks",
         start_sd=start_sd(runs, step_s),
         alone=_alone(runs),
-        attested=_attested(runs),
+        attested=attested,
         placeable=_placeable(runs[0]),
         failed={name: reason for run in runs for name, reason in run.failed.items()},
         left_out={
-            one["relief"]: one["reason"] for run in runs for one in run.head["not_applicable"]
+            **{one["relief"]: one["reason"] for run in runs for one in run.head["not_applicable"]},
+            **{name: reason for run in runs for name, reason in run.left_out.items()},
         },
         titles={
             one["relief"]: one["title"]
@@ -290,7 +292,11 @@ def _best(rows: pd.DataFrame) -> pd.DataFrame:
     return ordered.drop_duplicates(CELL, keep="last").reset_index(drop=True)
 
 
-def _blocked(rows: pd.DataFrame, waits: Mapping[int, Sampled]) -> pd.DataFrame:
+def _blocked(
+    rows: pd.DataFrame,
+    waits: Mapping[int, Sampled],
+    attested: Mapping[str, Mapping[str, Any]],
+) -> pd.DataFrame:
     """Blocked time by what the thread was found waiting for at that process count.
 
     A thread whose CPU the hypervisor has taken looks blocked from inside; it waits for nothing.
@@ -306,10 +312,28 @@ def _blocked(rows: pd.DataFrame, waits: Mapping[int, Sampled]) -> pd.DataFrame:
             for kind, shares in kinds.items()
         }
     )
+    parts["blocked_device_s_per_step"] *= 1 - _in_loader(rows, blocked, attested)
     # A loader waits for its workers and its source in the same system calls.
     load = rows["load_s_per_step"].where(rows["name"] != CACHED, 0.0)
     idle = parts["blocked_peer_s_per_step"] + parts["blocked_sleep_s_per_step"]
     return parts.assign(idle_s_per_step=(idle - load).clip(lower=0.0))
+
+
+def _in_loader(
+    rows: pd.DataFrame, blocked: pd.Series, attested: Mapping[str, Mapping[str, Any]]
+) -> pd.Series:
+    """The part of blocked time in which the training thread itself makes a batch.
+
+    What it waits for meanwhile is the loader's storage, which has a cause of its own.
+    """
+    here = {
+        name
+        for name, one in attested.items()
+        if all(loader["workers"] == 0 for loader in one.get("loaders", ()))
+    }
+    made = rows["loader_made_s_per_step"] - rows["loader_computed_s_per_step"]
+    own = made.where(rows["name"].isin(here)).fillna(0.0)
+    return (own / blocked.where(blocked > 0)).fillna(0.0).clip(0.0, 1.0)
 
 
 KINDS = ("lock", "device", "peer", "futex", "sleep", "stopped")

@@ -22,6 +22,13 @@ KERNEL_AXES = {"blas", "isa"}
 
 log = logging.getLogger("why")
 
+
+class Impossible(str):
+    """The reason why a change cannot be made in this script, which is no failure."""
+
+    __slots__ = ()
+
+
 Started = tuple[cohort.Cohort, "dict[str, Any] | str"]
 """A cohort with its attestation or, where it is not what it should be, the reason."""
 
@@ -113,11 +120,18 @@ class Starter:
         if len(reports) < len(slots):
             return str(one.events[-1]["reason"]) if one.events else "a member did not start"
         checks = table.checks(arm.axes, arm.resolved.slots, reports)
-        wrong = table.failed(checks) or _unchanged(arm.resolved.launch.change, reports)
+        change = arm.resolved.launch.change
+        wrong = table.failed(checks) or _impossible(change, reports) or _unchanged(change, reports)
         if wrong:
             return wrong
         one.warm_up(self.measure["warmup_steps"], WARM_UP_LONGEST_S)
         return {"kind": "attestation", "cohort": arm.name, "checks": checks, "members": reports}
+
+
+def _impossible(change: Sequence[str], reports: Sequence[Mapping[str, Any]]) -> Impossible:
+    """Say why a change inside members cannot be made there; empty if all can."""
+    reasons = [report["impossible"].get(name) for name in change for report in reports]
+    return Impossible(next(filter(None, reasons), ""))
 
 
 def _unchanged(change: Sequence[str], reports: Sequence[Mapping[str, Any]]) -> str:

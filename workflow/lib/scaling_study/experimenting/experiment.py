@@ -68,11 +68,11 @@ class Experiment:
         self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
         self._n = 1
 
-    def _resolve(self, changed: Mapping[str, Any], change: str | None = None) -> resolve.Resolved:
-        """Return the launch with some axes changed, on this machine."""
+    def _resolve(self, changed: Mapping[str, Any], *changes: str) -> resolve.Resolved:
+        """Return the launch with some axes and things inside members changed, on this machine."""
         plan, axes = self._job.plan, {**self._job.launch["axes"], **changed}
         resolved = resolve.resolve(plan, axes, self._machine, self._builds, [self._n])
-        running = replace(resolved.launch, change=() if change is None else (change,))
+        running = replace(resolved.launch, change=changes)
         return replace(resolved, launch=running)
 
     def _heading(self, version: int, resolved: resolve.Resolved | None) -> Json:

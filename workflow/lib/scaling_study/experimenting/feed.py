@@ -14,7 +14,7 @@ import logging
 import random
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from scaling_study.measuring.measure import Job
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 MOST_FILES = 100_000
 """More files than this are not looked at one by one."""
@@ -51,7 +51,7 @@ class Variant:
     Attributes:
         name: in records.
         title: for a person.
-        change: the change inside its members that makes it (see ``feeds``).
+        changes: the changes inside its members that make it (see ``changes``).
         files: what becomes of the loader's files before each window: they stay, are loaded into
             memory, or dropped from there.
         axes: of the launch that are other ones.
@@ -59,36 +59,33 @@ class Variant:
 
     name: str
     title: str
-    change: str | None = None
+    changes: tuple[str, ...] = ()
     files: str = "stay"
     axes: Mapping[str, Any] = field(default_factory=dict)
 
 
-WORKERS = (0, 1, 2, 4)
-"""Numbers of loader workers that are tried, up to one more than a process has CPUs."""
-
 AS_IS = Variant("as_is", TITLES["as_is"])
-BESIDE = Variant("beside", TITLES["beside"], "loader_beside")
+BESIDE = Variant("beside", TITLES["beside"], ("loader_beside",))
 VARIANTS = (
     AS_IS,
-    Variant("cached", TITLES["cached"], "cached_batches"),
+    Variant("cached", TITLES["cached"], ("cached_batches",)),
     BESIDE,
-    Variant("only", TITLES["only"], "loader_only"),
+    Variant("only", TITLES["only"], ("loader_only",)),
     Variant("warm", TITLES["warm"], files="loaded"),
     Variant("cold", TITLES["cold"], files="dropped"),
 )
 
 
-def alone_with(workers: int, now: int) -> Variant:
-    """Return the variant in which the loader is alone, with another number of workers."""
-    name, title = loader_model.alone_name(workers, now), f"the loader alone, {workers} workers"
-    return Variant(name, title, "loader_only", axes={"loader_workers": workers})
+def alone(way: loader_model.Way) -> Variant:
+    """Return the variant in which the loader is alone, and loads in another way."""
+    changes = ("loader_only", *filter(None, [way.change]))
+    return Variant(way.alone, f"the loader alone, {way.title}", changes, axes=way.axes)
 
 
-def as_is_with(workers: int, now: int) -> Variant:
-    """Return the variant in which the script trains with another number of workers."""
-    name, title = loader_model.as_is_name(workers, now), f"as it is, {workers} workers"
-    return Variant(name, title, axes={"loader_workers": workers})
+def trains(way: loader_model.Way) -> Variant:
+    """Return the variant in which the script trains, and loads in another way."""
+    changes = tuple(filter(None, [way.change]))
+    return Variant(way.trains, f"as it is, {way.title}", changes, axes=way.axes)
 
 
 class Feed(Experiment):
@@ -186,7 +183,7 @@ class Feed(Experiment):
 
     def _others(self, seen: Sequence[Mapping[str, Any]]) -> list[Variant]:
         """Return the variants that are cohorts of their own, and can be told from the others."""
-        found = [each for each in VARIANTS if each.change is not None]
+        found = [each for each in VARIANTS if each.changes]
         if any(one["workers"] != 0 for one in seen):
             return found
         self._leave_out(BESIDE, "the loader has no workers or threads that could go on beside")
@@ -246,37 +243,40 @@ class Feed(Experiment):
         folder: Path,
         stack: ExitStack,
     ) -> None:
-        """Let the loader alone with other numbers of workers, and the script with the best one."""
-        numbers = {each["workers"] for each in seen}
-        if len(numbers) != 1 or not all(each["settable"] for each in seen):
-            return  # nobody can set their number, or it is several
-        (now,) = numbers
+        """Let the loader alone load in other ways, and the script train with the best of them."""
+        if len(seen) != 1 or not seen[0]["settable"]:
+            return
+        (loader,) = seen
         cpus = len(probe.usable_topology(self._machine).cpus) / self._n
-        tried = [workers for workers in WORKERS if workers <= cpus + 1]
+        now, others = loader_model.now(loader), loader_model.ways(loader, cpus)
         with ExitStack() as own:
             cohorts = {}
-            variants = [alone_with(workers, now) for workers in tried if workers != now]
+            variants = [alone(way) for way in others if not way.as_fast]
             for variant in variants:
                 other = self._started(variant, folder, own)
                 if other is not None:
                     cohorts[variant.name] = other
             there = [variant for variant in variants if variant.name in cohorts]
             self._take_all(there, cohorts, (), NUMBER_BLOCKS)
-        means = {
-            workers: s
-            for workers in {*tried, now}
-            if (s := loader_model.predicted_s(workers, now, cpus, self._step_s, self._cpu_s))
-            is not None
+        steps_s = {
+            way.name: s
+            for way in (now, *others)
+            if (s := loader_model.predicted_s(way, cpus, self._step_s, self._cpu_s)) is not None
         }
-        self._journal.write({"kind": "workers", "now": now, "cpus": cpus, "tried": sorted(means)})
-        best = min(means, key=lambda workers: (means[workers], workers), default=now)
-        if best == now:
-            return
-        variant = as_is_with(best, now)
-        other = self._started(variant, folder, stack)
-        if other is not None:
-            pair = {AS_IS.name: one, variant.name: other}
-            self._take_all([AS_IS, variant], pair, (), self._effort.blocks)
+        known = [way for way in (now, *others) if way.name in steps_s]
+        self._journal.write({"kind": "ways", "cpus": cpus, "ways": [asdict(way) for way in known]})
+        best = min(known, key=lambda way: steps_s[way.name], default=now)  # of equal ones as it is
+        for way in known:
+            if way.name and (way is best or self._effort_name == "full"):
+                self._compare(one, trains(way), folder)
+
+    def _compare(self, one: cohort.Cohort, variant: Variant, folder: Path) -> None:
+        """Let the script train in another way, in turns with the script as it is."""
+        with ExitStack() as own:
+            other = self._started(variant, folder, own)
+            if other is not None:
+                pair = {AS_IS.name: one, variant.name: other}
+                self._take_all([AS_IS, variant], pair, (), self._effort.blocks)
 
     def _valid(self, name: str) -> list[Json]:
         """Return the windows of a variant that count."""
@@ -297,7 +297,7 @@ class Feed(Experiment):
         """Start a variant and stop it; None where it cannot be."""
         try:
             other, shows = self._start(
-                variant, self._resolve(variant.axes, variant.change), folder, stack
+                variant, self._resolve(variant.axes, *variant.changes), folder, stack
             )
         except UnavailableError as error:
             self._leave_out(variant, error.reason)

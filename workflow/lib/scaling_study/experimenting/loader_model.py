@@ -1,4 +1,4 @@
-"""How long a step would take with another number of loader workers, from parts that were measured.
+"""How long a step would take with another loader, from parts that were measured.
 
 Without workers the training thread makes each batch itself, before it trains on it. With some, a
 step takes what the slowest of three takes: the loader, as alone; training, with what a batch that
@@ -8,10 +8,11 @@ and the longest one is the prediction, as in a roofline (Williams et al. 2009, C
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 TITLES = {
@@ -24,20 +25,78 @@ TITLES = {
 }
 """The variants by name, in the order in which they are shown."""
 
+WORKERS = (0, 1, 2, 4)
+"""Numbers of loader workers that are looked at, up to one more than a process has CPUs."""
+FURTHER_AHEAD = 4
+"""So many times the batches that a worker prepares ahead."""
 
-def alone_name(workers: int, now: int) -> str:
-    """Return the name of the variant in which the loader is alone, with so many workers."""
-    return "only" if workers == now else f"only@{workers}"
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to load batches.
+
+    Attributes:
+        name: after the variants' own; empty for the script as it is.
+        title: for a person.
+        workers: of the loader.
+        axes: of the launch that are other ones.
+        change: the change inside members that it needs.
+        as_fast: whether the loader alone is as fast as it is now.
+    """
+
+    name: str
+    title: str
+    workers: int
+    axes: Mapping[str, Any] = field(default_factory=dict)
+    change: str | None = None
+    as_fast: bool = False
+
+    @property
+    def alone(self) -> str:
+        """The name of the variant in which the loader is alone."""
+        return "only" if self.as_fast else f"only@{self.name}"
+
+    @property
+    def trains(self) -> str:
+        """The name of the variant in which the script trains."""
+        return f"as_is@{self.name}" if self.name else "as_is"
 
 
-def as_is_name(workers: int, now: int) -> str:
-    """Return the name of the variant in which the script trains, with so many workers."""
-    return "as_is" if workers == now else f"as_is@{workers}"
+def now(loader: Mapping[str, Any]) -> Way:
+    """Return the way in which the script loads as it is.
+
+    Args:
+        loader: what a member reports of it (see ``loaders``).
+    """
+    return Way("", TITLES["as_is"], loader["workers"], as_fast=True)
+
+
+def ways(loader: Mapping[str, Any], cpus: float) -> list[Way]:
+    """Return other ways to load.
+
+    Args:
+        loader: what a member reports of it; the number of its workers can be set.
+        cpus: that a process has.
+    """
+    workers = loader["workers"]
+    found = [
+        Way(f"workers-{each}", f"{each} worker{'s' * (each != 1)}", each, {"loader_workers": each})
+        for each in WORKERS
+        if each <= cpus + 1 and each != workers
+    ]
+    if loader["by_row"]:
+        found.append(
+            Way("whole", "all rows of a batch read at once", workers, change="whole_batches")
+        )
+    if workers:
+        ahead = FURTHER_AHEAD * loader["ready"] // workers
+        title = f"{ahead} batches of each worker ahead"
+        found.append(Way("ahead", title, workers, {"prefetch": ahead}, as_fast=True))
+    return found
 
 
 def predicted_s(
-    workers: int,
-    now: int,
+    way: Way,
     cpus: float,
     step_s: Callable[[str], float | None],
     cpu_s: Callable[[str], float | None],
@@ -45,18 +104,16 @@ def predicted_s(
     """Return what a step should take; None where a part of it is not known.
 
     Args:
-        workers: of the loader.
-        now: as the script has them.
+        way: how batches are loaded.
         cpus: that a process has.
         step_s: what a step of a variant takes, by its name.
         cpu_s: CPU time of a step, likewise.
     """
-    name = alone_name(workers, now)
-    training_s, loader_s = step_s("cached"), step_s(name)
+    training_s, loader_s = step_s("cached"), step_s(way.alone)
     if training_s is None or loader_s is None:
         return None
-    if not workers:
+    if not way.workers:
         return training_s + loader_s
     beside_s = step_s("beside") or training_s  # without workers now, nothing is known of it
-    both_s = (cpu_s("cached") or 0.0) + (cpu_s(name) or 0.0)
+    both_s = (cpu_s("cached") or 0.0) + (cpu_s(way.alone) or 0.0)
     return max(loader_s, beside_s, both_s / cpus)

@@ -7,7 +7,7 @@ reason stands in the report.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.axes import ranks
@@ -71,6 +71,7 @@ class Relief:
             diagnosis tries it with one only.
         bursts: Whether it is the reference itself, in windows of bursts (see ``unthrottled``).
         restless: Whether its members do something while they rest, so that they are stopped.
+        derived: Returns its axes, where they depend on the reference.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Relief:
     alone: bool = False
     bursts: bool = False
     restless: bool = False
+    derived: Callable[[Reference], Mapping[str, Any]] | None = None
 
     def counts(self, n: int, effort: str) -> list[int]:
         """Return the process counts at which it is tried; n is the reference's."""
@@ -142,14 +144,55 @@ def _faults(reference: Reference) -> Reason:
 
 
 def _no_workers(reference: Reference) -> Reason:
-    seen = reference.attestation.get("loaders", ())
-    if all(loader["workers"] == 0 for loader in seen):
+    if all(loader["workers"] == 0 for loader in _loaders(reference)):
         return "no loader with workers or threads of its own"
     return None
 
 
+def _loads(reference: Reference) -> Reason:
+    return _short("load_s", "the loader")(reference)
+
+
+def _loaders(reference: Reference) -> Sequence[Mapping[str, Any]]:
+    seen: Sequence[Mapping[str, Any]] = reference.attestation.get("loaders", ())
+    return seen
+
+
+def _no_copies(reference: Reference) -> Reason:
+    if any(loader["workers"] for loader in _loaders(reference)):
+        return None
+    return "no loader with worker processes of torch's"
+
+
+def _not_by_row(reference: Reference) -> Reason:
+    if any(loader.get("by_row") for loader in _loaders(reference)):
+        return None
+    return "no loader that makes its batches row by row"
+
+
+def _no_threads(reference: Reference) -> Reason:
+    if any(loader.get("threads") for loader in _loaders(reference)):
+        return None
+    return "no loader with threads in this process"
+
+
+def _workers(reference: Reference) -> int | None:
+    """Return how many workers the loader has, where that can be set and is one number."""
+    found = {loader["workers"] for loader in _loaders(reference)}
+    settable = all(loader["settable"] for loader in _loaders(reference))
+    return found.pop() if len(found) == 1 and settable else None
+
+
+def _not_settable(reference: Reference) -> Reason:
+    return "no loader whose workers could be more" if _workers(reference) is None else None
+
+
+def _more_workers(reference: Reference) -> dict[str, Any]:
+    return {"loader_workers": max(1, 2 * (_workers(reference) or 0))}
+
+
 def _no_snapshots(reference: Reference) -> Reason:
-    for loader in reference.attestation.get("loaders", ()):
+    for loader in _loaders(reference):
         if "StatefulDataLoader" in loader["kinds"] and loader["workers"]:
             return None
     return "no StatefulDataLoader with workers"
@@ -235,14 +278,22 @@ RELIEFS: tuple[Relief, ...] = (
            {"allocator": "jemalloc"}, quick=False),
     Relief("mimalloc", "mimalloc", _any(_is("allocator", "mimalloc"), _faults),
            {"allocator": "mimalloc"}, quick=False),
-    Relief("cached_batches", "batches from memory instead of the loader",
-           _short("load_s", "the loader"), change="cached_batches"),
+    Relief("cached_batches", "batches from memory instead of the loader", _loads,
+           change="cached_batches"),
     Relief("loader_beside", "batches from memory, the loader going on beside", _no_workers,
            change="loader_beside", restless=True),
     Relief("no_snapshots", "no snapshots of a StatefulDataLoader's state", _no_snapshots,
            change="no_snapshots"),
     Relief("kept_workers", "loader workers that live on between epochs",
            _short("loader_starts_s", "starting loader workers"), {"persistent_workers": "keep"}),
+    Relief("whole_batches", "all rows of a batch read at once", _any(_loads, _not_by_row),
+           change="whole_batches", alone=True),
+    Relief("no_copies", "loader workers that send no data", _no_copies, change="no_copies",
+           alone=True),
+    Relief("quick_switches", "threads that give the interpreter to others at once", _no_threads,
+           change="quick_switches", alone=True),
+    Relief("more_workers", "more loader workers", _any(_loads, _not_settable),
+           derived=_more_workers),
     Relief("one_element", "ranks that exchange one number instead of gradients", _no_ranks,
            change="one_element"),
     Relief("flush_denormals", "denormal numbers flushed to zero", _flushed,
@@ -284,4 +335,6 @@ def _reasons(reference: Reference, effort: str) -> Iterator[tuple[Relief, Reason
         reason = relief.excluded(reference)
         if reason is None and effort == "quick" and not relief.quick:
             reason = "tried with why: full only"
+        if relief.derived is not None and reason is None:
+            relief = replace(relief, axes=relief.derived(reference))  # noqa: PLW2901
         yield relief, reason

@@ -222,7 +222,8 @@ class Experiments(Experiment):
             self._use(replace(effort, blocks=records[0]["blocks"]))
             self._taker.done = {key(record) for record in records if record["kind"] == "window"}
             self._looks = {record["n"]: record for record in records if record["kind"] == "samples"}
-            options = {entry["relief"]: entry["options"] for entry in records[0]["reliefs"]}
+            entries = {entry["relief"]: entry for entry in records[0]["reliefs"]}
+            options = {name: entry["options"] for name, entry in entries.items()}
             self._timings = {
                 name: cohort.WindowSettings(**each["timing"])
                 for name, each in options.items()
@@ -231,7 +232,11 @@ class Experiments(Experiment):
             self._every_ns = next(
                 (each["every_ns"] for each in options.values() if "every_ns" in each), {}
             )
-            chosen = [relief for relief in reliefs.RELIEFS if relief.name in options]
+            chosen = [
+                replace(relief, axes=entries[relief.name]["axes"])
+                for relief in reliefs.RELIEFS
+                if relief.name in entries
+            ]
             return self._launches(chosen)[0], records[0]["not_applicable"]
         chosen, left = self._choose(one, attestation)
         tried, impossible = self._launches(chosen)
@@ -285,7 +290,7 @@ class Experiments(Experiment):
         tried, impossible = [], []
         for relief in chosen:
             try:
-                tried.append((relief, self._resolve(relief.axes, relief.change)))
+                tried.append((relief, self._resolve(relief.axes, *relief.options())))
             except UnavailableError as error:
                 reason = f"{error.reason} ({error.remedy})"
                 impossible.append({"relief": relief.name, "title": relief.title, "reason": reason})
@@ -318,7 +323,7 @@ class Experiments(Experiment):
                 ):
                     if isinstance(shown, str):
                         self._write_events(arm.name, beside.events)
-                        self._fail(arm.name, shown)
+                        self._give_up(arm.name, shown)
                     else:
                         cohorts[arm.name] = beside
                         self._journal.write(shown)
@@ -344,6 +349,14 @@ class Experiments(Experiment):
     def _rest(self, one: cohort.Cohort, name: str = "reference") -> None:
         if name in RESTLESS or not LAUNCHERS[self._job.launch["axes"]["launcher"]].rests:
             one.freeze()
+
+    def _give_up(self, name: str, reason: str) -> None:
+        """Write down that a relief has no result: because it failed, or cannot be made here."""
+        if not isinstance(reason, arms.Impossible):
+            self._fail(name, reason)
+            return
+        log.info("%s is left out: %s", name, reason)
+        self._journal.write({"kind": "relief_left_out", "relief": name, "reason": reason})
 
     def _fail(self, name: str, reason: str) -> None:
         log.info("%s failed: %s", name, reason)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launchers.table import LAUNCHERS
+from scaling_study.measuring.footprint import Footprint
 from scaling_study.measuring.perf_events import SPARE_DESCRIPTORS
 from scaling_study.probing import room
 
@@ -32,21 +33,21 @@ class Need:
         members: how many it has.
         threads: of all members together, at least.
         launcher: how they are started.
-        member_bytes: that each was seen to take; 0 where none was.
+        member: what of the memory each was seen to take.
         processes: of each member.
     """
 
     members: int
     threads: int
     launcher: str
-    member_bytes: int = 0
+    member: Footprint = Footprint()
     processes: int = 1
 
     @property
     def memory_bytes(self) -> int:
         """What all members take of the memory, at least."""
         least_bytes = self.processes * LAUNCHERS[self.launcher].least_bytes
-        return self.members * max(self.member_bytes, least_bytes)
+        return self.members * max(self.member.memory, least_bytes)
 
     def of(self, members: int) -> Self:
         """Return the need of a cohort with fewer of these members."""
@@ -62,7 +63,10 @@ def check(needs: Sequence[Need]) -> None:
     members = sum(need.members for need in needs)
     _check_descriptors(members, sum(need.members * need.processes for need in needs))
     _check_tasks(members, sum(need.threads for need in needs), SPARE_TASKS * len(needs))
-    _check_memory(members, sum(need.memory_bytes for need in needs))
+    memory_bytes = sum(need.memory_bytes for need in needs)
+    _check_memory(members, memory_bytes, room.read_free_memory())
+    shared_bytes = sum(need.members * need.member.shared for need in needs)
+    _check_memory(members, shared_bytes, room.read_free_shared())
 
 
 def fitting(need: Need, counts: Sequence[int]) -> tuple[list[int], UnavailableError | None]:
@@ -144,8 +148,7 @@ def _check_tasks(members: int, threads: int, spare: int) -> None:
         )
 
 
-def _check_memory(members: int, needed_bytes: int) -> None:
-    left = room.read_free_memory()
+def _check_memory(members: int, needed_bytes: int, left: room.Room) -> None:
     if needed_bytes > left.free:
         raise UnavailableError(
             f"{members} members need {needed_bytes / 1024**3:.1f} GiB or more,"

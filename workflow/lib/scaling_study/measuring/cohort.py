@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 from scaling_study.common import workload_env
 from scaling_study.launchers.launcher import LaunchError, Member
 from scaling_study.launchers.table import LAUNCHERS
-from scaling_study.measuring import counters, edges, perf_events, windows
+from scaling_study.measuring import counters, edges, footprint, perf_events, windows
 from scaling_study.measuring.members import Members
 from scaling_study.member import channel
 from scaling_study.probing import room
@@ -678,6 +678,7 @@ class Cohort:
 
     def _event(self, slot: int, what: str, reason: str) -> None:
         text = _tail(self._launch.log(slot)).decode(errors="replace")
+        reason += footprint.why_bus_error(text, reason)
         self.events.append({"slot": slot, "what": what, "reason": reason, "log": text})
 
     def _shorten_logs(self) -> None:

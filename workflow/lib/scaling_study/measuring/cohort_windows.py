@@ -57,7 +57,7 @@ class CohortWindows:
     Attributes:
         started_s: from the beginning to the first window; None before that.
         in_windows_s: time in windows.
-        member_bytes: memory that each member takes, once all have started.
+        member: what each member takes of the memory, once all have started.
         paused_s: time between windows in which others had the machine.
     """
 
@@ -80,7 +80,7 @@ class CohortWindows:
         self.started_s: float | None = None
         self.in_windows_s = 0.0
         self.paused_s = 0.0
-        self.member_bytes: int | None = None
+        self.member: footprint.Footprint | None = None
         self._steps: list[tuple[int, between.Steps]] = []
         self._lost: set[int] = set()
         self._last_end: str | None = None
@@ -119,7 +119,7 @@ class CohortWindows:
         if wrong:
             return "failed", wrong
         self._cohort.warm_up(self._settings["warmup_steps"], WARM_UP_LONGEST_S)
-        self.member_bytes = memory.each(len(self._cohort.alive))
+        self.member = memory.each(len(self._cohort.alive))
         self.started_s = time.perf_counter() - began
         yield from self._take_all(todo)
         yield from self._take_more(unsettled)

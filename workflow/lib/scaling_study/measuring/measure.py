@@ -249,7 +249,7 @@ class Measurement:
         try:
             resolved = resolve.resolve(
                 self._job.plan, self._job.launch["axes"], self._machine, self._builds,
-                self._ladder, member_bytes=footprint.known(self._folder, self._job.launch["id"]),
+                self._ladder, member=footprint.known(self._folder, self._job.launch["id"]),
             )  # fmt: skip
             head = self._head(resolved)
         except UnavailableError as error:
@@ -374,7 +374,7 @@ class Measurement:
                 wall_s=wall_s,
                 started_s=taken.started_s,
                 in_windows_s=taken.in_windows_s,
-                member_bytes=taken.member_bytes,
+                member=taken.member,
             )
         )
         log.info("%s%s", status, f": {reason}" if reason else "")
@@ -401,7 +401,7 @@ class Measurement:
         wall_s: float = 0.0,
         started_s: float | None = None,
         in_windows_s: float = 0.0,
-        member_bytes: int | None = None,
+        member: footprint.Footprint | None = None,
     ) -> dict[str, Any]:
         return {
             "kind": "end",
@@ -412,7 +412,7 @@ class Measurement:
             "wall_s": wall_s,
             "start_s": started_s if status in {"complete", "partial"} else None,
             "in_windows_s": in_windows_s,
-            "member_bytes": member_bytes,
+            **footprint.record(member),
         }
 
 

@@ -21,6 +21,7 @@ from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launchers.launcher import Launch, Member
 from scaling_study.measuring import capacity, cohort, environment
+from scaling_study.measuring.footprint import Footprint
 from scaling_study.member import iterations
 from scaling_study.planning import ladder
 from scaling_study.planning.work import parameters_of
@@ -72,7 +73,7 @@ def resolve(
     builds: Path,
     counts: Sequence[int],
     *,
-    member_bytes: int = 0,
+    member: Footprint = Footprint(),
 ) -> Resolved:
     """Resolve a launch.
 
@@ -84,7 +85,7 @@ def resolve(
         machine: machine.json.
         builds: folder of the environments that were made from requirements.
         counts: how many processes there will be: one count or several.
-        member_bytes: memory that a member was seen to take; 0 where none was.
+        member: what of the memory a member was seen to take.
 
     Raises:
         UnavailableError: this machine cannot do it, at none of these counts.
@@ -100,7 +101,7 @@ def resolve(
     variables = {name: placeholders.fill_known(text, own) for name, text in workload["env"].items()}
     threads = _threads(asked, members, topology)
     need = capacity.Need(
-        max(counts), threads, asked["launcher"], member_bytes, processes=ranks.processes(asked)
+        max(counts), threads, asked["launcher"], member, processes=ranks.processes(asked)
     )
     fitting, missing = capacity.fitting(need, counts)
     return Resolved(

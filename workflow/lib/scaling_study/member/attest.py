@@ -223,6 +223,7 @@ def report(*, with_kernel: bool) -> dict[str, Any]:
         "default_dtype": str(torch.get_default_dtype()),
         "spin_s": _spin_s(),
         "changes": changes.effective(),
+        "impossible": changes.impossible(),
         "cached": feeds.facts(),
         "compiled": compiled(),
         "torch": torch.__version__,

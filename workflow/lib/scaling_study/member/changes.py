@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import functools
 import gc
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.member import after_torch, feeds
+from scaling_study.member import after_torch, feeds, fetching, neighbours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 _apart = 0
 _without_snapshots = 0
 
-STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
-
 # More steps than anybody trains.
 NEVER = 1 << 40
+
+# Python's own is 5 ms: for so long may a thread that computes keep others from the interpreter.
+SWITCH_S = 1e-5
 
 
 def _flush_denormals() -> None:
@@ -70,11 +72,11 @@ def _exchange_one_number() -> None:
 
 def _take_no_snapshots() -> None:
     """Have torchdata's StatefulDataLoader write down its state in no step."""
-    after_torch.call_back(_replace_snapshots, STATEFUL)
+    after_torch.call_back(_replace_snapshots, fetching.STATEFUL)
 
 
 def _replace_snapshots() -> None:
-    loader = sys.modules[STATEFUL].StatefulDataLoader
+    loader = sys.modules[fetching.STATEFUL].StatefulDataLoader
     make = loader.__init__
 
     def __init__(one: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 (as above)
@@ -84,6 +86,15 @@ def _replace_snapshots() -> None:
         _without_snapshots += 1
 
     loader.__init__ = __init__
+
+
+def _switch_soon() -> None:
+    """Have a thread that computes give the interpreter to others almost at once."""
+    sys.setswitchinterval(SWITCH_S)
+
+
+def _switches_soon() -> bool:
+    return math.isclose(sys.getswitchinterval(), SWITCH_S, rel_tol=0.1)
 
 
 def _collect_nothing(generation: int = 2) -> int:  # noqa: ARG001 (as gc.collect)
@@ -111,11 +122,22 @@ CHANGES: dict[str, tuple[Callable[[Any, Sequence[str]], None], Callable[[], bool
         name: (functools.partial(feeds.change, name), functools.partial(feeds.holds, name))
         for name in feeds.KINDS
     },
+    **{
+        name: (functools.partial(neighbours.change, name), functools.partial(neighbours.holds, name))
+        for name in neighbours.KINDS
+    },
     "one_element": (_once(_exchange_one_number), lambda: _apart > 0),
     "no_snapshots": (_once(_take_no_snapshots), lambda: _without_snapshots > 0),
+    "no_copies": (fetching.send_nothing, fetching.sends_nothing),
+    "whole_batches": (fetching.fetch_whole, fetching.fetches_whole),
+    "quick_switches": (_once(_switch_soon), _switches_soon),
     "no_collector": (_once(_stop_collecting), _collects_nothing),
 }
 """By name: what makes the change, and what tells whether it holds."""
+
+
+IMPOSSIBLE: dict[str, Callable[[], str | None]] = {"whole_batches": fetching.why_not_whole}
+"""By name: what tells why a change cannot be made in this script, though it was tried."""
 
 
 def apply(name: str, member: Member | None = None, loaders: Sequence[str] = ()) -> None:
@@ -132,3 +154,8 @@ def apply(name: str, member: Member | None = None, loaders: Sequence[str] = ()) 
 def effective() -> dict[str, bool]:
     """Return, for every change, whether it holds in this process; asked for or not."""
     return {name: holds() for name, (_, holds) in CHANGES.items()}
+
+
+def impossible() -> dict[str, str]:
+    """Return why changes that were tried cannot be made, by their names."""
+    return {name: reason for name, tell in IMPOSSIBLE.items() if (reason := tell()) is not None}

@@ -45,7 +45,23 @@ def change(name: str, member: Member, further: Sequence[str]) -> None:
     """Put one of KINDS around every loader."""
     if name == "loader_only":
         _note_files(member.folder / f"{OPENED}{member.slot}")
-    loaders.wrap(functools.partial(_around, name, member, threading.get_ident()), further)
+    put(KINDS[name], member, further)
+
+
+def put(
+    gives: Callable[[Callable[[], Iterator[Any]], Member, Any], Iterator[Any]],
+    member: Member,
+    further: Sequence[str],
+) -> None:
+    """Put something around what every loader gives to this thread.
+
+    Args:
+        gives: takes what makes the loader's own iterator, the member and the loader, and returns
+            the iterator that the script gets.
+        member: this process's.
+        further: kinds that the config names (see ``loaders``).
+    """
+    loaders.wrap(functools.partial(_around, gives, member, threading.get_ident()), further)
 
 
 def holds(name: str) -> bool:
@@ -59,14 +75,17 @@ def facts() -> dict[str, Any]:
 
 
 def _around(
-    name: str, member: Member, trainer: int, inner: Callable[..., Iterator[Any]]
+    gives: Callable[[Callable[[], Iterator[Any]], Member, Any], Iterator[Any]],
+    member: Member,
+    trainer: int,
+    inner: Callable[..., Iterator[Any]],
 ) -> Callable[..., Iterator[Any]]:
     def makes(loader: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
         # A loader inside of a loader, or in a thread of another one, is a part of it.
         if threading.get_ident() != trainer or getattr(_filling, "on", False):
             return inner(loader, *args, **kwargs)
         make = functools.partial(_whole, inner, loader, args, kwargs)
-        return KINDS[name](make, member, loader)
+        return gives(make, member, loader)
 
     return makes
 
@@ -172,7 +191,7 @@ class Batch:
         """Return it."""
         if self._others or self._seen() != self._versions:
             _facts["copied"] = True
-        return _copy(self._kept) if _facts["copied"] else self._value
+        return _copy(self._kept) if _facts.get("copied") else self._value
 
 
 def _parts(value: Any) -> Iterator[Any]:

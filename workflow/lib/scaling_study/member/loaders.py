@@ -96,9 +96,11 @@ def facts(loader: Any) -> dict[str, Any]:
 
     Returns:
         Its ``kind``; ``kinds``, the names of that and of what it is derived from; how many
-        ``workers`` it has (None: threads or processes of its own); whether that number is
-        ``settable``; and how many batches may be ``ready`` while nobody takes any. One that a
-        config names is taken to have no workers, unless it says how many.
+        ``workers`` it has (None: threads or processes of its own); whether those are ``threads`` of
+        this process; whether the number is ``settable``; whether it makes a batch row ``by_row``,
+        as torch does from a data set without ``__getitems__``; and how many batches may be
+        ``ready`` while nobody takes any. One that a config names is taken to have no workers,
+        unless it says how many.
     """
     kind = type(loader)
     name = f"{kind.__module__}.{kind.__qualname__}"
@@ -110,11 +112,29 @@ def facts(loader: Any) -> dict[str, Any]:
         ready = workers * (loader.prefetch_factor or 0)
     from torch.utils.data import DataLoader  # noqa: PLC0415 (the script's to import first)
 
-    settable = isinstance(loader, DataLoader)
+    settable = isinstance(loader, DataLoader) and workers is not None
     kinds = [one.__name__ for one in kind.__mro__[:-1]]
     return {
-        "kind": name, "kinds": kinds, "workers": workers, "settable": settable, "ready": ready,
-    }  # fmt: skip
+        "kind": name,
+        "kinds": kinds,
+        "workers": workers,
+        "threads": workers is None and "Subprocess" not in kind.__name__,
+        "settable": settable,
+        "by_row": isinstance(loader, DataLoader) and _by_row(loader),
+        "ready": ready,
+    }
+
+
+def _by_row(loader: Any) -> bool:
+    """Whether torch asks the data set for one row after the other, and puts them together."""
+    from torch.utils.data import IterableDataset, default_collate  # noqa: PLC0415 (as above)
+
+    return (
+        loader.batch_sampler is not None
+        and loader.collate_fn is default_collate
+        and not isinstance(loader.dataset, IterableDataset)
+        and not hasattr(loader.dataset, "__getitems__")
+    )
 
 
 def time_next(iterator: Iterator[Any], around: Callable[..., Any]) -> Iterator[Any]:

@@ -195,6 +195,11 @@ class Member:
         """Return the number that the coordinator has put beside its order."""
         return self._words[channel.ASKED]
 
+    def asks(self) -> Callable[[], int]:
+        """Return what reads that number, in processes that are forked from here too."""
+        words = self._words
+        return lambda: words[channel.ASKED]
+
     def script_ended(self) -> None:
         """Count a start of the script and, outside a window, sleep before the next one."""
         self._words[channel.RESTARTS] += 1

@@ -4,6 +4,7 @@ A limit may stand at any cgroup on the way up, and what other programs of that g
 against it. As in system.py every function takes the root of the file system.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,6 +56,18 @@ def read_free_memory(root: Path = ROOT) -> Room:
         raise ValueError(f"{root / 'proc/meminfo'} has no MemAvailable (Linux before 3.14?)")
     machine = Room(int(found[1]) * 1024, "the machine's memory")
     return min([machine, *_rooms(read_hierarchy("memory", root), _MEMORY)])
+
+
+def read_free_shared(root: Path = ROOT) -> Room:
+    """What is left of the memory that processes share by files in /dev/shm, in bytes.
+
+    Containers often have 64 MiB. Where there is no such place, it is the memory that is left.
+    """
+    place = root / "dev/shm"
+    if not place.is_dir():
+        return read_free_memory(root)
+    found = os.statvfs(place)
+    return Room(found.f_bavail * found.f_frsize, f"shared memory, {place}")
 
 
 def read_free_tasks(root: Path = ROOT) -> Room:

@@ -44,7 +44,7 @@ class FeedView:
         findings: sentences, the answer first.
         parts: rows: of a step, each part.
         variants: rows: what each variant takes.
-        workers: rows: with other numbers of workers, predicted and measured.
+        ways: rows: with other ways to load, predicted and measured.
         left_out: variants that were not measured, with the reason.
     """
 
@@ -53,7 +53,7 @@ class FeedView:
     findings: tuple[str, ...] = ()
     parts: tuple[Row, ...] = ()
     variants: tuple[Row, ...] = ()
-    workers: tuple[Row, ...] = ()
+    ways: tuple[Row, ...] = ()
     left_out: tuple[str, ...] = ()
 
 
@@ -83,7 +83,7 @@ def view_feed(found: Json | None, l3_bytes: int | None) -> FeedView | None:
             for one in found["parts"]
         ),
         variants=tuple(_variant(one) for one in found["variants"]),
-        workers=tuple(_with_workers(one) for one in found["workers"]),
+        ways=tuple(_way(one) for one in found["ways"]),
         left_out=left,
     )
 
@@ -98,13 +98,13 @@ def _variant(one: Json) -> Row:
     }
 
 
-def _with_workers(one: Json) -> Row:
+def _way(one: Json) -> Row:
     def time(name: str) -> Any:
         value = one[name]
         return number_cell(value, text=MISSING if value is None else format_seconds(value))
 
     return {
-        "label": f"{one['workers']}, as the script has them" if one["now"] else str(one["workers"]),
+        "label": one["title"],
         **{name: time(f"{name}_s") for name in ("loader", "predicted", "measured")},
         "gain": number_cell(one["gain"] and one["gain"]["value"], text=_estimate(one["gain"])),
     }
@@ -155,7 +155,7 @@ def _findings(found: Json, l3_bytes: int | None) -> list[str]:
             " machine's host may keep files in a cache of its own, which cannot be emptied from"
             " here."
         )
-    said += _best(found["workers"])
+    said += _best(found["ways"])
     rest = parts.get("rest")
     if rest and abs(rest["share"]["value"]) > LARGE_REST:
         said.append(
@@ -177,18 +177,16 @@ def _findings(found: Json, l3_bytes: int | None) -> list[str]:
     return said
 
 
-def _best(workers: list[Json]) -> list[str]:
-    """What another number of workers gives, and how well that was predicted."""
-    now = next((one for one in workers if one["now"]), None)
-    tried = [one for one in workers if not one["now"] and one["measured_s"] is not None]
-    if now is None or now["predicted_s"] is None:
+def _best(ways: list[Json]) -> list[str]:
+    """What the best other way to load gives, and how well that was predicted."""
+    if not ways or ways[0]["name"]:  # nothing is known of the script as it is
         return []
+    tried = [one for one in ways[1:] if one["measured_s"] is not None]
     if not tried:
-        count = format_count(now["workers"], "loader worker")
-        return [f"Of the numbers of workers that were looked at, {count} should be best."]
-    best = tried[0]
+        return ["Of the ways to load that were looked at, none should be faster than as it is."]
+    best = min(tried, key=lambda one: one["predicted_s"])
     said = (
-        f"With {format_count(best['workers'], 'loader worker')} a step should take"
+        f"With another way to load ({best['title']}) a step should take"
         f" {format_seconds(best['predicted_s'])}, and takes {format_seconds(best['measured_s'])}"
     )
     return [

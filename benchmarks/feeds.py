@@ -1,0 +1,202 @@
+"""Does the study of a feed add up, and do its predictions hold?
+
+Each case is a script with a loader. Its feed is measured at one process, as `feed: quick` does, but
+with every other way to load run beside the script as it is. Told are the parts of a step with what
+they do not account for, and each way's predicted and measured step. A prediction holds if it is
+within 15% of what is measured; a step adds up if at most 3% of it is left. Of the planted ones, the
+time that a plant adds to each batch is known, and stands beside what waiting grew by: against the
+same workload without it. Results go into a file of JSON lines; cases that it has are not run again.
+Nothing else should run meanwhile: a case takes two minutes.
+
+    python benchmarks/feeds.py --output feeds.jsonl [--only images ncf]
+    python benchmarks/feeds.py --table feeds.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plant_list import NOTHING, PLANTS, ROOT, WORKLOADS
+from plant_list import Case as Planted
+
+from scaling_study.common.quantities import format_percent, format_seconds
+from scaling_study.common.workload_env import WorkloadEnv
+from scaling_study.configuring.config import load_config
+from scaling_study.experimenting import feed as measured
+from scaling_study.measuring import job_process, measure
+from scaling_study.planning.plan import make_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Json = dict[str, Any]
+
+HOLDS = 0.15
+ADDS_UP = 0.03
+
+IMAGES = ("scripts/workloads/images.py", "--epochs", "20", "--data", str(ROOT / "results/.images"))
+NCF = ("scripts/workloads/ncf.py",)
+PARQUET = (
+    *("scripts/workloads/parquet.py", "--read", "needed", "--epochs", "20"),
+    *("--data", str(ROOT / "results/.tables")),
+)
+SCRIPTS = {
+    "images": (*IMAGES, "--workers", "0"),
+    "images, 1 worker": (*IMAGES, "--workers", "1"),
+    "images, 2 workers": (*IMAGES, "--workers", "2"),
+    "images, SPDL mt": (*IMAGES, "--loader", "mt"),
+    "ncf": (*NCF, "--workers", "0"),
+    "ncf, 1 worker": (*NCF, "--workers", "1"),
+    "ncf, whole batches": (*NCF, "--sampling", "batch", "--workers", "0"),
+    "parquet": (*PARQUET, "--workers", "0"),
+    "parquet, 1 worker": (*PARQUET, "--workers", "1"),
+}
+PLANTS_OF = {
+    **dict.fromkeys(("slow_loader", "busy_loader", "rows"), ("plain", "images")),
+    "copies": ("plain", "images"),
+    "copying_workers": ("images",),
+}
+CASES = [
+    *SCRIPTS,
+    *(
+        f"{workload}/{plant}"
+        for workload in ("plain", "images")
+        for plant in (NOTHING, *PLANTS_OF)
+        if workload in PLANTS_OF.get(plant, WORKLOADS)
+    ),
+]
+
+
+def config(case: str, folder: Path) -> Json:
+    """Return the study's config of a case."""
+    if case in SCRIPTS:
+        script, *args = SCRIPTS[case]
+        content: Json = {
+            "study": "feeds",
+            "workload": {"script": str(ROOT / script), "args": args},
+            "processes": [1],
+            "launches": {"baseline": {"intra_op": 1}},
+        }
+    else:
+        workload, _, plant = case.partition("/")
+        content = Planted(workload, plant, 0).config(folder)
+        content["processes"] = [1]
+        del content["why"]
+        content["workload"]["args"] = [
+            "1" if one == "{member}" else one for one in content["workload"]["args"]
+        ]
+    return content | {"feed": "full"}
+
+
+def run(case: str) -> Json:
+    """Measure a case's feed; return what is told of it."""
+    from scaling_study.collecting.feeds import read_run  # noqa: PLC0415 (pandas: not while it runs)
+    from scaling_study.diagnosing.feed import feed  # noqa: PLC0415
+
+    measured.FEEDS["full"] = measured.FEEDS["quick"]
+    folder = Path(tempfile.mkdtemp(prefix="feeds-"))
+    began = time.monotonic()
+    try:
+        plan = make_plan(load_config(config(case, folder)))
+        env = WorkloadEnv.of(folder / "workload-env.json", plan.workload.env)
+        env.keep()
+        content = {**plan.to_dict(), "workload_env": env.reference()}
+        launch = next(one for one in content["launches"] if one["id"] == plan.baseline)
+        job = measure.read_job(measure.job_text(content, launch, "", "feed"), 0)
+        path = folder / "0.jsonl"
+        with job_process.prepared(f"feed ({case})", folder / "log", None):
+            measured.Feed(job, path, folder / "builds").run(1)
+        found = feed([read_run(path)])
+        wall_s = time.monotonic() - began
+    finally:
+        shutil.rmtree(folder)
+    names = ("status", "reason", "parts", "variants", "ways", "left_out", "loaders")
+    return {"case": case, "wall_s": wall_s, **{name: found[name] for name in names}}
+
+
+def table(entries: list[Json]) -> str:
+    """Return two tables in Markdown: the parts of steps, and predictions."""
+    lines = ["| case | step | waiting | training | interference | left |", "| --- " * 6 + "|"]
+    known = {one["case"]: one for one in entries}
+    rests, errors = [], []
+    ways = ["| case | way | predicted | measured | off by |", "| --- " * 5 + "|"]
+    added = []
+    for one in entries:
+        if one["status"] != "ok":
+            lines.append(f"| {one['case']} | {one['status']}: {one['reason']} | | | | |")
+            continue
+        parts = {part["part"]: part for part in one["parts"]}
+        shares = [
+            format_percent(round(parts[name]["share"]["value"], 3)) if name in parts else ""
+            for name in ("waiting", "training", "interference", "rest")
+        ]
+        lines.append(f"| {one['case']} | {format_seconds(_step_s(one))} | {' | '.join(shares)} |")
+        rests.append(parts["rest"]["share"]["value"])
+        for way in one["ways"][1:]:
+            if way["measured_s"] is None:
+                continue
+            errors.append(way["predicted_s"] / way["measured_s"] - 1)
+            ways.append(
+                f"| {one['case']} | {way['title']} | {format_seconds(way['predicted_s'])} |"
+                f" {format_seconds(way['measured_s'])} | {format_percent(round(errors[-1], 3))} |"
+            )
+        added += _planted(one, known)
+    adds_up = sum(abs(rest) <= ADDS_UP for rest in rests)
+    holds = sum(abs(error) <= HOLDS for error in errors)
+    said = [
+        f"{adds_up} of {len(rests)} steps add up to {format_percent(ADDS_UP)}; {holds} of"
+        f" {len(errors)} predictions hold to {format_percent(HOLDS)}."
+    ]
+    return "\n".join([*lines, "", *ways, "", *said, *added, ""])
+
+
+def _step_s(one: Mapping[str, Any]) -> float:
+    return float(one["variants"][0]["step_s"]["value"])
+
+
+def _planted(one: Json, known: Mapping[str, Json]) -> list[str]:
+    """Compare what a plant adds to each batch with what waiting grew by."""
+    workload, _, plant = one["case"].partition("/")
+    clean = known.get(f"{workload}/{NOTHING}")
+    if plant not in {"slow_loader", "busy_loader"} or clean is None:
+        return []
+    planted_s = Planted(workload, plant, 0).dose(Path()).step_s
+    waited_s = [each["parts"][0]["s"] for each in (clean, one)]
+    share, true = (waited_s[1] - waited_s[0]) / _step_s(one), planted_s / _step_s(one)
+    return [
+        f"{one['case']}: {format_percent(round(true, 3))} of a step are planted, waiting grew by"
+        f" {format_percent(round(share, 3))} of it."
+    ]
+
+
+def main() -> None:
+    """Run what is missing, and print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", choices=CASES, default=CASES)
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--table", type=Path, help="print the tables of this file; run nothing")
+    options = parser.parse_args()
+    path = options.table or options.output
+    if path is None:
+        parser.error("one of --output and --table is needed")
+    entries = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    for case in options.only if options.output else ():
+        if case not in {one["case"] for one in entries}:
+            entries.append(run(case))
+            with path.open("a") as file:
+                file.write(json.dumps(entries[-1]) + "\n")
+            print(f"{case}: {entries[-1]['status']}", file=sys.stderr, flush=True)
+    print(table(entries))
+
+
+if __name__ == "__main__":
+    main()

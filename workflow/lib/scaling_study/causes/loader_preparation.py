@@ -1,0 +1,32 @@
+"""A loader whose batches take long to prepare."""
+
+from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import Plant, slow_loader
+from scaling_study.evidence.loading import LOADS, MORE, waiting
+
+BY_RELIEF, FROM_CACHE, COUNTED = (Route(way, (LOADS,)) for way in waiting("prepares", MORE))
+
+CAUSE = Cause(
+    "A loader that takes long to prepare its batches",
+    "the model waits for data that takes long to prepare",
+    "Training waits for its loader, which computes meanwhile, and more loader workers do not help.",
+    "The CPU time of the making of batches in tables/points",
+    Remedy(
+        "Do less work for each sample, make the rows of a batch together (__getitems__), or keep "
+        "what was prepared.",
+    ),
+    growth=(BY_RELIEF, FROM_CACHE),
+    level=(BY_RELIEF, FROM_CACHE, COUNTED),
+    plants={
+        "bound_loader": Plant(
+            "a loader that works, on its trainer's CPU",
+            ("loader_preparation",),
+            axes={"intra_op": 1, "placement": "cores"},
+            control_axes={"intra_op": 1, "placement": "cores"},
+            wrapper=lambda dose: slow_loader(dose, "--busy"),
+            level=True,
+            promised=False,
+        ),
+    },
+    order=176,
+)

@@ -1,0 +1,31 @@
+"""A loader that could use more worker processes."""
+
+from scaling_study.causes.cause import Cause, Remedy, Route
+from scaling_study.causes.plant import Plant, one_cpu, slow_loader
+from scaling_study.evidence.loading import LOADS, MORE, SPECIAL, Portion
+from scaling_study.evidence.relief_share import ByRelief
+
+MORE_HELP = Route(Portion(ByRelief((MORE,), beyond=SPECIAL), "prepares"), (LOADS,))
+
+CAUSE = Cause(
+    "Too few loader workers",
+    "too few of the processes that prepare the data run at once",
+    "Training waits for batches that take CPU time, and waits less with more loader workers.",
+    "torch.utils.data, num_workers",
+    Remedy("Let more processes prepare the data, where CPUs are free for them."),
+    growth=(MORE_HELP,),
+    level=(MORE_HELP,),
+    plants={
+        "busy_loader": Plant(
+            "a loader that works",
+            ("too_few_workers",),
+            most=1,
+            clean_most=1,
+            wrapper=lambda dose: slow_loader(dose, "--busy"),
+            missing=one_cpu,
+            level=True,
+            promised=False,
+        ),
+    },
+    order=174,
+)

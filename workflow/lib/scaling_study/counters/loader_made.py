@@ -1,0 +1,21 @@
+"""Making batches, in the training thread or in worker processes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scaling_study.common.counter import Counter
+from scaling_study.member import fetching
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _time(add: Callable[[int], None]) -> None:
+    fetching.watch(fetching.MADE, add)
+
+
+COUNTER = Counter(
+    "Time in which torch's loaders make batches: that of all worker processes together.",
+    time=_time,
+)

@@ -1,0 +1,264 @@
+"""How long making a batch takes, wherever that is done, and two changes of how it is done.
+
+torch's loaders make a batch by a fetcher of the data set, in the training thread or in worker
+processes. It is reached where it is created. Workers that are forked inherit what is put around
+it; those that are spawned do not, and are not seen. Standard library and torch only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import os
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.member import after_torch, feeds, loaders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from scaling_study.member.member import Member
+
+    Fetch = Callable[[Any], Any]
+
+STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
+
+
+def around(wrap: Callable[[Any, Fetch], Fetch]) -> None:
+    """Put something around the fetching of every batch, here and in processes forked from here.
+
+    Args:
+        wrap: takes a fetcher and its method, and returns what takes the method's place.
+    """
+    from torch.utils.data import _DatasetKind  # noqa: PLC0415 (the script's to import first)
+
+    create = _DatasetKind.create_fetcher
+
+    def created(*args: Any, **kwargs: Any) -> Any:
+        fetcher = create(*args, **kwargs)
+        fetcher.fetch = wrap(fetcher, fetcher.fetch)
+        return fetcher
+
+    _DatasetKind.create_fetcher = staticmethod(created)  # type: ignore[method-assign]
+
+
+# ---- how long it takes
+
+# Of each batch: how long it took to make, and for how much of that a CPU was used, or several.
+MADE, COMPUTED = range(2)
+FIELDS = 2
+
+# Processes that live at once have ids close to each other, and so places of their own.
+PLACES = 512
+WORD_BYTES = 8
+
+_add: dict[int, Callable[[int], None]] = {}
+
+
+def watch(field: int, add: Callable[[int], None]) -> None:
+    """Have a function told what batches took (ns): one of MADE and COMPUTED.
+
+    What a worker process needed is told when the training thread takes its next batch.
+    """
+    if not _add:
+        _Watched().install()
+    _add[field] = add
+
+
+class _Watched:
+    """What batches have taken in this process and its workers."""
+
+    def __init__(self) -> None:
+        self._owner, self._trainer = os.getpid(), threading.get_ident()
+        # Shared with processes that are forked: workers write, the training thread reads.
+        self._took_ns = memoryview(mmap.mmap(-1, PLACES * FIELDS * WORD_BYTES)).cast("q")
+        self._told_ns = [0] * (PLACES * FIELDS)
+
+    def install(self) -> None:
+        from torch.utils.data import dataloader  # noqa: PLC0415 (as above)
+
+        around(self._timed)
+        self._ask(dataloader._MultiProcessingDataLoaderIter)  # noqa: SLF001 (what has workers)
+        after_torch.call_back(
+            lambda: self._ask(sys.modules[STATEFUL]._StatefulMultiProcessingDataLoaderIter),  # noqa: SLF001
+            STATEFUL,
+        )
+
+    def _timed(self, _: Any, fetch: Fetch) -> Fetch:
+        worker = os.getpid() != self._owner
+        at = os.getpid() % PLACES * FIELDS if worker else None
+        now, thread = time.perf_counter_ns, threading.get_ident  # may be used after this module
+        used = time.process_time_ns  # threads of the data set's own compute for it, too
+
+        def timed(indices: Any) -> Any:
+            began, used_ns = now(), used()
+            try:
+                return fetch(indices)
+            finally:
+                made_ns = now() - began
+                computed_ns = min(made_ns, used() - used_ns)
+                if at is not None:
+                    self._took_ns[at + MADE] += made_ns
+                    self._took_ns[at + COMPUTED] += computed_ns
+                elif thread() == self._trainer:
+                    _add[MADE](made_ns)
+                    _add[COMPUTED](computed_ns)
+
+        return timed
+
+    def _ask(self, kind: Any) -> None:
+        """Tell what workers needed whenever their batches are waited for."""
+        inner = kind._next_data  # noqa: SLF001 (what waits)
+
+        def next_data(iterator: Any) -> Any:
+            try:
+                return inner(iterator)
+            finally:
+                for worker in iterator._workers:  # noqa: SLF001
+                    self._tell(worker.pid % PLACES * FIELDS)
+
+        kind._next_data = next_data  # noqa: SLF001
+
+    def _tell(self, at: int) -> None:
+        for field in (MADE, COMPUTED):
+            took_ns = self._took_ns[at + field]
+            _add[field](took_ns - self._told_ns[at + field])
+            self._told_ns[at + field] = took_ns
+
+
+def _notes(dataset: Any) -> dict[str, Any]:
+    """Return what is noted of a data set, to be read and written: workers get what is there now."""
+    notes: dict[str, Any] = getattr(dataset, "__dict__", {}).setdefault("_study", {})
+    return notes
+
+
+# ---- workers that send nothing
+
+_kept = 0
+
+
+class _Token:
+    """Stands for a batch that a worker has made and not sent."""
+
+
+def send_nothing(member: Member, further: Sequence[str]) -> None:
+    """Have workers make their batches and keep them: training is on the loader's first ones.
+
+    What batches take to get from one process to another is missing, and nothing else.
+    """
+    owner = os.getpid()
+
+    def kept(fetcher: Any, fetch: Fetch) -> Fetch:
+        if os.getpid() == owner:
+            return fetch
+        # What the training process holds already, it held when this worker was forked.
+        held = "batches" in _notes(fetcher.dataset)
+        left = itertools.count(0 if held else feeds.CACHED_BATCHES, -1)
+
+        def keep(indices: Any) -> Any:
+            batch = fetch(indices)
+            return batch if next(left) > 0 else _Token()
+
+        return keep
+
+    around(kept)
+    feeds.put(_from_tokens, member, further)
+
+
+def sends_nothing() -> bool:
+    """Whether any batch was kept by its worker."""
+    return _kept > 0
+
+
+def _from_tokens(make: Callable[[], Iterator[Any]], _: Member, loader: Any) -> Iterator[Any]:
+    """Give a batch from memory for each that a worker has made."""
+    global _kept  # noqa: PLW0603
+    notes = _notes(loader.dataset)
+    batches: list[feeds.Batch] = notes.get("batches", [])
+    again = itertools.cycle(range(feeds.CACHED_BATCHES))
+    for batch in make():
+        if isinstance(batch, _Token):
+            _kept += 1
+            yield batches[next(again)].take()
+            continue
+        if len(batches) < feeds.CACHED_BATCHES:
+            batches.append(feeds.Batch(batch))
+        if len(batches) == feeds.CACHED_BATCHES:
+            notes["batches"] = batches
+        yield batch
+
+
+# ---- whole batches at once
+
+_looked_at: list[bool] = []
+
+
+def fetch_whole(_: Member, further: Sequence[str]) -> None:
+    """Have data sets asked for all rows of a batch at once, where these are the same ones.
+
+    A data set that has no ``__getitems__`` may take a list of indices in place of one, as those
+    over tensors and arrays do.
+    """
+    from torch.utils.data import default_convert  # noqa: PLC0415 (as above)
+
+    def at_once(fetcher: Any, fetch: Fetch) -> Fetch:
+        dataset = fetcher.dataset
+        if not _notes(dataset).get("whole"):
+            return fetch
+        return lambda indices: default_convert(dataset[list(indices)])
+
+    around(at_once)
+    loaders.wrap(_look_first, further)
+
+
+def fetches_whole() -> bool:
+    """Whether any data set is asked for whole batches."""
+    return any(_looked_at)
+
+
+def why_not_whole() -> str | None:
+    """Say why none is, where that was tried."""
+    return "the data set gives single rows only" if _looked_at and not any(_looked_at) else None
+
+
+def _look_first(inner: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    def makes(loader: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        notes = _notes(getattr(loader, "dataset", None))
+        if "whole" not in notes:
+            notes["whole"] = _gives_whole(loader)
+            _looked_at.append(notes["whole"])
+        return inner(loader, *args, **kwargs)
+
+    return makes
+
+
+def _gives_whole(loader: Any) -> bool:
+    """Whether a list of indices gives what its rows give one by one."""
+    from torch.utils.data import default_collate, default_convert  # noqa: PLC0415 (as above)
+
+    if not loaders.facts(loader)["by_row"]:
+        return False
+    dataset = loader.dataset
+    indices = sorted({0, len(dataset) // 2, len(dataset) - 1})
+    try:
+        whole = default_convert(dataset[indices])
+    except Exception:  # noqa: BLE001 (the script's own code: whatever it raises, it cannot)
+        return False
+    return _equal(whole, default_collate([dataset[index] for index in indices]))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    import torch  # noqa: PLC0415 (as above)
+
+    if isinstance(one, torch.Tensor):
+        return (
+            isinstance(other, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+        )
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return bool(one == other)
