@@ -5,8 +5,11 @@ with every other way to load run beside the script as it is. Told are the parts 
 they do not account for, and each way's predicted and measured step. A prediction holds if it is
 within 15% of what is measured; a step adds up if at most 3% of it is left. Of the planted ones, the
 time that a plant adds to each batch is known, and stands beside what waiting grew by: against the
-same workload without it. Results go into a file of JSON lines; cases that it has are not run again.
-Nothing else should run meanwhile: a case takes two minutes.
+same workload without it. Where the loader's files are known, the stalls that DS-Analyzer's method
+tells (Mohan et al. 2021: files cold, files in memory, no loader) stand beside ours.
+
+Results go into a file of JSON lines; cases that it has are not run again. Nothing else should run
+meanwhile: a case takes two minutes.
 
     python benchmarks/feeds.py --output feeds.jsonl [--only images ncf]
     python benchmarks/feeds.py --table feeds.jsonl
@@ -23,7 +26,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plant_list import NOTHING, PLANTS, ROOT, WORKLOADS
+from plant_list import NOTHING, ROOT, WORKLOADS
 from plant_list import Case as Planted
 
 from scaling_study.common.quantities import format_percent, format_seconds
@@ -118,16 +121,21 @@ def run(case: str) -> Json:
     finally:
         shutil.rmtree(folder)
     names = ("status", "reason", "parts", "variants", "ways", "left_out", "loaders")
+    names += ("fetching", "preparing")
     return {"case": case, "wall_s": wall_s, **{name: found[name] for name in names}}
 
 
 def table(entries: list[Json]) -> str:
-    """Return two tables in Markdown: the parts of steps, and predictions."""
+    """Return tables in Markdown: the parts of steps, predictions, and stalls by another method."""
     lines = ["| case | step | waiting | training | interference | left |", "| --- " * 6 + "|"]
     known = {one["case"]: one for one in entries}
     rests, errors = [], []
     ways = ["| case | way | predicted | measured | off by |", "| --- " * 5 + "|"]
     added = []
+    stalls = [
+        "| case | preparing | fetching | waiting | interference |",
+        "| --- " * 5 + "|",
+    ]
     for one in entries:
         if one["status"] != "ok":
             lines.append(f"| {one['case']} | {one['status']}: {one['reason']} | | | | |")
@@ -138,6 +146,11 @@ def table(entries: list[Json]) -> str:
             for name in ("waiting", "training", "interference", "rest")
         ]
         lines.append(f"| {one['case']} | {format_seconds(_step_s(one))} | {' | '.join(shares)} |")
+        if one["preparing"]:
+            stalls.append(
+                f"| {one['case']} | {_stall(one, 'preparing')} | {_stall(one, 'fetching')} |"
+                f" {shares[0]} | {shares[2]} |"
+            )
         rests.append(parts["rest"]["share"]["value"])
         for way in one["ways"][1:]:
             if way["measured_s"] is None:
@@ -150,15 +163,21 @@ def table(entries: list[Json]) -> str:
         added += _planted(one, known)
     adds_up = sum(abs(rest) <= ADDS_UP for rest in rests)
     holds = sum(abs(error) <= HOLDS for error in errors)
-    said = [
+    said = (
         f"{adds_up} of {len(rests)} steps add up to {format_percent(ADDS_UP)}; {holds} of"
         f" {len(errors)} predictions hold to {format_percent(HOLDS)}."
-    ]
-    return "\n".join([*lines, "", *ways, "", *said, *added, ""])
+    )
+    return "\n".join([*lines, "", *ways, "", *stalls, "", said, *added, ""])
 
 
 def _step_s(one: Mapping[str, Any]) -> float:
     return float(one["variants"][0]["step_s"]["value"])
+
+
+def _stall(one: Json, name: str) -> str:
+    """A stall as DS-Analyzer tells it, as a share of the step as it is."""
+    known = one[name]
+    return format_percent(round(known["value"] / _step_s(one), 3)) if known else ""
 
 
 def _planted(one: Json, known: Mapping[str, Json]) -> list[str]:
@@ -170,10 +189,11 @@ def _planted(one: Json, known: Mapping[str, Json]) -> list[str]:
     planted_s = Planted(workload, plant, 0).dose(Path()).step_s
     waited_s = [each["parts"][0]["s"] for each in (clean, one)]
     share, true = (waited_s[1] - waited_s[0]) / _step_s(one), planted_s / _step_s(one)
-    return [
+    said = (
         f"{one['case']}: {format_percent(round(true, 3))} of a step are planted, waiting grew by"
         f" {format_percent(round(share, 3))} of it."
-    ]
+    )
+    return [said]
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ def take(folder: Path, code: str, output: Path) -> None:
         log.info("this machine's is known: %s", kept)
         storage.write_json(output, storage.read_json(kept))
         return
-    found = fingerprint.measure(machine)
+    found = fingerprint.measure(machine, output.parent)
     storage.write_json(output, found)
     if fingerprint.quiet(found):
         storage.write_json(kept, found)

@@ -126,7 +126,9 @@ def test_counts_that_fit_are_left_with_the_reason_of_the_largest_that_does_not(l
 
 def test_what_a_member_was_seen_to_take_counts(left):
     left(memory=64 * GIB)
-    counts, missing = capacity.fitting(Need(385, 385, "exec", Footprint(300 * 2**20)), [1, 192, 256, 385])
+    counts, missing = capacity.fitting(
+        Need(385, 385, "exec", Footprint(300 * 2**20)), [1, 192, 256, 385]
+    )
     assert counts == [1, 192]
     assert "385 members need 112.8 GiB or more, and 64.0 GiB are left" in missing.reason
     assert missing.remedy.endswith("processes to at most 218")

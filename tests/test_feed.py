@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 def short(monkeypatch):
     effort = FeedEffort(1, 2, steps=4, shortest_s=0.2, longest_s=1.0, settle_s=0.05)
     monkeypatch.setitem(feed.FEEDS, "quick", effort)
-    monkeypatch.setattr(feed, "NUMBER_BLOCKS", 1)
+    monkeypatch.setattr(feed, "ALONE_BLOCKS", 1)
     # Other tests run beside these.
     monkeypatch.setattr(windows, "INVALID", frozenset({"few_steps"}))
 
@@ -57,6 +57,8 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     assert [one["part"] for one in entry["parts"]] == [
         "waiting", "training", "interference", "rest",
     ]  # fmt: skip
+    assert entry["use"]["cpus"] >= 1
+    assert sum(span["workers"] for span in entry["use"]["spans"]) > 0.01
     (loader,) = entry["loaders"]
     assert (loader["kind"], loader["workers"]) == ("torch.utils.data.dataloader.DataLoader", 1)
     # A second run finds that all was done.
@@ -91,3 +93,17 @@ def test_a_loader_that_the_config_names_is_known(tmp_path):
     assert found.end["status"] == "complete"
     assert {"as_is", "cached", "only"} == set(found.windows["variant"])
     assert found.ways is None
+
+
+def test_work_beside_training_is_measured_at_every_dose(tmp_path, monkeypatch):
+    monkeypatch.setattr(loader_model, "WORKERS", ())
+    effort = FeedEffort(1, 1, steps=4, shortest_s=0.2, longest_s=1.0, settle_s=0.05, neighbours=1)
+    monkeypatch.setitem(feed.FEEDS, "quick", effort)
+    found, _ = run(tmp_path, "torch")
+    assert found.end["status"] == "complete", found.end
+    beside = found.windows[found.windows["variant"].isin(loader_model.NEIGHBOURS)]
+    assert sorted(beside["dose"]) == sorted(3 * [0.0, 0.25, 0.5, 0.75, 1.0])
+    for kind in parts.feed([found])["neighbours"]:
+        used = [dose["cpus"] for dose in kind["doses"]]
+        assert used[0] < 0.1
+        assert used[-1] > 0.2, used

@@ -10,8 +10,10 @@ from scaling_study.collecting.feeds import FeedRun
 from scaling_study.diagnosing.feed import feed
 from scaling_study.experimenting import loader_model
 from scaling_study.rendering.report_feed import view_feed
+from synthetic import machine
 
 MS = 1e-3
+MACHINE = machine()
 BLOCKS = 8
 LOADER = {
     "kind": "torch.utils.data.dataloader.DataLoader",
@@ -46,6 +48,7 @@ def windows(replicate, *, training=8.0, waiting=4.0, interference=2.0, rest=0.0,
                     "variant": variant, "replicate": replicate, "block": block,
                     "step_s": step * factor,
                     "load_s_per_step": (waiting if variant == "as_is" else 0.0) * factor,
+                    "disk_bytes_per_s": 2e9 if variant == "cold" else 0.0,
                     "user_s_per_step": 1.2 * training * factor,
                     "system_s_per_step": 0.1 * training * factor,
                     "resident_before": {"warm": 1.0, "cold": resident}.get(variant, np.nan),
@@ -85,13 +88,13 @@ def test_the_parts_of_a_step_are_found(starts):
 def test_what_the_parts_do_not_account_for_is_shown():
     found = feed([run(rest=3.0)])
     assert shares(found)["rest"]["value"] == pytest.approx(3 / 17, abs=0.03)
-    assert any("is not accounted for" in text for text in view_feed(found, None).findings)
+    assert any("is not accounted for" in text for text in view_feed(found, MACHINE).findings)
 
 
 def test_without_workers_nothing_is_said_of_interference():
     found = feed([run(interference=0.0, without=("beside",))])
     assert set(shares(found)) == {"waiting", "training", "rest"}
-    assert not any("own work" in text for text in view_feed(found, None).findings)
+    assert not any("own work" in text for text in view_feed(found, MACHINE).findings)
 
 
 def test_files_that_stay_in_memory_tell_nothing_of_fetching():
@@ -104,14 +107,14 @@ def test_a_study_that_measured_nothing_says_why():
     end = {"status": "skipped", "reason": reason, "left_out": []}
     found = feed([FeedRun(one.head, {}, pd.DataFrame(), None, 0, end)])
     assert (found["status"], found["reason"]) == ("skipped", reason)
-    view = view_feed(found, None)
+    view = view_feed(found, MACHINE)
     assert view.missing == reason
     assert view.findings == ()
-    assert view_feed(None, None) is None
+    assert view_feed(None, MACHINE) is None
 
 
 def test_the_answer_comes_first():
-    view = view_feed(feed([run()]), 2**20)
+    view = view_feed(feed([run()]), MACHINE | {"l3_bytes": 2**20})
     assert "A step waits 29% of its time for the loader" in view.findings[0]
     assert "more than 1.7" in view.findings[0]
     assert "(14% to 15%) of a step from training" in view.findings[1]
@@ -152,7 +155,7 @@ def test_other_ways_to_load_are_predicted_and_the_best_is_compared():
     assert rows["ahead"]["predicted_s"] == rows[""]["predicted_s"]
     assert rows["workers-2"]["gain"]["value"] == pytest.approx(14 / 10.2, rel=0.03)
     assert rows["workers-0"]["measured_s"] is None
-    text = " ".join(view_feed(found, None).findings)
+    text = " ".join(view_feed(found, MACHINE).findings)
     assert "With another way to load (2 workers) a step should take" in text
     assert "times as fast as it is" in text
 
@@ -165,3 +168,114 @@ def test_ways_to_load_are_those_that_can_be():
     assert (ahead.alone, ahead.trains) == ("only", "as_is@ahead")
     no_workers = loader_model.ways(LOADER | {"workers": 0, "ready": 0}, 8)
     assert [way.name for way in no_workers] == ["workers-1", "workers-2", "workers-4", "whole"]
+
+
+def beside(kind, slower):
+    """Windows beside work that uses up to two CPUs, and makes a step up to so much longer."""
+    return pd.DataFrame(
+        [
+            {
+                "variant": kind, "replicate": 0, "block": 10 + block, "dose": dose,
+                "step_s": (step := 8 * MS * (1 + slower * dose) * (1 + 0.01 * (block % 2))),
+                "spread": 1.1 + dose, "load_s_per_step": 0.0,
+                "user_s_per_step": (1 + 2 * dose) * step, "system_s_per_step": 0.0,
+                "trainer_user_s_per_step": step, "trainer_system_s_per_step": 0.0,
+                "resident_before": np.nan,
+            }
+            for block in range(4)
+            for dose in (0.0, 0.5, 1.0)
+        ]
+    )  # fmt: skip
+
+
+def test_work_beside_training_hurts_from_some_use_of_cpus_on():
+    one = run()
+    kinds = [beside("neighbour_threads", 0.5), beside("neighbour_processes", 0.0)]
+    rows = pd.concat([one.windows, *kinds])
+    found = feed([FeedRun(one.head, one.attestations, rows, None, 0, one.end)])
+    threads, processes = found["neighbours"]
+    assert [each["dose"] for each in threads["doses"]] == [0.0, 0.5, 1.0]
+    assert [each["cpus"] for each in threads["doses"]] == pytest.approx([0, 1, 2])
+    assert threads["doses"][1]["ratio"]["value"] == pytest.approx(1.25)
+    assert threads["doses"][2]["spread"] == pytest.approx(2.1)
+    assert processes["doses"][2]["ratio"]["value"] == pytest.approx(1.0)
+    view = view_feed(found, machine(cpus=4))
+    text = " ".join(view.findings)
+    assert "threads in the process from 1 CPU on (1.25× as long" in text
+    assert "processes beside up to 2 CPUs: no harm seen" in text
+    assert view.neighbours.name == "neighbours"
+    assert "CPU use of the others" in view.neighbours.svg
+
+
+FINGERPRINT = {
+    "rows": [
+        {"kernel": "memory", "n": n, "rates": [100.0] * n, "valid": True} for n in (1, 2, 2)
+    ],
+    "ceilings": [
+        {"name": "disk_in_order", "title": "the disk, in order", "per_s": 1e9, "unit": "B",
+         "note": "one process"},
+        {"name": "jpeg", "title": "JPEG files decoded", "per_s": 1000.0, "unit": "files",
+         "note": "one core"},
+        {"name": "loopback", "title": "the network", "per_s": None, "unit": "B",
+         "note": "no sockets"},
+    ],
+}  # fmt: skip
+
+
+def test_what_the_machine_could_give_stands_beside_what_the_script_took():
+    view = view_feed(feed([run()]), MACHINE, FINGERPRINT)
+    rows = {row["label"]: row for row in view.ceilings}
+    assert list(rows)[:2] == [
+        "memory, a stream (scaled), 1 process", "memory, a stream (scaled), 2 processes",
+    ]  # fmt: skip
+    assert rows["memory, a stream (scaled), 2 processes"]["rate"].text == "6.25 GiB/s"
+    disk = rows["the disk, in order"]
+    assert disk["takes"].text == "11.6 days"
+    assert disk["used"].startswith("as it is 0 B/s (0%); files not in memory 1.86 GiB/s (200%)")
+    assert rows["JPEG files decoded"]["takes"].text == "11.6 days, 10⁹ files"
+    assert rows["the network"]["note"] == "no sockets"
+    assert not any("the disk may be what limits" in text for text in view.findings)
+
+
+def test_a_disk_that_is_used_up_is_said():
+    one = run()
+    rows = one.windows.assign(disk_bytes_per_s=8e8)
+    found = feed([FeedRun(one.head, one.attestations, rows, None, 0, one.end)])
+    assert any(
+        "80% of what one process can read" in text
+        for text in view_feed(found, MACHINE, FINGERPRINT).findings
+    )
+
+
+def looks(**rates):
+    """Looks twice a second at a machine of two CPUs whose counters grow at some rates."""
+    still = dict.fromkeys(("stalled_cpu_s", "stalled_io_s", "disk_bytes", "network_bytes"), 0)
+    rates = {"trainers_s": 1.0, "threads_s": 0.0, "workers_s": 0.5, "busy_s": 1.6} | still | rates
+    return {
+        "cpus": 2,
+        "looks": [
+            {
+                "at_s": 5 + at / 2, **{name: rate * at / 2 for name, rate in rates.items()},
+                "memory_left_bytes": 2**33, "shared_left_bytes": 2**30,
+            }
+            for at in range(5)
+        ],
+    }  # fmt: skip
+
+
+def test_what_the_machine_was_used_for_answers_rules_of_thumb():
+    one = run()
+    found = feed([dataclasses.replace(one, use=looks(stalled_io_s=0.25, disk_bytes=2**20))])
+    span = found["use"]["spans"][0]
+    assert span["at_s"] == pytest.approx(0.25)
+    assert [span[kind] for kind in ("trainers", "threads", "workers")] == [1.0, 0.0, 0.5]
+    assert span["others"] == pytest.approx(0.1)
+    view = view_feed(found, MACHINE)
+    rules = {row["label"]: row for row in view.rules}
+    assert rules["CPUs are not used up"]["answer"] == "yes"
+    assert rules["CPUs are not used up"]["text"] == "1.6 of 2 CPUs in use"
+    assert rules["Nobody waits for a CPU"]["answer"] == "yes"
+    assert rules["Nobody waits for a disk"]["answer"] == "no"
+    assert "training threads 1, " in view.use.svg
+    full = feed([dataclasses.replace(one, use=looks(workers_s=0.9, busy_s=2.0))])
+    assert view_feed(full, MACHINE).rules[0]["answer"] == "no"

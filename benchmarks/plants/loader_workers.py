@@ -5,7 +5,6 @@ import functools
 
 import real_workload
 
-
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--workers", type=int, required=True, help="processes for each loader")
 options, command = real_workload.options_of(parser)

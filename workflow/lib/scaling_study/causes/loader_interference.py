@@ -6,6 +6,7 @@ from scaling_study.evidence.agreement import Fact
 from scaling_study.evidence.asking import Asked
 from scaling_study.evidence.case import BESIDE, CACHED
 from scaling_study.evidence.loading import SPECIAL
+from scaling_study.evidence.measures import Beyond
 from scaling_study.evidence.relief_share import ByRelief
 
 
@@ -16,7 +17,10 @@ def _beside(asked: Asked) -> tuple[bool | None, str]:
     return True, "The loader went on at its own rate beside batches from memory."
 
 
-INTERFERES = Route(ByRelief((CACHED,), beyond=(BESIDE, *SPECIAL)), needs=(Fact(_beside),))
+INTERFERES = Route(
+    Beyond(ByRelief((CACHED,), beyond=(BESIDE, *SPECIAL)), ("loader_lock",)),
+    needs=(Fact(_beside),),
+)
 
 
 def _copy_beside(seconds: float) -> None:

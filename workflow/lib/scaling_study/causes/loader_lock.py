@@ -25,11 +25,12 @@ def _threads(asked: Asked) -> tuple[bool | None, str]:
 NEEDS = (Fact(_threads),)
 FUTEX = (Waiting(("futex",)),)
 SOON = Route(ByRelief(("quick_switches",)), FUTEX, needs=NEEDS)
-# In the loader itself the thread waits for a batch, in a futex too.
+# In the loader itself the thread waits for a batch, in a futex too. Whoever is woken waits for a CPU
+# next, though some are idle.
 WAITS = Route(
     Account(
-        ("blocked_futex_s_per_step",),
-        "waiting for another thread (futex), outside of the loader",
+        ("blocked_futex_s_per_step", "wait_pileup_s_per_step"),
+        "waiting for another thread (futex) outside of the loader, and being woken",
         less=("load_s_per_step",),
         missing=UNSEEN,
     ),
@@ -70,15 +71,15 @@ def _in_a_thread(seconds: float) -> None:
 
 CAUSE = Cause(
     "Loader threads that keep training from the interpreter",
-    "the script's own language, Python, lets only one of its threads work at a time, and those that "
-    "prepare the data keep the training waiting",
+    "the script's own language, Python, lets only one of its threads work at a time, and those "
+    "that prepare the data keep the training waiting",
     "The training thread is found in a futex outside of the loader, whose threads run in the same "
     "process; a step is faster when threads give the interpreter to others sooner.",
     "SPDL, Parallelism and Performance; sys.setswitchinterval in Python's documentation",
     Remedy(
         "Prepare the data in another process (with SPDL: run_pipeline_in_subprocess), or by code "
-        "that lets go of the interpreter. To have threads take turns sooner is a first help.",
-        code="sys.setswitchinterval(1e-5)",
+        "that lets go of the interpreter. Threads that take turns sooner "
+        "(sys.setswitchinterval) help some scripts and harm others: the experiments tell.",
     ),
     growth=(SOON, WAITS),
     level=(SOON, WAITS),

@@ -22,7 +22,8 @@ CAUSE = Cause(
     plants={
         "slow_loader": Plant(
             "a slow loader",
-            ("loader_storage",),
+            # In records from before the making of batches was timed it cannot be told apart.
+            ("loader_storage", "data_loading"),
             wrapper=slow_loader,
             level=True,
         ),

@@ -124,6 +124,32 @@ class Ways(TypedDict):
     ways: list[Way]
 
 
+class Look(TypedDict):
+    """What was seen at one time: see `experimenting.use`."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    at_s: float
+    trainers_s: float
+    threads_s: float
+    workers_s: float
+    busy_s: float
+    stalled_cpu_s: float | None
+    stalled_io_s: float | None
+    disk_bytes: Count
+    network_bytes: Count
+    memory_left_bytes: Count
+    shared_left_bytes: Count
+
+
+class Use(TypedDict):
+    """What the machine was used for while the script trained as it is."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    kind: Literal["use"]
+    cpus: Processes
+    looks: list[Look]
+
+
 class End(why_schema.End):
     """The last record."""
 
@@ -131,7 +157,7 @@ class End(why_schema.End):
     left_out: list[LeftOut]
 
 
-Record = Head | Attestation | Window | Ways | why_schema.Event | End
+Record = Head | Attestation | Window | Ways | Use | why_schema.Event | End
 _RECORD: pydantic.TypeAdapter[Record] = pydantic.TypeAdapter(
     Annotated[Record, Field(discriminator="kind")],
 )

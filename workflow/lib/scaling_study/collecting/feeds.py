@@ -19,11 +19,14 @@ class FeedRun:
     Attributes:
         head: Its first record.
         attestations: What the first member of each variant reported, by the variant's name.
-        windows: A row per valid window: `variant`, `replicate`, `block`, `step_s`, everything per
-            step that members count, and `resident_before` and `resident_after`.
+        windows: A row per valid window: `variant`, `replicate`, `block`, `dose`, `step_s`,
+            everything per step that members count, `spread` (the step that one in twenty exceeds,
+            over the median), `disk_bytes_per_s` (what the machine read from disks), and
+            `resident_before` and `resident_after`.
         ways: Its record of other ways to load; None where the loader cannot be changed.
         invalid: How many windows were not valid.
         end: Its last record; None where the job was cut off.
+        use: What the machine was used for meanwhile; None where it was not looked at.
     """
 
     head: feed_schema.Head
@@ -32,6 +35,7 @@ class FeedRun:
     ways: feed_schema.Ways | None
     invalid: int
     end: feed_schema.End | None
+    use: feed_schema.Use | None = None
 
 
 def read_run(path: Path) -> FeedRun:
@@ -58,6 +62,7 @@ def read_run(path: Path) -> FeedRun:
         ways=by_kind["ways"][-1] if "ways" in by_kind else None,
         invalid=sum(not window["valid"] for window in taken),
         end=by_kind["end"][-1] if "end" in by_kind else None,
+        use=by_kind["use"][-1] if "use" in by_kind else None,
     )
 
 
@@ -70,6 +75,9 @@ def _rows(replicate: int, taken: list[feed_schema.Window]) -> pd.DataFrame:
             "variant": [window["name"] for window in valid],
             "replicate": replicate,
             "block": [window["block"] for window in valid],
+            "dose": [np.nan if window["dose"] is None else window["dose"] for window in valid],
+            "disk_bytes_per_s": [_disk_bytes_per_s(window) for window in valid],
+            "spread": [_spread(window) for window in valid],
             **{
                 name: [np.nan if window.get(name) is None else window[name] for window in valid]
                 for name in ("resident_before", "resident_after")
@@ -77,3 +85,14 @@ def _rows(replicate: int, taken: list[feed_schema.Window]) -> pd.DataFrame:
         }
     )
     return names.join(per_window(member_rows(valid)))
+
+
+def _disk_bytes_per_s(window: feed_schema.Window) -> float:
+    read = window["vmstat"].get("pgpgin")
+    return np.nan if read is None else 1024 * read / window["window_s"]
+
+
+def _spread(window: feed_schema.Window) -> float:
+    steps = [us for member in window["members"] for us in member["step_us"]]
+    middle, long = np.quantile(steps, [0.5, 0.95]) if steps else (np.nan, np.nan)
+    return float(long / middle)

@@ -243,7 +243,9 @@ class End(TypedDict):
     wall_s: Seconds
 
 
-Record = Head | Attestation | Window | Samples | Foreign | ReliefFailed | ReliefLeftOut | Event | End
+Record = (
+    Head | Attestation | Window | Samples | Foreign | ReliefFailed | ReliefLeftOut | Event | End
+)
 _RECORD: pydantic.TypeAdapter[Record] = pydantic.TypeAdapter(
     Annotated[Record, Field(discriminator="kind")],
 )

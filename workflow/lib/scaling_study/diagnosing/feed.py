@@ -12,6 +12,7 @@ longer without them is fetching.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def feed(runs: Sequence[FeedRun]) -> Json:
         `launch`, `label`, `n`, `loaders`, `cached`; `variants` (their steps and rates), `parts`
         (waiting, training, interference and rest: in s, and as shares of a step), `fetching` and
         `preparing` (s), `most` (what the loader and training could give), `ways` (other
-        ways to load, predicted and measured), `left_out`.
+        ways to load, predicted and measured), `neighbours`, `disk_bytes_per_s`, `use`, `left_out`.
     """
     head = runs[0].head
     shown = runs[0].attestations.get("as_is", {})
@@ -65,6 +66,9 @@ def feed(runs: Sequence[FeedRun]) -> Json:
         "preparing": None,
         "most": {},
         "ways": [],
+        "neighbours": [],
+        "disk_bytes_per_s": {},
+        "use": None,
     }
     windows = pd.concat([run.windows for run in runs], ignore_index=True)
     if windows.empty or "as_is" not in set(windows["variant"]):
@@ -72,8 +76,51 @@ def feed(runs: Sequence[FeedRun]) -> Json:
         reason = next((end["reason"] for end in ends if end["reason"]), "no valid window")
         return content | {"status": ends[0]["status"] if ends else "failed", "reason": reason}
     case = _Case(windows)
+    content["use"] = next((use(run.use) for run in runs if run.use), None)
     known = next((run.ways for run in runs if run.ways), None)
-    return content | case.told(head["n"]) | {"ways": case.other_ways(known)}
+    return content | case.told(head["n"]) | {
+        "ways": case.other_ways(known), "neighbours": case.neighbours(),
+        "disk_bytes_per_s": case.disk_reads(),
+    }  # fmt: skip
+
+
+def use(seen: feed_schema.Use) -> Json | None:
+    """What the machine was used for while the script trained as it is.
+
+    Returns:
+        `cpus` that the study may use, and `spans` between two looks: `at_s` of its middle, CPUs
+        used by `trainers`, `threads`, `workers` and `others`, bytes a second of `disk` and
+        `network`, the part of the time in which something waited for a CPU or a disk
+        (`stalled_cpu`, `stalled_io`), and bytes of `memory_left` and `shared_left`. None without
+        two looks.
+    """
+    looks = seen["looks"]
+    spans = [_span(one, next_) for one, next_ in itertools.pairwise(looks)]
+    for span in spans:
+        span["at_s"] -= looks[0]["at_s"]
+    return {"cpus": seen["cpus"], "spans": spans} if spans else None
+
+
+def _span(one: feed_schema.Look, other: feed_schema.Look) -> Json:
+    took_s = other["at_s"] - one["at_s"]
+
+    def rate(name: str) -> float | None:
+        before, after = one[name], other[name]  # type: ignore[literal-required]
+        return None if before is None or after is None else max(0.0, (after - before) / took_s)
+
+    used = {name: rate(f"{name}_s") or 0.0 for name in ("trainers", "threads", "workers")}
+    busy = rate("busy_s") or 0.0
+    return {
+        "at_s": (one["at_s"] + other["at_s"]) / 2,
+        **used,
+        "others": max(0.0, busy - sum(used.values())),
+        "disk": rate("disk_bytes"),
+        "network": rate("network_bytes"),
+        "stalled_cpu": rate("stalled_cpu_s"),
+        "stalled_io": rate("stalled_io_s"),
+        "memory_left": other["memory_left_bytes"],
+        "shared_left": other["shared_left_bytes"],
+    }
 
 
 class _Case:
@@ -171,6 +218,51 @@ class _Case:
             }
             for way in ways
         ]
+
+    def disk_reads(self) -> dict[str, float]:
+        """What the machine read from disks (bytes/s), by variant: as it is, and with files cold."""
+        found = {
+            name: effects.mean(self.column(name, "disk_bytes_per_s")) for name in ("as_is", "cold")
+        }
+        return {name: read for name, read in found.items() if not np.isnan(read)}
+
+    def neighbours(self) -> list[Json]:
+        """What work beside training from memory does to it.
+
+        Returns:
+            An entry for each kind of it: `kind`, `title`, and `doses`, each with the `dose`, the
+            `cpus` that it used, the step over that beside none (`ratio`), and the `spread` of
+            steps.
+        """
+        return [
+            {"kind": kind, "title": title, "doses": self._doses(kind)}
+            for kind, title in loader_model.NEIGHBOURS.items()
+            if kind in set(self._windows["variant"])
+        ]
+
+    def _doses(self, kind: str) -> list[Json]:
+        own = self._windows[self._windows["variant"] == kind]
+        used = own["user_s_per_step"] + own["system_s_per_step"]
+        trainer = own["trainer_user_s_per_step"] + own["trainer_system_s_per_step"]
+        own = own.assign(cpus=(used - trainer) / own["step_s"])
+        means = own.groupby(["replicate", "block", "dose"])[["step_s", "cpus", "spread"]].mean()
+        alone = means.xs(0.0, level="dose")["step_s"]
+        found = []
+        for dose in sorted(own["dose"].unique()):
+            there = means.xs(dose, level="dose")
+            both = there.join(alone.rename("alone"), how="inner")
+            starts = both.index.get_level_values("replicate").to_numpy(dtype=np.int64)
+            steps, zero = both["step_s"].to_numpy(), both["alone"].to_numpy()
+            pairs = effects.pair(steps, zero, starts, self._units)
+            found.append(
+                {
+                    "dose": float(dose),
+                    "cpus": float(there["cpus"].mean()),
+                    "spread": float(there["spread"].mean()),
+                    "ratio": _dict(effects.ratio_of_means(pairs)),
+                }
+            )
+        return found
 
     def step_s(self, variant: str) -> float | None:
         """Mean step of a variant; None where it was not measured."""

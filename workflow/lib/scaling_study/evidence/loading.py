@@ -18,7 +18,7 @@ from scaling_study.evidence.case import BESIDE, CACHED, REFERENCE
 from scaling_study.evidence.measures import Account, Instead
 from scaling_study.evidence.relief_share import ByRelief
 
-SPECIAL = ("kept_workers", "no_snapshots", "whole_batches", "no_copies", "quick_switches")
+SPECIAL = ("kept_workers", "no_snapshots", "whole_batches", "no_copies")
 """Reliefs of what has a more special cause than that a loader keeps training waiting."""
 MORE = "more_workers"
 LOADS = takes("load_s_per_step", "the loader")

@@ -120,6 +120,35 @@ class Instead:
         return self.first.measure(asked)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Beyond:
+    """What a share has beyond those of more special causes, where they are named.
+
+    Attributes:
+        of: The share.
+        causes: Those that it holds, too.
+    """
+
+    of: Measure
+    causes: tuple[str, ...]
+
+    def measure(self, asked: Asked) -> Measured | Untested:
+        """The share, less theirs."""
+        measured = self.of.measure(asked)
+        named = [asked.named[one] for one in self.causes if one in asked.named]
+        if isinstance(measured, Untested) or not named:
+            return measured
+        theirs = sum(one.estimate.value for one in named)
+        estimate = measured.estimate.plus(-theirs)
+        text = (
+            f"{measured.weight.text} {format_percent(round(theirs, 2))} of it has a more special"
+            f" cause, which leaves {percent(estimate)}."
+        )
+        over = measured.over - np.sum([one.over for one in named], axis=0)
+        weight = dataclasses.replace(measured.weight, text=text)
+        return dataclasses.replace(measured, estimate=estimate, over=over, weight=weight)
+
+
 THREAD_RELIEFS = ("one_thread", "passive")
 PROCESSES = Account(
     ("wait_processes_s_per_step",), "waiting for a CPU that another member had", relieved=True

@@ -23,7 +23,7 @@ RETAKES = 10
 
 VMSTAT = (
     *("pswpin", "pswpout", "pgmajfault", "numa_hint_faults", "numa_pages_migrated"),
-    *("thp_fault_alloc", "thp_split_page", "compact_stall"),
+    *("thp_fault_alloc", "thp_split_page", "compact_stall", "pgpgin"),
 )
 
 # A window with such a flag would have it again: others use the quota too, or there is no telling
@@ -130,7 +130,7 @@ class Taker:
 
 
 def read_vmstat(proc: Path = Path("/proc")) -> dict[str, int]:
-    """Return those counters of /proc/vmstat that tell of swapping, migration and huge pages."""
+    """Return those counters of /proc/vmstat that tell of memory pages and disks."""
     rows = (line.split() for line in (proc / "vmstat").read_text().splitlines())
     counts = {name: int(value) for name, value in rows}
     return {name: counts[name] for name in VMSTAT if name in counts}

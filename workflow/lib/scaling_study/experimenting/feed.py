@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.experimenting import arms, loader_model
+from scaling_study.experimenting import arms, loader_model, use
 from scaling_study.experimenting.experiment import DONE_BEFORE, Experiment
 from scaling_study.experimenting.experiment_windows import Taker, key, mean_step_s
 from scaling_study.experimenting.loader_model import TITLES
 from scaling_study.measuring import capacity, cohort, page_cache, resolve, windows
-from scaling_study.member import feeds
-from scaling_study.planning.efforts import FEEDS, LIVING, NUMBER_BLOCKS
+from scaling_study.member import feeds, neighbours
+from scaling_study.planning.efforts import ALONE_BLOCKS, DOSES, FEEDS, LIVING
 from scaling_study.probing import probe
 
 if TYPE_CHECKING:
@@ -178,7 +178,9 @@ class Feed(Experiment):
                                       " workload.inputs")  # fmt: skip
         variants = [each for each in VARIANTS if each.name in cohorts]
         self._take_all(variants, cohorts, files, self._effort.blocks)
-        self._sweep(one, seen, folder, stack)
+        self._watch(one)
+        self._sweep(one, seen, folder)
+        self._neighbours(folder)
         return "complete", None
 
     def _others(self, seen: Sequence[Mapping[str, Any]]) -> list[Variant]:
@@ -241,7 +243,6 @@ class Feed(Experiment):
         one: cohort.Cohort,
         seen: Sequence[Mapping[str, Any]],
         folder: Path,
-        stack: ExitStack,
     ) -> None:
         """Let the loader alone load in other ways, and the script train with the best of them."""
         if len(seen) != 1 or not seen[0]["settable"]:
@@ -257,7 +258,7 @@ class Feed(Experiment):
                 if other is not None:
                     cohorts[variant.name] = other
             there = [variant for variant in variants if variant.name in cohorts]
-            self._take_all(there, cohorts, (), NUMBER_BLOCKS)
+            self._take_all(there, cohorts, (), ALONE_BLOCKS)
         steps_s = {
             way.name: s
             for way in (now, *others)
@@ -265,10 +266,35 @@ class Feed(Experiment):
         }
         known = [way for way in (now, *others) if way.name in steps_s]
         self._journal.write({"kind": "ways", "cpus": cpus, "ways": [asdict(way) for way in known]})
-        best = min(known, key=lambda way: steps_s[way.name], default=now)  # of equal ones as it is
-        for way in known:
-            if way.name and (way is best or self._effort_name == "full"):
+        # Of equal ones as it is.
+        best = sorted(known, key=lambda way: steps_s[way.name])
+        for way in best[: self._effort.ways]:
+            if way.name:
                 self._compare(one, trains(way), folder)
+
+    def _watch(self, one: cohort.Cohort) -> None:
+        """Look at what the machine is used for while the script trains as it is."""
+        watcher = use.Watcher(frozenset(probe.usable_topology(self._machine).cpu_ids))
+        one.thaw()
+        one.watch(self._n, use.LOOKS, use.EVERY_S, watcher.look)
+        one.freeze()
+        self._journal.write(watcher.record())
+
+    def _neighbours(self, folder: Path) -> None:
+        """Let the script train from memory beside work that does what loaders do, at every dose."""
+        for kind, title in loader_model.NEIGHBOURS.items():
+            variant = Variant(kind, title, ("cached_batches", kind))
+            with ExitStack() as own:
+                other = self._started(variant, folder, own)
+                if other is None:
+                    continue
+                shuffle = random.Random(f"{self._seed} {kind}")  # noqa: S311 (an experiment's)
+                for block in range(self._effort.neighbours):
+                    log.info("%s, block %d of %d", title, block + 1, self._effort.neighbours)
+                    for dose in shuffle.sample(DOSES, len(DOSES)):
+                        other.tell(other.alive, round(neighbours.WHOLE * dose))
+                        self._take(variant, other, (), dose)
+                    self._taker.block += 1
 
     def _compare(self, one: cohort.Cohort, variant: Variant, folder: Path) -> None:
         """Let the script train in another way, in turns with the script as it is."""
@@ -309,9 +335,15 @@ class Feed(Experiment):
         other.freeze()
         return other
 
-    def _take(self, variant: Variant, one: cohort.Cohort, files: Sequence[Path]) -> None:
+    def _take(
+        self,
+        variant: Variant,
+        one: cohort.Cohort,
+        files: Sequence[Path],
+        dose: float | None = None,
+    ) -> None:
         labels = {
-            "experiment": "feed", "name": variant.name, "dose": None, "count": None,
+            "experiment": "feed", "name": variant.name, "dose": dose, "count": None,
             "rate_share": None,
         }  # fmt: skip
 

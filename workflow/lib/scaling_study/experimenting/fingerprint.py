@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.axes import placement
 from scaling_study.common import private
 from scaling_study.common.topology import Domain, format_cpu_list
-from scaling_study.experimenting import kernel_cohort
+from scaling_study.experimenting import ceilings, kernel_cohort
 from scaling_study.measuring import cohort, resolve, windows
 from scaling_study.member import kernels
 from scaling_study.planning import ladder
@@ -40,7 +40,7 @@ MOST_COUNTS = 12
 # With fewer undisturbed windows it shows other programs as much as the machine.
 QUIET_SHARE = 0.5
 
-MODULES = ("experimenting/fingerprint", "experimenting/kernel_cohort")
+MODULES = tuple(f"experimenting/{name}" for name in ("ceilings", "fingerprint", "kernel_cohort"))
 """What decides, beside the harness, what it measures."""
 
 log = logging.getLogger("fingerprint")
@@ -64,8 +64,13 @@ def placements(machine: dict[str, Any]) -> list[str]:
     return ["cores", "spread"] if apart else ["cores"]
 
 
-def measure(machine: dict[str, Any]) -> dict[str, Any]:
-    """Run every kernel at every count; return the content of fingerprint.json."""
+def measure(machine: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Run every kernel at every count; return the content of fingerprint.json.
+
+    Args:
+        machine: machine.json.
+        folder: on the disk that is measured.
+    """
     rows = [row for name in placements(machine) for row in _ladder(name, machine)]
     return {
         "schema_version": SCHEMA_VERSION,
@@ -73,6 +78,7 @@ def measure(machine: dict[str, Any]) -> dict[str, Any]:
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "kernels": [{"kernel": name, **asdict(kernel)} for name, kernel in kernels.KERNELS.items()],
         "rows": rows,
+        "ceilings": ceilings.measure(folder),
     }
 
 

@@ -25,6 +25,13 @@ TITLES = {
 }
 """The variants by name, in the order in which they are shown."""
 
+NEIGHBOURS = {
+    "neighbour_threads": "threads in the process",
+    "neighbour_elsewhere": "threads in a process beside",
+    "neighbour_processes": "processes beside",
+}
+"""Variants of training from memory beside work that does what loaders do."""
+
 WORKERS = (0, 1, 2, 4)
 """Numbers of loader workers that are looked at, up to one more than a process has CPUs."""
 FURTHER_AHEAD = 4

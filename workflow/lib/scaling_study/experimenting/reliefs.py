@@ -7,6 +7,7 @@ reason stands in the report.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -188,7 +189,16 @@ def _not_settable(reference: Reference) -> Reason:
 
 
 def _more_workers(reference: Reference) -> dict[str, Any]:
-    return {"loader_workers": max(1, 2 * (_workers(reference) or 0))}
+    """Return as many workers as keep up with training, as far as there are CPUs; one more at least.
+
+    What it takes to make a batch, and to train on it, is that of the first window's first member.
+    """
+    more = (_workers(reference) or 0) + 1
+    member = reference.windows[0]["members"][0]
+    training_s = sum(member["step_us"]) / 1e6 - member["load_s"]
+    needed = math.ceil(member.get("loader_made_s", 0.0) / training_s) if training_s > 0 else 0
+    cpus = len(probe.usable_topology(reference.machine).cpus)
+    return {"loader_workers": max(more, min(needed, cpus))}
 
 
 def _no_snapshots(reference: Reference) -> Reason:

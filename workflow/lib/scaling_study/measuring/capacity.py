@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launchers.table import LAUNCHERS
-from scaling_study.measuring.footprint import Footprint
+from scaling_study.measuring.footprint import UNKNOWN, Footprint
 from scaling_study.measuring.perf_events import SPARE_DESCRIPTORS
 from scaling_study.probing import room
 
@@ -40,7 +40,7 @@ class Need:
     members: int
     threads: int
     launcher: str
-    member: Footprint = Footprint()
+    member: Footprint = UNKNOWN
     processes: int = 1
 
     @property

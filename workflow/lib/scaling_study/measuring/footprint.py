@@ -28,6 +28,9 @@ class Footprint(NamedTuple):
     shared: int = 0
 
 
+UNKNOWN = Footprint()
+
+
 def _free() -> Footprint:
     return Footprint(room.read_free_memory().free, room.read_free_shared().free)
 
@@ -83,7 +86,7 @@ def known(folder: Path, launch: str) -> Footprint:
         seen = [taken for path in folder.glob(pattern) if (taken := _taken(path)).memory]
         if seen:
             return Footprint(*map(min, zip(*seen, strict=True)))
-    return Footprint()
+    return UNKNOWN
 
 
 def _taken(path: Path) -> Footprint:
@@ -94,5 +97,10 @@ def _taken(path: Path) -> Footprint:
     try:
         end = json.loads(last[0])
         return Footprint(*(int(end.get(name) or 0) for name in record(None)))
-    except (AttributeError, IndexError, TypeError, ValueError):  # who collects it says what is wrong
-        return Footprint()
+    except (
+        AttributeError,
+        IndexError,
+        TypeError,
+        ValueError,
+    ):  # who collects it says what is wrong
+        return UNKNOWN

@@ -21,7 +21,7 @@ from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launchers.launcher import Launch, Member
 from scaling_study.measuring import capacity, cohort, environment
-from scaling_study.measuring.footprint import Footprint
+from scaling_study.measuring.footprint import UNKNOWN, Footprint
 from scaling_study.member import iterations
 from scaling_study.planning import ladder
 from scaling_study.planning.work import parameters_of
@@ -73,7 +73,7 @@ def resolve(
     builds: Path,
     counts: Sequence[int],
     *,
-    member: Footprint = Footprint(),
+    member: Footprint = UNKNOWN,
 ) -> Resolved:
     """Resolve a launch.
 

@@ -123,7 +123,10 @@ CHANGES: dict[str, tuple[Callable[[Any, Sequence[str]], None], Callable[[], bool
         for name in feeds.KINDS
     },
     **{
-        name: (functools.partial(neighbours.change, name), functools.partial(neighbours.holds, name))
+        name: (
+            functools.partial(neighbours.change, name),
+            functools.partial(neighbours.holds, name),
+        )
         for name in neighbours.KINDS
     },
     "one_element": (_once(_exchange_one_number), lambda: _apart > 0),

@@ -137,7 +137,7 @@ def _notes(dataset: Any) -> dict[str, Any]:
 
 # ---- workers that send nothing
 
-_kept = 0
+_without_copies = 0
 
 
 class _Token:
@@ -169,19 +169,19 @@ def send_nothing(member: Member, further: Sequence[str]) -> None:
 
 
 def sends_nothing() -> bool:
-    """Whether any batch was kept by its worker."""
-    return _kept > 0
+    """Whether any loader has workers that are to keep their batches."""
+    return _without_copies > 0
 
 
 def _from_tokens(make: Callable[[], Iterator[Any]], _: Member, loader: Any) -> Iterator[Any]:
     """Give a batch from memory for each that a worker has made."""
-    global _kept  # noqa: PLW0603
+    global _without_copies  # noqa: PLW0603
+    _without_copies += bool(loaders.facts(loader)["workers"])
     notes = _notes(loader.dataset)
     batches: list[feeds.Batch] = notes.get("batches", [])
     again = itertools.cycle(range(feeds.CACHED_BATCHES))
     for batch in make():
         if isinstance(batch, _Token):
-            _kept += 1
             yield batches[next(again)].take()
             continue
         if len(batches) < feeds.CACHED_BATCHES:

@@ -131,6 +131,8 @@ class FeedEffort:
         shortest_s: A window lasts at least this long.
         longest_s: A window lasts at most this long.
         settle_s: Steps that begin before this time of a window do not count.
+        ways: Of other ways to load, at most so many are run beside the script as it is.
+        neighbours: Blocks of windows beside work that does what loaders do.
     """
 
     replicates: int
@@ -139,12 +141,17 @@ class FeedEffort:
     shortest_s: float
     longest_s: float
     settle_s: float
+    ways: int = 1
+    neighbours: int = 0
 
 
-# A loader whose workers can be set, and whose files are known, has the most: six variants, three
-# other numbers of workers, and the best of them beside the script as it is.
-VARIANTS, NUMBERS, NUMBER_BLOCKS = 6, 3, 4
+# A loader that can be changed, and whose files are known, has the most: six variants, and the
+# loader alone in four other ways, of which some are run beside the script as it is.
+VARIANTS, ALONE, ALONE_BLOCKS = 6, 4, 4
 LIVING = 4  # at a time, at least
+DOSES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Parts of the time for which each thread of a neighbour wants to work."""
+NEIGHBOURS = 3  # kinds
 
 
 def feed_seconds(name: str, start_s: float) -> tuple[float, float]:
@@ -157,7 +164,9 @@ def feed_seconds(name: str, start_s: float) -> tuple[float, float]:
     if name not in FEEDS:
         return 0.0, 0.0
     effort = FEEDS[name]
-    starts, windows = LIVING + NUMBERS + 1, (VARIANTS + 2) * effort.blocks + NUMBERS * NUMBER_BLOCKS
+    starts = LIVING + ALONE + effort.ways + (NEIGHBOURS if effort.neighbours else 0)
+    windows = (VARIANTS + 2 * effort.ways) * effort.blocks + ALONE * ALONE_BLOCKS
+    windows += NEIGHBOURS * len(DOSES) * effort.neighbours
     shortest, longest = (
         effort.replicates * (starts * start_s + windows * (window_s + EDGE_S))
         for window_s in (effort.shortest_s, effort.longest_s)
@@ -167,7 +176,9 @@ def feed_seconds(name: str, start_s: float) -> tuple[float, float]:
 
 FEEDS = {
     "quick": FeedEffort(1, 8, steps=20, shortest_s=0.6, longest_s=1.5, settle_s=0.1),
-    "full": FeedEffort(3, 8, steps=50, shortest_s=2.0, longest_s=8.0, settle_s=0.2),
+    "full": FeedEffort(
+        3, 8, steps=50, shortest_s=2.0, longest_s=8.0, settle_s=0.2, ways=5, neighbours=4
+    ),
 }
 
 # What a window takes beside its time: counters at both edges, and rest.

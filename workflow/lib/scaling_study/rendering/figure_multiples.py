@@ -64,6 +64,7 @@ def draw_multiples(
     alt: str,
     counts: bool,
     doubtful: str = "dashed: not verified",
+    x_label: str = "",
 ) -> str:
     """Draw a small plot for each curve, all with the same axes.
 
@@ -75,6 +76,7 @@ def draw_multiples(
         alt: text for those who cannot see it.
         counts: whether x is process counts; doses otherwise.
         doubtful: what the legend says of curves that are not sure.
+        x_label: below the plots; empty for the usual one.
     """
     with drawing():
         drawn = [*([control] if control else []), *curves]
@@ -97,7 +99,9 @@ def draw_multiples(
             axes.axhline(1, color=svg.colour("rest"), linewidth=1, zorder=1)
             axes.set_title(head, fontsize=12.5, weight="normal", pad=5)
             _scale_x(axes, drawn, counts=counts)
-            axes.set_xlabel(_x_label(counts=counts) if place >= len(drawn) - COLUMNS else "")
+            axes.set_xlabel(
+                (x_label or _x_label(counts=counts)) if place >= len(drawn) - COLUMNS else ""
+            )
             axes.tick_params(labelsize=12.5)
         if drawn:
             _scale_y(grid[0], drawn)

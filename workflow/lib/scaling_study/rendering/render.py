@@ -158,6 +158,7 @@ def _read_machines(
         texts |= {
             study_folder / "figures" / f"{one}.svg": text for one, text in flames.files.items()
         }
+        there = fingerprint if fingerprint and fingerprint["machine"] == machine else None
         time = view_time(inflation.get(machine, []), own, suffix=suffix, flames=flames)
         studies.append(
             MachineStudy(
@@ -172,10 +173,11 @@ def _read_machines(
                 time=time,
                 confirmation=confirmations.get(machine),
                 feed=feeds.get(machine),
+                fingerprint=there,
                 targets=causes.get(machine, []),
                 causes=view_causes(
                     causes.get(machine, []),
-                    fingerprint if fingerprint and fingerprint["machine"] == machine else None,
+                    there,
                     suffix=suffix,
                 ),
             )

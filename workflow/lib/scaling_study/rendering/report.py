@@ -107,6 +107,7 @@ class MachineStudy:
         targets: the same as its entry of analysis/causes.json has it.
         confirmation: its entry of analysis/confirmation.json; None where there is none.
         feed: its entry of analysis/feed.json; None where the study did not ask.
+        fingerprint: fingerprint.json, if it is this machine's.
     """
 
     machine: Mapping[str, Any]
@@ -122,6 +123,7 @@ class MachineStudy:
     targets: Sequence[Mapping[str, Any]] = ()
     confirmation: Mapping[str, Any] | None = None
     feed: Mapping[str, Any] | None = None
+    fingerprint: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,7 @@ def render_report(
     )
     figures = [figure for view in views for figure in view["figures"]]
     figures += [view["front"].figure for view in views if view["front"]]
+    figures += [figure for view in views if view["feed"] for figure in view["feed"].figures]
     figures += [figure for time in times for figure in time.figures]
     figures += [
         figure for machine in machines if machine.causes for figure in machine.causes.figures
@@ -276,7 +279,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
             study.machine,
             plan["workload"]["step"],
         ),
-        "feed": view_feed(study.feed, study.machine.get("l3_bytes")),
+        "feed": view_feed(study.feed, study.machine, study.fingerprint, study.suffix),
         "changes": view_changes(
             study.analyses["single_changes"], report_rows.usable_cpus(study.machine)
         ),

@@ -10,6 +10,7 @@ from scaling_study.common.quantities import (
     MISSING,
     format_bytes,
     format_count,
+    format_cpus,
     format_estimate,
     format_number,
     format_percent,
@@ -17,8 +18,12 @@ from scaling_study.common.quantities import (
     format_seconds,
 )
 from scaling_study.experimenting.loader_model import TITLES
+from scaling_study.rendering.figure_multiples import Curve, describe_largest, draw_multiples
+from scaling_study.rendering.figures import Figure
 from scaling_study.rendering.headline_causes import format_share
-from scaling_study.rendering.report_rows import Row, number_cell
+from scaling_study.rendering.report_ceilings import ceiling_rows, near_ceilings
+from scaling_study.rendering.report_rows import Row, number_cell, usable_cpus
+from scaling_study.rendering.report_use import draw_use, rules_of_thumb
 
 Json = Mapping[str, Any]
 
@@ -30,6 +35,8 @@ PARTS = {
 }
 LARGE_REST = 0.03
 """A larger part that is not accounted for is said."""
+HURTS = 1.02
+"""A step that is surely this much longer is hurt."""
 LITTLE = 0.05
 """A smaller part of a step is not worth a remedy."""
 
@@ -45,6 +52,11 @@ class FeedView:
         parts: rows: of a step, each part.
         variants: rows: what each variant takes.
         ways: rows: with other ways to load, predicted and measured.
+        neighbours: the figure of what work beside training does to it; None where it was not
+            measured.
+        ceilings: rows: what the machine could give.
+        use: the figure of what the CPUs were used for; None where it was not looked at.
+        rules: rows: rules of thumb, answered.
         left_out: variants that were not measured, with the reason.
     """
 
@@ -54,15 +66,28 @@ class FeedView:
     parts: tuple[Row, ...] = ()
     variants: tuple[Row, ...] = ()
     ways: tuple[Row, ...] = ()
+    neighbours: Figure | None = None
+    ceilings: tuple[Row, ...] = ()
+    use: Figure | None = None
+    rules: tuple[Row, ...] = ()
     left_out: tuple[str, ...] = ()
 
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """Its figures."""
+        return tuple(one for one in (self.neighbours, self.use) if one is not None)
 
-def view_feed(found: Json | None, l3_bytes: int | None) -> FeedView | None:
+
+def view_feed(
+    found: Json | None, machine: Json, fingerprint: Json | None = None, suffix: str = ""
+) -> FeedView | None:
     """Make the view of one machine; None where the study did not ask.
 
     Args:
         found: its entry of analysis/feed.json.
-        l3_bytes: the size of a last-level cache.
+        machine: machine.json.
+        fingerprint: fingerprint.json; None where it was not measured.
+        suffix: of the figure's name.
     """
     if found is None:
         return None
@@ -73,7 +98,10 @@ def view_feed(found: Json | None, l3_bytes: int | None) -> FeedView | None:
     return FeedView(
         what,
         "",
-        findings=tuple(_findings(found, l3_bytes)),
+        findings=(
+            *_findings(found, machine.get("l3_bytes")),
+            *near_ceilings(fingerprint, found["disk_bytes_per_s"]),
+        ),
         parts=tuple(
             {
                 "label": PARTS[one["part"]],
@@ -84,8 +112,72 @@ def view_feed(found: Json | None, l3_bytes: int | None) -> FeedView | None:
         ),
         variants=tuple(_variant(one) for one in found["variants"]),
         ways=tuple(_way(one) for one in found["ways"]),
+        neighbours=_neighbours(found["neighbours"], usable_cpus(machine) / found["n"], suffix),
+        ceilings=tuple(ceiling_rows(fingerprint, found["disk_bytes_per_s"])),
+        use=draw_use(found["use"], suffix),
+        rules=tuple(rules_of_thumb(found["use"], machine.get("memory_bytes"))),
         left_out=left,
     )
+
+
+def _neighbours(kinds: list[Json], cpus: float, suffix: str) -> Figure | None:
+    """Draw a step beside work that does what loaders do, by the CPUs that this uses."""
+    curves = []
+    for one in kinds:
+        dots = [each for each in one["doses"] if each["ratio"]]
+        curves.append(
+            Curve(
+                one["title"],
+                tuple(min(1.0, each["cpus"] / cpus) for each in dots),
+                tuple(each["ratio"]["value"] for each in dots),
+                tuple(each["ratio"]["low"] for each in dots),
+                tuple(each["ratio"]["high"] for each in dots),
+            )
+        )
+    if not curves:
+        return None
+    name, title = f"neighbours{suffix}", "Training beside what a loader does"
+    drawn = draw_multiples(
+        curves,
+        None,
+        name=name,
+        title=title,
+        alt="Step time of training from memory beside threads and processes that unpack data, "
+        "against none. " + describe_largest(curves),
+        counts=False,
+        x_label="CPU use of the others",
+    )
+    caption = (
+        "Training from memory beside work like a loader's (unpacking), at growing doses: step "
+        "time against that beside none, by the part that it uses of the "
+        f"{format_number(cpus)} CPUs of a process. Shaded: 95% intervals."
+    )
+    return Figure(name, title, caption, drawn)
+
+
+def _hurting(kinds: list[Json]) -> list[str]:
+    """From where on work beside training hurts it, and how irregular steps get."""
+    said = []
+    for one in kinds:
+        dots = [each for each in one["doses"] if each["ratio"]]
+        hurt = [each for each in dots if (each["ratio"]["low"] or 0.0) > HURTS]
+        if not hurt:
+            said.append(f"{one['title']} up to {_cpus(dots[-1])}: no harm seen")
+            continue
+        first, last = hurt[0], dots[-1]
+        said.append(
+            f"{one['title']} from {_cpus(first)} on ({format_ratio(first['ratio']['value'])} as"
+            f" long; with {_cpus(last)} {format_ratio(last['ratio']['value'])}, where one step in"
+            " twenty takes"
+            f" {format_ratio(last['spread'])} the usual one)"
+        )
+    return [f"What slows training beside it: {'; '.join(said)}."] if said else []
+
+
+def _cpus(dose: Json) -> str:
+    """The CPUs that a dose used, in words."""
+    text = format_cpus(dose["cpus"])
+    return f"{text} CPU" if text == "1" else f"{text} CPUs"
 
 
 def _variant(one: Json) -> Row:
@@ -156,6 +248,7 @@ def _findings(found: Json, l3_bytes: int | None) -> list[str]:
             " here."
         )
     said += _best(found["ways"])
+    said += _hurting(found["neighbours"])
     rest = parts.get("rest")
     if rest and abs(rest["share"]["value"]) > LARGE_REST:
         said.append(
