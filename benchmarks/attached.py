@@ -32,7 +32,7 @@ from torch.utils.data import dataloader
 
 from scaling_study.common import private
 from scaling_study.launchers.launcher import bind_command
-from scaling_study.member import channel, ranked
+from scaling_study.member import channel, fetching, ranked
 from scaling_study.member.member import Member
 
 ROOT = Path(__file__).parent.parent
@@ -87,11 +87,23 @@ class Switch:
         self._inner = ITERATOR.__next__, torch.autograd.backward
         self._loader = member.wrap_loader(self._inner[0])
         self._backward = member.wrap_backward(self._inner[1])
+        self._fetcher: Any = None
+        self._fetch: tuple[Any, Any] = (None, None)
+        for field, timer in ((fetching.MADE, "loader_made"), (fetching.COMPUTED, "loader_computed")):
+            fetching.watch(field, member.timer(timer))
+        fetching.around(self._keep)
+
+    def _keep(self, fetcher: Any, timed: Any) -> Any:
+        """Remember what makes a loader's batches, timed and bare."""
+        self._fetcher, self._fetch = fetcher, (timed, type(fetcher).fetch.__get__(fetcher))
+        return timed
 
     def attach(self, *, attached: bool) -> None:
         """Make the next step an attached or a bare one."""
         optimizer._global_optimizer_pre_hooks.clear()  # noqa: SLF001
         optimizer._global_optimizer_post_hooks.clear()  # noqa: SLF001
+        if self._fetcher is not None:
+            self._fetcher.fetch = self._fetch[not attached]
         if attached:
             ITERATOR.__next__, torch.autograd.backward = self._loader, self._backward
             optimizer.register_optimizer_step_pre_hook(self._member.before_optimizer)

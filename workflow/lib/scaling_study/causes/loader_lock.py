@@ -25,8 +25,8 @@ def _threads(asked: Asked) -> tuple[bool | None, str]:
 NEEDS = (Fact(_threads),)
 FUTEX = (Waiting(("futex",)),)
 SOON = Route(ByRelief(("quick_switches",)), FUTEX, needs=NEEDS)
-# In the loader itself the thread waits for a batch, in a futex too. Whoever is woken waits for a CPU
-# next, though some are idle.
+# In the loader itself the thread waits for a batch, in a futex too. Whoever is woken waits for a
+# CPU next, though some are idle.
 WAITS = Route(
     Account(
         ("blocked_futex_s_per_step", "wait_pileup_s_per_step"),
