@@ -89,8 +89,8 @@ class Switch:
         self._backward = member.wrap_backward(self._inner[1])
         self._fetcher: Any = None
         self._fetch: tuple[Any, Any] = (None, None)
-        for field, timer in ((fetching.MADE, "loader_made"), (fetching.COMPUTED, "loader_computed")):
-            fetching.watch(field, member.timer(timer))
+        fetching.watch(fetching.MADE, member.timer("loader_made"))
+        fetching.watch(fetching.COMPUTED, member.timer("loader_computed"))
         fetching.around(self._keep)
 
     def _keep(self, fetcher: Any, timed: Any) -> Any:

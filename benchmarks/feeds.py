@@ -26,7 +26,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plant_list import NOTHING, ROOT, WORKLOADS
+from plant_list import NOTHING, ROOT
 from plant_list import Case as Planted
 
 from scaling_study.common.quantities import format_percent, format_seconds
@@ -61,18 +61,12 @@ SCRIPTS = {
     "parquet": (*PARQUET, "--workers", "0"),
     "parquet, 1 worker": (*PARQUET, "--workers", "1"),
 }
-PLANTS_OF = {
-    **dict.fromkeys(("slow_loader", "busy_loader", "rows"), ("plain", "images")),
-    "copies": ("plain", "images"),
-    "copying_workers": ("images",),
-}
 CASES = [
     *SCRIPTS,
     *(
         f"{workload}/{plant}"
         for workload in ("plain", "images")
-        for plant in (NOTHING, *PLANTS_OF)
-        if workload in PLANTS_OF.get(plant, WORKLOADS)
+        for plant in (NOTHING, "slow_loader", "busy_loader", "rows")
     ),
 ]
 
@@ -187,6 +181,7 @@ def _planted(one: Json, known: Mapping[str, Json]) -> list[str]:
     if plant not in {"slow_loader", "busy_loader"} or clean is None:
         return []
     planted_s = Planted(workload, plant, 0).dose(Path()).step_s
+    planted_s /= 2 if plant == "busy_loader" else 1
     waited_s = [each["parts"][0]["s"] for each in (clean, one)]
     share, true = (waited_s[1] - waited_s[0]) / _step_s(one), planted_s / _step_s(one)
     said = (

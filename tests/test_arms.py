@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from machines import machine
+from scaling_study.experimenting import arms
 from scaling_study.experimenting.arms import Arm, Starter
 
 FOUR_CPUS = machine("vm-no-l3")
@@ -37,3 +38,13 @@ def test_kernels_are_asked_for_where_they_may_be_others():
     assert arm("openblas", 1, blas="openblas").with_kernel
     assert not arm("one_thread", 1, intra_op=1).with_kernel
     assert arm("openblas", 1, blas="openblas").axes == {"intra_op": 1, "blas": "openblas"}
+
+
+def test_a_change_that_cannot_be_made_is_no_failure():
+    can = {"impossible": {}, "changes": {"whole_batches": True}}
+    cannot = {"impossible": {"whole_batches": "single rows"}, "changes": {"whole_batches": False}}
+    assert not arms._impossible(["whole_batches"], [can])
+    reason = arms._impossible(["whole_batches"], [can, cannot])
+    assert isinstance(reason, arms.Impossible)
+    assert reason == "single rows"
+    assert not arms._impossible([], [cannot])

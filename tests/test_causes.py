@@ -7,7 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planted_worlds import CostlySleep, Faults, Oversubscribed, Spinning, TakingTurns, TwoModes
+from planted_worlds import (
+    CostlySleep,
+    Faults,
+    Oversubscribed,
+    RowByRow,
+    Spinning,
+    TakingTurns,
+    TwoModes,
+)
 from scaling_study.causes.table import CAUSES
 from scaling_study.collecting.record_schema import RecordError
 from scaling_study.common.columns import EXPERIMENTS
@@ -248,6 +256,23 @@ def test_a_relief_that_failed_says_so(tmp_path):
     assert untested["spinning"] == "libomp is there"
     # What is left is seen by the more general cause.
     assert target["growth"]["named"][0]["cause"] == "too_many_threads"
+
+
+def test_a_relief_that_cannot_be_made_in_this_script_does_not_apply(tmp_path):
+    path = write_run(tmp_path / "0.jsonl", RowByRow(), np.random.default_rng(3))
+    reason = "the data set gives single rows only"
+
+    def leave_out(records):
+        kept = [one for one in records if one.get("name") != "whole_batches"]
+        return [*kept, {"kind": "relief_left_out", "relief": "whole_batches", "reason": reason}]
+
+    edit(path, leave_out)
+    target = verdict.diagnose([path], None, None)
+    relief = next(one for one in target["reliefs"] if one["relief"] == "whole_batches")
+    assert (relief["status"], relief["reason"]) == ("not_applicable", reason)
+    untested = {one["cause"]: one["reason"] for one in target["level"]["not_tested"]}
+    assert untested["loader_rows"] == reason
+    assert target["level"]["named"][0]["cause"] == "too_few_workers"
 
 
 def study(folder, world=None):

@@ -11,7 +11,9 @@ from planted_worlds import (
     Bandwidth,
     ColdPileUp,
     ColdQuota,
+    LoaderThreads,
     Migrations,
+    NoWorkers,
     Paused,
     Quota,
     Smt,
@@ -72,6 +74,33 @@ def test_a_planted_cause_is_named_first(tmp_path, world):
     rng = np.random.default_rng(11)
     found = Counter(first(judge(tmp_path, world, rng)) for _ in range(4))
     assert found == {world.first: 4}
+
+
+def test_waiting_for_a_loader_is_divided_and_nothing_is_counted_twice(tmp_path):
+    """A third of a batch is waited for; the rest computes, and workers save a part of that."""
+
+    class Mixed(NoWorkers):
+        def step(self, relief, n):
+            made = {"loader_made": 9 * MS, "loader_computed": 6 * MS}
+            if relief == "cached_batches":
+                return Step(load=0.05 * MS)
+            if relief == "more_workers":
+                return Step(load=4.6 * MS, blocked=4.5 * MS, helper_s=6 * MS, **made)
+            return Step(user=16 * MS, blocked=3 * MS, load=9.1 * MS, **made)
+
+    level = judge(tmp_path, Mixed(), np.random.default_rng(31), outliers=0.0, noise=0.01)["level"]
+    found = {one["cause"]: one["share"]["value"] for one in level["named"]}
+    assert found["loader_storage"] == pytest.approx(3 / 19.2, abs=0.03)
+    assert found["too_few_workers"] == pytest.approx(4.5 / 19.2 * 2 / 3, abs=0.03)
+    assert found["loader_preparation"] == pytest.approx(4.5 / 19.2 * 2 / 3, abs=0.03)
+    assert sum(found.values()) < 9.1 / 19.2 + 0.02
+
+
+def test_what_threads_of_a_loader_hold_is_no_interference_besides(tmp_path):
+    level = judge(tmp_path, LoaderThreads(), np.random.default_rng(37))["level"]
+    shares = {one["cause"]: one["share"]["value"] for one in level["named"]}
+    assert shares["loader_lock"] == pytest.approx(7.9 / 18.2, abs=0.06)
+    assert sum(shares.values()) < 0.55
 
 
 def test_what_a_loader_computes_is_not_taken_off_the_pauses(tmp_path):

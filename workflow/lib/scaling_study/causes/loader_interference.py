@@ -70,7 +70,7 @@ CAUSE = Cause(
             missing=one_cpu,
             level=True,
             promised=False,
-            only=("ncf", "images"),  # whose steps are small enough to be in caches
+            only=("ncf",),  # whose step is small enough to be in caches
         )
     },
     order=165,

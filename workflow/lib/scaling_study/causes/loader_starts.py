@@ -31,15 +31,19 @@ def _start_workers(seconds: float) -> None:
     steps = itertools.count(1)
     every = 0
 
-    def again(*_: object) -> None:
-        nonlocal every
-        if every and next(steps) % every:
-            return
+    def start() -> float:
         began = time.perf_counter()
         for _row in loader:
             pass
-        # How often is settled by what the first one takes: workers that live on take less.
-        every = every or max(1, round((time.perf_counter() - began) / seconds))
+        return time.perf_counter() - began
+
+    def again(*_: object) -> None:
+        nonlocal every
+        if not every:
+            # How often is settled by what the first ones take: workers that live on take less.
+            every = max(1, round(min(start() for _ in range(5)) / seconds))
+        elif next(steps) % every == 0:
+            start()
 
     real_workload.before_each_step(again)
 

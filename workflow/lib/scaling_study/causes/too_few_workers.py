@@ -1,11 +1,19 @@
 """A loader that could use more worker processes."""
 
+import dataclasses
+
 from scaling_study.causes.cause import Cause, Remedy, Route
-from scaling_study.causes.plant import Plant, one_cpu, slow_loader
+from scaling_study.causes.plant import Dose, Options, Plant, one_cpu, slow_loader
 from scaling_study.evidence.loading import LOADS, MORE, SPECIAL, Portion
 from scaling_study.evidence.relief_share import ByRelief
 
 MORE_HELP = Route(Portion(ByRelief((MORE,), beyond=SPECIAL), "prepares"), (LOADS,))
+
+
+def _half(dose: Dose) -> Options:
+    """Half a dose: what one worker could make while training goes on."""
+    return slow_loader(dataclasses.replace(dose, strength=dose.strength / 2), "--busy")
+
 
 CAUSE = Cause(
     "Too few loader workers",
@@ -21,7 +29,7 @@ CAUSE = Cause(
             ("too_few_workers",),
             most=1,
             clean_most=1,
-            wrapper=lambda dose: slow_loader(dose, "--busy"),
+            wrapper=_half,
             missing=one_cpu,
             level=True,
             promised=False,

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.measuring import windows
+from scaling_study.measuring.cohort import WindowSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from scaling_study.measuring.cohort import Cohort, WindowSettings
+    from scaling_study.measuring.cohort import Cohort
     from scaling_study.measuring.journal import Journal
+    from scaling_study.planning.efforts import Effort, FeedEffort
 
 # A window that another program disturbed is taken again, but a machine that is never quiet must not
 # make the study endless: its windows are evidence of that.
@@ -38,6 +40,11 @@ IRREGULAR_SHARE = 0.2
 Json = dict[str, Any]
 Key = tuple[Any, ...]
 Given = Callable[[], AbstractContextManager[Json]]
+
+
+def window_of(effort: Effort | FeedEffort) -> WindowSettings:
+    """Return how long an experiment's windows last."""
+    return WindowSettings(effort.steps, effort.shortest_s, effort.longest_s, effort.settle_s)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.experimenting import arms, loader_model, use
 from scaling_study.experimenting.experiment import DONE_BEFORE, Experiment
-from scaling_study.experimenting.experiment_windows import Taker, key, mean_step_s
+from scaling_study.experimenting.experiment_windows import Taker, key, mean_step_s, window_of
 from scaling_study.experimenting.loader_model import TITLES
 from scaling_study.measuring import capacity, cohort, page_cache, resolve, windows
 from scaling_study.member import feeds, neighbours
@@ -94,10 +94,7 @@ class Feed(Experiment):
     def __init__(self, job: Job, path: Path, builds: Path) -> None:
         super().__init__("feed", job, "feed", path, builds=builds, effort=job.plan["feed"])
         self._effort = FEEDS[self._effort_name]
-        self._timing = cohort.WindowSettings(
-            self._effort.steps, self._effort.shortest_s, self._effort.longest_s,
-            self._effort.settle_s,
-        )  # fmt: skip
+        self._timing = window_of(self._effort)
         self._taker = Taker(self._journal, self._timing)
         self._left: list[Json] = []
         self._windows: list[Json] = []

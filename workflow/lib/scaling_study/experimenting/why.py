@@ -29,7 +29,13 @@ from scaling_study.experimenting import (
     unthrottled,
 )
 from scaling_study.experimenting.experiment import DONE_BEFORE, Experiment
-from scaling_study.experimenting.experiment_windows import Taker, irregular, key, mean_step_s
+from scaling_study.experimenting.experiment_windows import (
+    Taker,
+    irregular,
+    key,
+    mean_step_s,
+    window_of,
+)
 from scaling_study.launchers.table import LAUNCHERS
 from scaling_study.measuring import capacity, cohort, counters, foreign, resolve, windows
 from scaling_study.planning.efforts import EDGE_S, EFFORTS
@@ -66,10 +72,6 @@ Json = dict[str, Any]
 Tried = tuple[reliefs.Relief, resolve.Resolved]
 
 
-def _timing(effort: Effort) -> cohort.WindowSettings:
-    return cohort.WindowSettings(effort.steps, effort.shortest_s, effort.longest_s, effort.settle_s)
-
-
 def reference_count(ladder: Sequence[int], knee: float | None) -> int:
     """Return the count to explain: the first well past the knee, or the highest."""
     past = [n for n in ladder if knee is not None and n >= PAST_KNEE * knee]
@@ -84,7 +86,7 @@ class Experiments(Experiment):
         super().__init__("why", job, target, path, builds=builds, effort=effort)
         self._target = target
         self._effort = EFFORTS[self._effort_name]
-        self._taker = Taker(self._journal, _timing(self._effort))
+        self._taker = Taker(self._journal, window_of(self._effort))
         self._shuffle = random.Random(self._seed)  # noqa: S311 (an experiment's order)
         self._begun = False
         self._timings: dict[str, cohort.WindowSettings] = {}
@@ -97,7 +99,7 @@ class Experiments(Experiment):
     def _use(self, effort: Effort) -> None:
         """Take windows of this effort from now on."""
         self._effort = effort
-        self._taker.timing = _timing(effort)
+        self._taker.timing = window_of(effort)
 
     def leave_out(self, same_as: str | None, reason: str) -> None:
         """Leave a file that says why there are no experiments on this target."""
@@ -172,7 +174,7 @@ class Experiments(Experiment):
             MemberEndedError: a member of the reference died or hung.
         """
         self._failed.clear()
-        self._taker = Taker(self._journal, _timing(self._effort))
+        self._taker = Taker(self._journal, window_of(self._effort))
         head = self._head(resolved)
         records = self._journal.resume(head)
         if records and records[-1]["kind"] == "end":
@@ -248,7 +250,7 @@ class Experiments(Experiment):
         """Choose reliefs, and windows' length and number, by what one at each count shows."""
         quota = limits.read_quota()
         effort = self._effort if quota is None else self._effort.over_periods(PERIODS_S)
-        shown = [one.take(windows.Window(0, 0, n), _timing(effort)) for n in self._counts]
+        shown = [one.take(windows.Window(0, 0, n), window_of(effort)) for n in self._counts]
         self._every_ns = {
             str(n): round(1e9 * step_s)
             for n, window in zip(self._counts, shown, strict=True)
