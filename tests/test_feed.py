@@ -97,6 +97,7 @@ def test_a_loader_that_the_config_names_is_known(tmp_path):
 
 def test_work_beside_training_is_measured_at_every_dose(tmp_path, monkeypatch):
     monkeypatch.setattr(loader_model, "WORKERS", ())
+    monkeypatch.setattr(feed, "VARIANTS", (feed.AS_IS,))
     effort = FeedEffort(1, 1, steps=4, shortest_s=0.2, longest_s=1.0, settle_s=0.05, neighbours=1)
     monkeypatch.setitem(feed.FEEDS, "quick", effort)
     found, _ = run(tmp_path, "torch")
