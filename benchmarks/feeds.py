@@ -12,7 +12,7 @@ Results go into a file of JSON lines; cases that it has are not run again. Nothi
 meanwhile: a case takes two minutes.
 
     python benchmarks/feeds.py --output feeds.jsonl [--only images ncf]
-    python benchmarks/feeds.py --table feeds.jsonl
+    python benchmarks/feeds.py --table feeds.jsonl [--again]
 """
 
 from __future__ import annotations
@@ -94,11 +94,8 @@ def config(case: str, folder: Path) -> Json:
     return content | {"feed": "full"}
 
 
-def run(case: str) -> Json:
-    """Measure a case's feed; return what is told of it."""
-    from scaling_study.collecting.feeds import read_run  # noqa: PLC0415 (pandas: not while it runs)
-    from scaling_study.diagnosing.feed import feed  # noqa: PLC0415
-
+def run(case: str, kept: Path) -> Json:
+    """Measure a case's feed and keep its records; return what is told of it."""
     measured.FEEDS["full"] = dataclasses.replace(measured.FEEDS["quick"], blocks=6, ways=WAYS)
     folder = Path(tempfile.mkdtemp(prefix="feeds-"))
     began = time.monotonic()
@@ -112,18 +109,31 @@ def run(case: str) -> Json:
         path = folder / "0.jsonl"
         with job_process.prepared(f"feed ({case})", folder / "log", None):
             measured.Feed(job, path, folder / "builds").run(1)
-        found = feed([read_run(path)])
         wall_s = time.monotonic() - began
+        kept.parent.mkdir(exist_ok=True)
+        shutil.copy(path, kept)
     finally:
         shutil.rmtree(folder)
+    return tell(case, kept) | {"wall_s": wall_s}
+
+
+def tell(case: str, kept: Path) -> Json:
+    """Return what is told of a case's records."""
+    from scaling_study.collecting.feeds import read_run  # noqa: PLC0415 (pandas: not while it runs)
+    from scaling_study.diagnosing.feed import feed  # noqa: PLC0415
+
+    found = feed([read_run(kept)])
     names = ("status", "reason", "parts", "variants", "ways", "left_out", "loaders")
     names += ("fetching", "preparing")
-    return {"case": case, "wall_s": wall_s, **{name: found[name] for name in names}}
+    return {"case": case, **{name: found[name] for name in names}}
 
 
 def table(entries: list[Json]) -> str:
     """Return tables in Markdown: the parts of steps, predictions, and stalls by another method."""
-    lines = ["| case | step | waiting | training | interference | left |", "| --- " * 6 + "|"]
+    lines = [
+        "| case | step | waiting | training | interference | after | left |",
+        "| --- " * 7 + "|",
+    ]
     known = {one["case"]: one for one in entries}
     rests, errors = [], []
     ways = ["| case | way | predicted | measured | off by |", "| --- " * 5 + "|"]
@@ -134,12 +144,12 @@ def table(entries: list[Json]) -> str:
     ]
     for one in entries:
         if one["status"] != "ok":
-            lines.append(f"| {one['case']} | {one['status']}: {one['reason']} | | | | |")
+            lines.append(f"| {one['case']} | {one['status']}: {one['reason']} | | | | | |")
             continue
         parts = {part["part"]: part for part in one["parts"]}
         shares = [
             format_percent(round(parts[name]["share"]["value"], 3)) if name in parts else ""
-            for name in ("waiting", "training", "interference", "rest")
+            for name in ("waiting", "training", "interference", "after", "rest")
         ]
         lines.append(f"| {one['case']} | {format_seconds(_step_s(one))} | {' | '.join(shares)} |")
         if one["preparing"]:
@@ -201,6 +211,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=CASES, default=CASES)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--table", type=Path, help="print the tables of this file; run nothing")
+    parser.add_argument("--again", action="store_true", help="tell the kept records anew")
     options = parser.parse_args()
     path = options.table or options.output
     if path is None:
@@ -208,11 +219,18 @@ def main() -> None:
     entries = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     for case in options.only if options.output else ():
         if case not in {one["case"] for one in entries}:
-            entries.append(run(case))
+            entries.append(run(case, records(path, case)))
             with path.open("a") as file:
                 file.write(json.dumps(entries[-1]) + "\n")
             print(f"{case}: {entries[-1]['status']}", file=sys.stderr, flush=True)
+    if options.again:
+        entries = [{**one, **tell(one["case"], records(path, one["case"]))} for one in entries]
     print(table(entries))
+
+
+def records(ledger: Path, case: str) -> Path:
+    """Return where the records of a case are kept."""
+    return ledger.with_suffix(".records") / f"{case.replace('/', ', ')}.jsonl"
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     found, path = run(tmp_path, "torch", "--workers", "1", inputs=[str(data)])
     assert found.end["status"] == "complete", found.end
     assert found.end["left_out"] == []
-    names = {"as_is", "cached", "beside", "only", "warm", "cold"}
+    names = {"as_is", "cached", "beside", "swapped", "only", "warm", "cold"}
     names |= {"only@workers-0", "only@workers-2"}
     assert names <= set(found.windows["variant"])
     assert found.attestations["beside"]["changes"]["loader_beside"]
@@ -55,7 +55,7 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     entry = parts.feed([found])
     assert entry["status"] == "ok"
     assert [one["part"] for one in entry["parts"]] == [
-        "waiting", "training", "interference", "rest",
+        "waiting", "training", "interference", "after", "rest",
     ]  # fmt: skip
     assert entry["use"]["cpus"] >= 1
     assert sum(span["workers"] for span in entry["use"]["spans"]) > 0.01
@@ -75,7 +75,7 @@ def test_a_loader_that_makes_its_batches_itself_is_waiting(tmp_path, monkeypatch
     assert left == {"beside", "warm", "cold"}
     entry = parts.feed([found])
     shares = {one["part"]: one["share"]["value"] for one in entry["parts"]}
-    assert set(shares) == {"waiting", "training", "rest"}
+    assert set(shares) == {"waiting", "training", "after", "rest"}
     assert shares["waiting"] > 0.6
 
 
@@ -91,7 +91,7 @@ def test_a_script_whose_loader_is_not_known_is_told_how_to_name_it(tmp_path):
 def test_a_loader_that_the_config_names_is_known(tmp_path):
     found, _ = run(tmp_path, "own", loader="__main__:Own")
     assert found.end["status"] == "complete"
-    assert {"as_is", "cached", "only"} == set(found.windows["variant"])
+    assert {"as_is", "cached", "swapped", "only"} == set(found.windows["variant"])
     assert found.ways is None
 
 

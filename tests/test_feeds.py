@@ -83,6 +83,16 @@ def test_batches_from_memory_need_no_loader(cohort, kind):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["torch", "workers", "spdl"])
+def test_batches_may_be_waited_for_and_swapped_for_those_from_memory(cohort, kind):
+    started(cohort, kind, ("loader_swapped",), "--seconds", "0.02")
+    steps = cohort.train(0, 40)[5:]  # more than an epoch
+    assert sum(step.load_ns for _, step in steps) / len(steps) >= (5 if kind in SPDL else 15) * MS
+    report = cohort.attest(0)
+    assert report["changes"]["loader_swapped"]
+    assert report["cached"]["cached_batches"] == 8
+
+
 @pytest.mark.parametrize("kind", ["torch", "spdl"])
 def test_batches_that_the_script_changes_are_copied(cohort, kind):
     """It adds to each batch in place, and fails where one comes that was added to."""

@@ -1,9 +1,11 @@
 """What the loader costs: waiting for it, and its getting in the way of training.
 
-A step as it is consists of four parts. *Waiting* is the time in the loader's `__next__`. *Training*
+A step as it is consists of five parts. *Waiting* is the time in the loader's `__next__`. *Training*
 is the step with batches from memory. *Interference* is what that step takes longer while the loader
-goes on beside it. The rest is shown: what the three do not account for. Shares are ratios of means
-over the same blocks (`effects`).
+goes on beside it. *After* is what it takes longer still right after each batch was waited for, or
+made, and thrown away: caches and the CPU have turned cold meanwhile. The rest is shown: that the
+batches are new ones, and what else these do not account for. Shares are ratios of means over the
+same blocks (`effects`).
 
 The comparison of fetching and preparing is that of Mohan et al. 2021 (Analyzing and Mitigating Data
 Stalls in DNN Training, VLDB 14(5)): a script whose files are in memory prepares only; what it takes
@@ -44,8 +46,8 @@ def feed(runs: Sequence[FeedRun]) -> Json:
     Returns:
         The machine's entry of analysis/feed.json, without the machine: `status`, `reason`,
         `launch`, `label`, `n`, `loaders`, `cached`; `variants` (their steps and rates), `parts`
-        (waiting, training, interference and rest: in s, and as shares of a step), `fetching` and
-        `preparing` (s), `most` (what the loader and training could give), `ways` (other
+        (waiting, training, interference, after and rest: in s, and as shares of a step), `fetching`
+        and `preparing` (s), `most` (what the loader and training could give), `ways` (other
         ways to load, predicted and measured), `neighbours`, `disk_bytes_per_s`, `use`, `left_out`.
     """
     head = runs[0].head
@@ -152,12 +154,17 @@ class _Case:
         names = [name for name in loader_model.TITLES if name in there]
         step = self.column("as_is")
         times = {name: self.column(name) for name in names}
+        load = self.column("as_is", "load_s_per_step")
+        busy = times.get("swapped")  # while the loader does what it does, but for the waiting
+        if busy is not None:
+            busy = busy - self.column("swapped", "load_s_per_step")
+        training, beside = times.get("cached"), times.get("beside")
+        before = training if beside is None else beside
         parts = {
-            "waiting": self.column("as_is", "load_s_per_step"),
-            "training": times.get("cached"),
-            "interference": times["beside"] - times["cached"]
-            if {"beside", "cached"} <= times.keys()
-            else None,
+            "waiting": load,
+            "training": training,
+            "interference": None if beside is None or training is None else beside - training,
+            "after": None if busy is None or before is None else busy - before,
         }
         known = {name: part for name, part in parts.items() if part is not None}
         if "training" in known:
@@ -211,7 +218,7 @@ class _Case:
                 "title": way.title,
                 "loader_s": self.step_s(way.alone),
                 "predicted_s": loader_model.predicted_s(
-                    way, known["cpus"], self.step_s, self.cpu_s
+                    way, ways[0].workers, known["cpus"], self.seen
                 ),
                 "measured_s": self.step_s(way.trains),
                 "gain": _dict(self.ratio(self.column("as_is"), self.column(way.trains))),
@@ -263,6 +270,22 @@ class _Case:
                 }
             )
         return found
+
+    def seen(self, variant: str) -> loader_model.Seen | None:
+        """What a step of a variant takes; None where it was not measured."""
+        if (step_s := self.step_s(variant)) is None:
+            return None
+
+        def mean(*columns: str) -> float:
+            return sum(np.nan_to_num(effects.mean(self.column(variant, one))) for one in columns)
+
+        return loader_model.Seen(
+            step_s=step_s,
+            load_s=mean("load_s_per_step"),
+            cpu_s=mean("user_s_per_step", "system_s_per_step"),
+            trainer_s=mean("trainer_user_s_per_step", "trainer_system_s_per_step"),
+            made_s=mean("loader_made_s_per_step"),
+        )
 
     def step_s(self, variant: str) -> float | None:
         """Mean step of a variant; None where it was not measured."""

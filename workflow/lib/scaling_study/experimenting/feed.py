@@ -70,6 +70,7 @@ VARIANTS = (
     AS_IS,
     Variant("cached", TITLES["cached"], ("cached_batches",)),
     BESIDE,
+    Variant("swapped", TITLES["swapped"], ("loader_swapped",)),
     Variant("only", TITLES["only"], ("loader_only",)),
     Variant("warm", TITLES["warm"], files="loaded"),
     Variant("cold", TITLES["cold"], files="dropped"),
@@ -259,7 +260,7 @@ class Feed(Experiment):
         steps_s = {
             way.name: s
             for way in (now, *others)
-            if (s := loader_model.predicted_s(way, cpus, self._step_s, self._cpu_s)) is not None
+            if (s := loader_model.predicted_s(way, now.workers, cpus, self._seen)) is not None
         }
         known = [way for way in (now, *others) if way.name in steps_s]
         self._journal.write({"kind": "ways", "cpus": cpus, "ways": [asdict(way) for way in known]})
@@ -305,16 +306,24 @@ class Feed(Experiment):
         """Return the windows of a variant that count."""
         return [one for one in self._windows if one["name"] == name and one["valid"]]
 
-    def _step_s(self, name: str) -> float | None:
-        """Return the mean step of a variant, as far as it was measured."""
-        return mean_step_s(self._valid(name))
-
-    def _cpu_s(self, name: str) -> float | None:
-        """Return its mean CPU time."""
+    def _seen(self, name: str) -> loader_model.Seen | None:
+        """Return what a step of a variant takes, as far as it was measured."""
         members = [member for window in self._valid(name) for member in window["members"]]
-        steps = sum(member["steps_active"] for member in members)
-        used_s = sum(member["cpu_user_s"] + member["cpu_system_s"] for member in members)
-        return used_s / steps if steps else None
+        counted = sum(len(member["step_us"]) for member in members)
+        active = sum(member["steps_active"] for member in members)
+        if not counted or not active:
+            return None
+
+        def total(*names: str) -> float:
+            return sum(float(member[name]) for member in members for name in names)
+
+        return loader_model.Seen(
+            step_s=sum(us for member in members for us in member["step_us"]) / 1e6 / counted,
+            load_s=total("load_s") / counted,
+            cpu_s=total("cpu_user_s", "cpu_system_s") / active,
+            trainer_s=total("trainer_user_s", "trainer_system_s") / active,
+            made_s=total("loader_made_s") / counted,
+        )
 
     def _started(self, variant: Variant, folder: Path, stack: ExitStack) -> cohort.Cohort | None:
         """Start a variant and stop it; None where it cannot be."""

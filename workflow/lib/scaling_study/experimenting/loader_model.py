@@ -1,9 +1,10 @@
 """How long a step would take with another loader, from parts that were measured.
 
 Without workers the training thread makes each batch itself, before it trains on it. With some, a
-step takes what the slowest of three takes: the loader, as alone; training, with what a batch that
-is being made takes from it; or all of their CPU time, on the CPUs that there are. Each is a bound,
-and the longest one is the prediction, as in a roofline (Williams et al. 2009, CACM 52(4)).
+step takes what the slowest of three takes: the loader, as alone; training, with the taking over of
+a batch; or all of their CPU time, on the CPUs that there are. Each is a bound, and the longest one
+is the prediction, as in a roofline (Williams et al. 2009, CACM 52(4)). Two that compute at once are
+slower than one, since CPUs share cores and caches: by how much was measured too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ TITLES = {
     "as_is": "as it is",
     "cached": "batches from memory, no loader",
     "beside": "batches from memory, the loader goes on beside",
+    "swapped": "as it is, each batch swapped for one from memory",
     "only": "the loader alone, nobody trains",
     "warm": "as it is, its files in memory",
     "cold": "as it is, its files not in memory",
@@ -102,25 +104,64 @@ def ways(loader: Mapping[str, Any], cpus: float) -> list[Way]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a step of a variant takes (s).
+
+    Attributes:
+        step_s: in all.
+        load_s: in the loader, of the training thread.
+        cpu_s: CPU time of all threads and processes.
+        trainer_s: CPU time of the training thread.
+        made_s: making its batch, of whoever does that; 0 where it was not seen.
+    """
+
+    step_s: float
+    load_s: float
+    cpu_s: float
+    trainer_s: float
+    made_s: float
+
+
 def predicted_s(
-    way: Way,
-    cpus: float,
-    step_s: Callable[[str], float | None],
-    cpu_s: Callable[[str], float | None],
+    way: Way, workers: int, cpus: float, seen: Callable[[str], Seen | None]
 ) -> float | None:
     """Return what a step should take; None where a part of it is not known.
 
     Args:
         way: how batches are loaded.
+        workers: that the script has as it is.
         cpus: that a process has.
-        step_s: what a step of a variant takes, by its name.
-        cpu_s: CPU time of a step, likewise.
+        seen: what a variant's steps take, by its name.
     """
-    training_s, loader_s = step_s("cached"), step_s(way.alone)
-    if training_s is None or loader_s is None:
+    as_is, cached, alone = seen("as_is"), seen("cached"), seen(way.alone)
+    if as_is is None or cached is None or alone is None:
         return None
+    # On new batches, and after waiting for them, as it is.
+    training_s = as_is.step_s - as_is.load_s
+    if way.as_fast and workers:
+        return max(training_s + alone.trainer_s, as_is.made_s / workers)
+    beside = seen("beside")
+    apart_s = training_s - (0.0 if beside is None else beside.step_s - cached.step_s)
     if not way.workers:
-        return training_s + loader_s
-    beside_s = step_s("beside") or training_s  # without workers now, nothing is known of it
-    both_s = (cpu_s("cached") or 0.0) + (cpu_s(way.alone) or 0.0)
-    return max(loader_s, beside_s, both_s / cpus)
+        return apart_s + alone.step_s
+    slower = _slower(workers, training_s, seen)
+    makers_s = alone.cpu_s - alone.trainer_s
+    trainer_s = apart_s + alone.trainer_s + slower * min(apart_s, makers_s)
+    loader_s = alone.step_s + slower * min(apart_s, alone.step_s)
+    training_cpu_s = cached.cpu_s * apart_s / cached.step_s
+    both_s = ((1 + slower) * training_cpu_s + alone.cpu_s) / cpus
+    return max(loader_s, trainer_s, both_s)
+
+
+def _slower(workers: int, training_s: float, seen: Callable[[str], Seen | None]) -> float:
+    """By what part computing takes longer while somebody else computes too; 0 where unknown."""
+    if workers:
+        alone, together = seen("only"), seen("as_is")
+        overlap = 0.0 if together is None else min(1.0, training_s / together.step_s)
+    else:
+        alone, together = seen("only@workers-1"), seen("only@workers-2")
+        overlap = 1.0
+    if alone is None or together is None or not alone.made_s or not overlap:
+        return 0.0
+    return min(1.0, max(0.0, (together.made_s / alone.made_s - 1) / overlap))

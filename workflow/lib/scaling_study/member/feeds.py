@@ -132,6 +132,16 @@ def _beside(make: Callable[[], Iterator[Any]], member: Member, loader: Any) -> I
     )
 
 
+def _swapped(make: Callable[[], Iterator[Any]], _: Member, loader: Any) -> Iterator[Any]:
+    """Take every batch from the loader as it comes, and train on one from memory in its place."""
+    batches = _batches(make, loader)
+    _held["loader_swapped"] += bool(batches)
+    again = itertools.cycle(batches)
+    for batch in make():
+        del batch
+        yield next(again).take()
+
+
 def _throw_away(make: Callable[[], Iterator[Any]], member: Member, over: threading.Event) -> None:
     """Take batches at the rate of a batch in every so many ns, or as fast as they come."""
     due, taken = time.perf_counter(), 1
@@ -280,6 +290,7 @@ def _note_files(path: Path) -> None:
 KINDS: dict[str, Callable[[Callable[[], Iterator[Any]], Member, Any], Iterator[Any]]] = {
     "cached_batches": _cached,
     "loader_beside": _beside,
+    "loader_swapped": _swapped,
     "loader_only": _only,
 }
 """What can take a loader's place, by the name of the change."""
