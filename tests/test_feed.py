@@ -9,7 +9,7 @@ from scaling_study.collecting.feeds import read_run
 from scaling_study.configuring.config import load_config
 from scaling_study.diagnosing import feed as parts
 from scaling_study.experimenting import feed, loader_model
-from scaling_study.measuring import measure, windows
+from scaling_study.measuring import measure, page_cache, windows
 from scaling_study.planning.efforts import FeedEffort
 from scaling_study.planning.plan import make_plan
 
@@ -52,6 +52,8 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     assert [way["name"] for way in found.ways["ways"]][:3] == ["", "workers-0", "workers-2"]
     assert found.ways["ways"][-1]["axes"] == {"prefetch": 8}
     assert found.windows.loc[found.windows["variant"] == "warm", "resident_before"].eq(1).all()
+    # What the cold variant drops is there again for the others.
+    assert page_cache.resident_share([data / "file"]) == 1
     entry = parts.feed([found])
     assert entry["status"] == "ok"
     assert [one["part"] for one in entry["parts"]] == [

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 2
 
+MOSTLY = 0.5
+"""Files of which this part was in memory are put back there."""
 MOST_FILES = 100_000
 """More files than this are not looked at one by one."""
 CODE = (".py", ".pyc", ".so", ".pth", ".zip")
@@ -357,6 +359,7 @@ class Feed(Experiment):
         def prepared() -> Iterator[Json]:
             """Put the files where they belong, and let the members go on for the window."""
             shares: Json = {}
+            there = page_cache.resident_share(files) if variant.files == "dropped" else None
             if variant.files == "loaded":
                 page_cache.load(files)
             elif variant.files == "dropped":
@@ -368,6 +371,8 @@ class Feed(Experiment):
             one.freeze()
             if variant.files != "stay":
                 shares["resident_after"] = page_cache.resident_share(files)
+            if there is not None and there >= MOSTLY:
+                page_cache.load(files)  # the next variant is to find them where they were
 
         record = self._taker.take(one, self._n, labels, prepared)
         if record is not None:
