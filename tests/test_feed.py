@@ -44,7 +44,7 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     found, path = run(tmp_path, "torch", "--workers", "1", inputs=[str(data)])
     assert found.end["status"] == "complete", found.end
     assert found.end["left_out"] == []
-    names = {"as_is", "cached", "beside", "swapped", "only", "warm", "cold"}
+    names = {"as_is", "cached", "beside", "still", "swapped", "only", "warm", "cold"}
     names |= {"only@workers-0", "only@workers-2"}
     assert names <= set(found.windows["variant"])
     assert found.attestations["beside"]["changes"]["loader_beside"]

@@ -52,7 +52,7 @@ def feed(runs: Sequence[FeedRun]) -> Json:
     """
     head = runs[0].head
     shown = runs[0].attestations.get("as_is", {})
-    reports = [run.attestations.get("cached", {}).get("cached") for run in runs]
+    reports = [run.attestations.get("as_is", {}).get("cached") for run in runs]
     content: Json = {
         "status": "ok",
         "reason": None,
@@ -159,12 +159,13 @@ class _Case:
         if busy is not None:
             busy = busy - self.column("swapped", "load_s_per_step")
         training, beside = times.get("cached"), times.get("beside")
-        before = training if beside is None else beside
+        taken = None if beside is None else beside - self.column("still")
+        after = None if busy is None or training is None else busy - training
         parts = {
             "waiting": load,
             "training": training,
-            "interference": None if beside is None or training is None else beside - training,
-            "after": None if busy is None or before is None else busy - before,
+            "interference": taken,
+            "after": after if after is None or taken is None else after - taken,
         }
         known = {name: part for name, part in parts.items() if part is not None}
         if "training" in known:

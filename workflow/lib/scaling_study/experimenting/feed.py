@@ -14,7 +14,7 @@ import logging
 import random
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,8 @@ class Variant:
         name: in records.
         title: for a person.
         changes: the changes inside its members that make it (see ``changes``).
+        of: the variant whose members these are; empty for members of its own.
+        asked: what members are asked for (see ``feeds``); None where they are asked for nothing.
         files: what becomes of the loader's files before each window: they stay, are loaded into
             memory, or dropped from there.
         axes: of the launch that are other ones.
@@ -62,20 +64,29 @@ class Variant:
     name: str
     title: str
     changes: tuple[str, ...] = ()
+    of: str = ""
+    asked: int | None = None
     files: str = "stay"
     axes: Mapping[str, Any] = field(default_factory=dict)
 
 
-AS_IS = Variant("as_is", TITLES["as_is"])
+def _of(other: Variant, name: str, asked: int | None = None, files: str = "stay") -> Variant:
+    """Return a variant of the same members as another one's."""
+    asked = other.asked if asked is None else asked
+    return Variant(name, TITLES[name], of=other.name, asked=asked, files=files)
+
+
+AS_IS = Variant("as_is", TITLES["as_is"], ("loader_switched",), asked=feeds.NEW)
 BESIDE = Variant("beside", TITLES["beside"], ("loader_beside",))
 VARIANTS = (
     AS_IS,
-    Variant("cached", TITLES["cached"], ("cached_batches",)),
+    _of(AS_IS, "cached", feeds.FROM_MEMORY),
+    _of(AS_IS, "swapped", feeds.SWAPPED),
     BESIDE,
-    Variant("swapped", TITLES["swapped"], ("loader_swapped",)),
+    _of(BESIDE, "still", 0),
     Variant("only", TITLES["only"], ("loader_only",)),
-    Variant("warm", TITLES["warm"], files="loaded"),
-    Variant("cold", TITLES["cold"], files="dropped"),
+    _of(AS_IS, "warm", files="loaded"),
+    _of(AS_IS, "cold", files="dropped"),
 )
 
 
@@ -113,7 +124,7 @@ class Feed(Experiment):
         began = time.perf_counter()
         self._n = n
         try:
-            resolved = self._resolve({})
+            resolved = self._resolve({}, *AS_IS.changes)
             capacity.check([resolved.need] * LIVING)
             status, reason = self._attempt(
                 lambda folder, stack: self._measure(resolved, folder, stack), ""
@@ -160,23 +171,23 @@ class Feed(Experiment):
                 " as workload.loader: module:Class"
             )
         shown = one.take(windows.Window(0, 0, self._n), self._timing)
-        every_s = mean_step_s([shown])
         one.freeze()
-        cohorts = {AS_IS.name: one}
+        own = {AS_IS.name: one}
         for variant in self._others(seen):
             other = self._started(variant, folder, stack)
-            if other is None:
-                continue
-            if variant is BESIDE and every_s is not None:
-                other.tell(other.alive, round(1e9 * every_s))
-            cohorts[variant.name] = other
+            if other is not None:
+                own[variant.name] = other
         files = self._files(folder)
-        cohorts |= {each.name: one for each in VARIANTS if each.files != "stay" and files}
+        variants = []
         for each in VARIANTS:
             if each.files != "stay" and not files:
                 self._leave_out(each, "no file of the loader is known: name them as"
                                       " workload.inputs")  # fmt: skip
-        variants = [each for each in VARIANTS if each.name in cohorts]
+            elif (each.of or each.name) in own:
+                # The rate of the script as it is, at which its loader goes on beside.
+                rate = round(1e9 * (mean_step_s([shown]) or 0.0)) if each is BESIDE else each.asked
+                variants.append(replace(each, asked=rate))
+        cohorts = {each.name: own[each.of or each.name] for each in variants}
         self._take_all(variants, cohorts, files, self._effort.blocks)
         self._watch(one)
         self._sweep(one, seen, folder)
@@ -185,7 +196,7 @@ class Feed(Experiment):
 
     def _others(self, seen: Sequence[Mapping[str, Any]]) -> list[Variant]:
         """Return the variants that are cohorts of their own, and can be told from the others."""
-        found = [each for each in VARIANTS if each.changes]
+        found = [each for each in VARIANTS if each.changes and each is not AS_IS]
         if any(one["workers"] != 0 for one in seen):
             return found
         self._leave_out(BESIDE, "the loader has no workers or threads that could go on beside")
@@ -275,6 +286,7 @@ class Feed(Experiment):
     def _watch(self, one: cohort.Cohort) -> None:
         """Look at what the machine is used for while the script trains as it is."""
         watcher = use.Watcher(frozenset(probe.usable_topology(self._machine).cpu_ids))
+        one.tell(one.alive, feeds.NEW)
         one.thaw()
         one.watch(self._n, use.LOOKS, use.EVERY_S, watcher.look)
         one.freeze()
@@ -292,8 +304,8 @@ class Feed(Experiment):
                 for block in range(self._effort.neighbours):
                     log.info("%s, block %d of %d", title, block + 1, self._effort.neighbours)
                     for dose in shuffle.sample(DOSES, len(DOSES)):
-                        other.tell(other.alive, round(neighbours.WHOLE * dose))
-                        self._take(variant, other, (), dose)
+                        asked = replace(variant, asked=round(neighbours.WHOLE * dose))
+                        self._take(asked, other, (), dose)
                     self._taker.block += 1
 
     def _compare(self, one: cohort.Cohort, variant: Variant, folder: Path) -> None:
@@ -366,6 +378,8 @@ class Feed(Experiment):
                 page_cache.drop(files)
             if variant.files != "stay":
                 shares["resident_before"] = page_cache.resident_share(files)
+            if variant.asked is not None:
+                one.tell(one.alive, variant.asked)
             one.thaw()
             yield shares
             one.freeze()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 TITLES = {
     "as_is": "as it is",
     "cached": "batches from memory, no loader",
+    "still": "the same, its loader beside standing still",
     "beside": "batches from memory, the loader goes on beside",
     "swapped": "as it is, each batch swapped for one from memory",
     "only": "the loader alone, nobody trains",
@@ -141,8 +142,10 @@ def predicted_s(
     training_s = as_is.step_s - as_is.load_s
     if way.as_fast and workers:
         return max(training_s + alone.trainer_s, as_is.made_s / workers)
-    beside = seen("beside")
-    apart_s = training_s - (0.0 if beside is None else beside.step_s - cached.step_s)
+    beside, still = seen("beside"), seen("still")
+    apart_s = training_s
+    if beside is not None and still is not None:
+        apart_s -= beside.step_s - still.step_s
     if not way.workers:
         return apart_s + alone.step_s
     slower = _slower(workers, training_s, seen)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.member import loaders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scaling_study.member.member import Member
 
@@ -36,13 +36,19 @@ CACHED_BATCHES = 8
 # A loader that runs beside batches from memory looks so often whether its rate is known.
 LOOK_S = 0.01
 
+# What the coordinator asks of a loader that is switched.
+NEW, FROM_MEMORY, SWAPPED = range(3)
+
 _held: Counter[str] = Counter()
+_switching = False
 _facts: dict[str, Any] = {}
 _filling = threading.local()
 
 
 def change(name: str, member: Member, further: Sequence[str]) -> None:
     """Put one of KINDS around every loader."""
+    global _switching  # noqa: PLW0603
+    _switching = _switching or name == "loader_switched"
     if name == "loader_only":
         _note_files(member.folder / f"{OPENED}{member.slot}")
     put(KINDS[name], member, further)
@@ -65,8 +71,8 @@ def put(
 
 
 def holds(name: str) -> bool:
-    """Whether it has taken a loader's place."""
-    return _held[name] > 0
+    """Whether it has taken a loader's place; a script without one has nothing to switch."""
+    return _held[name] > 0 or (name == "loader_switched" and _switching)
 
 
 def facts() -> dict[str, Any]:
@@ -132,14 +138,27 @@ def _beside(make: Callable[[], Iterator[Any]], member: Member, loader: Any) -> I
     )
 
 
-def _swapped(make: Callable[[], Iterator[Any]], _: Member, loader: Any) -> Iterator[Any]:
-    """Take every batch from the loader as it comes, and train on one from memory in its place."""
-    batches = _batches(make, loader)
-    _held["loader_swapped"] += bool(batches)
-    again = itertools.cycle(batches)
-    for batch in make():
-        del batch
-        yield next(again).take()
+def _switched(make: Callable[[], Iterator[Any]], member: Member, loader: Any) -> Iterator[Any]:
+    """Give in each step what the coordinator asks for: a new batch, or one from memory.
+
+    One from memory has the place of a new one that was waited for and thrown away, or of none. So
+    the same process, with its memory where it lies, trains in all of these ways.
+    """
+    again = itertools.cycle(_batches(make, loader))
+    iterator, asked = make(), member.asked
+    for _ in _epoch(loader):
+        how = asked()
+        if how != FROM_MEMORY:
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+        if how == NEW:
+            yield batch
+            del batch
+        else:
+            batch = None
+            yield next(again).take()
 
 
 def _throw_away(make: Callable[[], Iterator[Any]], member: Member, over: threading.Event) -> None:
@@ -172,11 +191,17 @@ def _batches(make: Callable[[], Iterator[Any]], loader: Any) -> list[Batch]:
 
 def _again(batches: Sequence[Batch], loader: Any) -> Iterator[Any]:
     """Give them again and again, in epochs of the loader's length where it has one."""
+    return (
+        batch.take() for batch, _ in zip(itertools.cycle(batches), _epoch(loader), strict=False)
+    )
+
+
+def _epoch(loader: Any) -> Iterable[Any]:
+    """Return as many of something as an epoch of the loader has batches, if it knows that."""
     try:
-        epoch = len(loader)
+        return range(len(loader))
     except (TypeError, NotImplementedError):
-        return (batch.take() for batch in itertools.cycle(batches))
-    return (batch.take() for batch in itertools.islice(itertools.cycle(batches), epoch))
+        return itertools.repeat(None)
 
 
 class Batch:
@@ -290,7 +315,7 @@ def _note_files(path: Path) -> None:
 KINDS: dict[str, Callable[[Callable[[], Iterator[Any]], Member, Any], Iterator[Any]]] = {
     "cached_batches": _cached,
     "loader_beside": _beside,
-    "loader_swapped": _swapped,
+    "loader_switched": _switched,
     "loader_only": _only,
 }
 """What can take a loader's place, by the name of the change."""

@@ -145,10 +145,10 @@ class FeedEffort:
     neighbours: int = 0
 
 
-# A loader that can be changed, and whose files are known, has the most: seven variants, and the
+# A loader that can be changed, and whose files are known, has the most: eight variants, and the
 # loader alone in four other ways, of which some are run beside the script as it is.
-VARIANTS, ALONE, ALONE_BLOCKS = 7, 4, 4
-LIVING = 5  # at a time, at least
+VARIANTS, ALONE, ALONE_BLOCKS = 8, 4, 4
+LIVING = 3  # at a time, at least
 DOSES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Parts of the time for which each thread of a neighbour wants to work."""
 NEIGHBOURS = 3  # kinds
