@@ -131,8 +131,8 @@ def tell(case: str, kept: Path) -> Json:
 def table(entries: list[Json]) -> str:
     """Return tables in Markdown: the parts of steps, predictions, and stalls by another method."""
     lines = [
-        "| case | step | waiting | training | interference | after | left |",
-        "| --- " * 7 + "|",
+        "| case | step | waiting | training | interference | left |",
+        "| --- " * 6 + "|",
     ]
     known = {one["case"]: one for one in entries}
     rests, errors = [], []
@@ -144,12 +144,12 @@ def table(entries: list[Json]) -> str:
     ]
     for one in entries:
         if one["status"] != "ok":
-            lines.append(f"| {one['case']} | {one['status']}: {one['reason']} | | | | | |")
+            lines.append(f"| {one['case']} | {one['status']}: {one['reason']} | | | | |")
             continue
         parts = {part["part"]: part for part in one["parts"]}
         shares = [
             format_percent(round(parts[name]["share"]["value"], 3)) if name in parts else ""
-            for name in ("waiting", "training", "interference", "after", "rest")
+            for name in ("waiting", "training", "interference", "rest")
         ]
         lines.append(f"| {one['case']} | {format_seconds(_step_s(one))} | {' | '.join(shares)} |")
         if one["preparing"]:

@@ -57,7 +57,7 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     entry = parts.feed([found])
     assert entry["status"] == "ok"
     assert [one["part"] for one in entry["parts"]] == [
-        "waiting", "training", "interference", "after", "rest",
+        "waiting", "training", "interference", "rest",
     ]  # fmt: skip
     assert entry["use"]["cpus"] >= 1
     assert sum(span["workers"] for span in entry["use"]["spans"]) > 0.01
@@ -77,7 +77,7 @@ def test_a_loader_that_makes_its_batches_itself_is_waiting(tmp_path, monkeypatch
     assert left == {"beside", "warm", "cold"}
     entry = parts.feed([found])
     shares = {one["part"]: one["share"]["value"] for one in entry["parts"]}
-    assert set(shares) == {"waiting", "training", "after", "rest"}
+    assert set(shares) == {"waiting", "training", "interference", "rest"}
     assert shares["waiting"] > 0.6
 
 

@@ -1,11 +1,10 @@
 """What the loader costs: waiting for it, and its getting in the way of training.
 
-A step as it is consists of five parts. *Waiting* is the time in the loader's `__next__`. *Training*
-is the step with batches from memory. *Interference* is what that step takes longer while the loader
-goes on beside it. *After* is what it takes longer still right after each batch was waited for, or
-made, and thrown away: caches and the CPU have turned cold meanwhile. The rest is shown: that the
-batches are new ones, and what else these do not account for. Shares are ratios of means over the
-same blocks (`effects`).
+A step as it is consists of four parts. *Waiting* is the time in the loader's `__next__`. *Training*
+is the step with batches from memory. *Interference* is what that takes longer while the loader does
+all that it does, where each of its batches is taken and swapped for one from memory. The rest is
+shown: that batches are new ones, and what else these do not account for. Shares are ratios of means
+over the same blocks (`effects`).
 
 The comparison of fetching and preparing is that of Mohan et al. 2021 (Analyzing and Mitigating Data
 Stalls in DNN Training, VLDB 14(5)): a script whose files are in memory prepares only; what it takes
@@ -46,8 +45,8 @@ def feed(runs: Sequence[FeedRun]) -> Json:
     Returns:
         The machine's entry of analysis/feed.json, without the machine: `status`, `reason`,
         `launch`, `label`, `n`, `loaders`, `cached`; `variants` (their steps and rates), `parts`
-        (waiting, training, interference, after and rest: in s, and as shares of a step), `fetching`
-        and `preparing` (s), `most` (what the loader and training could give), `ways` (other
+        (waiting, training, interference and rest: in s, and as shares of a step), `fetching` and
+        `preparing` (s), `most` (what the loader and training could give), `ways` (other
         ways to load, predicted and measured), `neighbours`, `disk_bytes_per_s`, `use`, `left_out`.
     """
     head = runs[0].head
@@ -154,18 +153,13 @@ class _Case:
         names = [name for name in loader_model.TITLES if name in there]
         step = self.column("as_is")
         times = {name: self.column(name) for name in names}
-        load = self.column("as_is", "load_s_per_step")
-        busy = times.get("swapped")  # while the loader does what it does, but for the waiting
-        if busy is not None:
-            busy = busy - self.column("swapped", "load_s_per_step")
-        training, beside = times.get("cached"), times.get("beside")
-        taken = None if beside is None else beside - self.column("still")
-        after = None if busy is None or training is None else busy - training
+        training, swapped = times.get("cached"), times.get("swapped")
         parts = {
-            "waiting": load,
+            "waiting": self.column("as_is", "load_s_per_step"),
             "training": training,
-            "interference": taken,
-            "after": after if after is None or taken is None else after - taken,
+            "interference": None
+            if training is None or swapped is None
+            else swapped - self.column("swapped", "load_s_per_step") - training,
         }
         known = {name: part for name, part in parts.items() if part is not None}
         if "training" in known:

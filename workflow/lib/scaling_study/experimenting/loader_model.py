@@ -142,10 +142,9 @@ def predicted_s(
     training_s = as_is.step_s - as_is.load_s
     if way.as_fast and workers:
         return max(training_s + alone.trainer_s, as_is.made_s / workers)
-    beside, still = seen("beside"), seen("still")
-    apart_s = training_s
-    if beside is not None and still is not None:
-        apart_s -= beside.step_s - still.step_s
+    apart_s, swapped = training_s, seen("swapped")
+    if workers and swapped is not None:
+        apart_s -= swapped.step_s - swapped.load_s - cached.step_s
     if not way.workers:
         return apart_s + alone.step_s
     slower = _slower(workers, training_s, seen)

@@ -31,7 +31,6 @@ PARTS = {
     "waiting": "waiting for the loader",
     "training": "training itself",
     "interference": "what the loader's own work takes from training",
-    "after": "training that turned cold while a batch was waited for, or made",
     "rest": "not accounted for",
 }
 LARGE_REST = 0.03
