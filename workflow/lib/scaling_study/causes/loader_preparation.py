@@ -2,14 +2,19 @@
 
 from scaling_study.causes.cause import Cause, Remedy, Route
 from scaling_study.causes.plant import Plant, slow_loader
-from scaling_study.evidence.loading import LOADS, MORE, waiting
+from scaling_study.evidence.loading import LOADS, waiting
+from scaling_study.evidence.measures import Beyond
 
-BY_RELIEF, FROM_CACHE, COUNTED = (Route(way, (LOADS,)) for way in waiting("prepares", MORE))
+# What more workers bring back is another cause's, where that is named.
+BY_RELIEF, FROM_CACHE, COUNTED = (
+    Route(Beyond(way, ("too_few_workers",)), (LOADS,)) for way in waiting("prepares")
+)
 
 CAUSE = Cause(
     "A loader that takes long to prepare its batches",
     "the model waits for data that takes long to prepare",
-    "Training waits for its loader, which computes meanwhile, and more loader workers do not help.",
+    "Training waits for its loader, which computes meanwhile; what more loader workers surely save "
+    "is not in it.",
     "The CPU time of the making of batches in tables/points",
     Remedy(
         "Do less work for each sample, make the rows of a batch together (__getitems__), or keep "

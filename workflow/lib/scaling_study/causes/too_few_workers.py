@@ -26,7 +26,8 @@ CAUSE = Cause(
     plants={
         "busy_loader": Plant(
             "a loader that works",
-            ("too_few_workers",),
+            # Which of them comes first depends on how free the CPUs are that workers would have.
+            ("too_few_workers", "loader_preparation"),
             most=1,
             clean_most=1,
             wrapper=_half,

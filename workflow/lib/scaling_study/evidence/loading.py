@@ -101,21 +101,15 @@ class Portion:
         )
 
 
-def waiting(part: Part, *beyond: str) -> tuple[Measure, ...]:
-    """Ways to measure a part of what training waits for its loader.
-
-    Args:
-        part: Which.
-        beyond: Further reliefs of more special causes.
-    """
-    special = (*SPECIAL, *beyond)
+def waiting(part: Part) -> tuple[Measure, ...]:
+    """Ways to measure a part of what training waits for its loader."""
     loading = Account(
         ("load_s_per_step",), "time in the loader", less=("loader_starts_s_per_step",)
     )
     ways = (
         # Where the loader went on beside batches from memory, what it takes from training is known.
-        ByRelief((BESIDE,), beyond=special),
-        Instead(ByRelief((CACHED,), beyond=special), (BESIDE,)),
+        ByRelief((BESIDE,), beyond=SPECIAL),
+        Instead(ByRelief((CACHED,), beyond=SPECIAL), (BESIDE,)),
         Instead(loading, (CACHED, BESIDE)),
     )
     return tuple(Portion(way, part) for way in ways)
