@@ -35,6 +35,7 @@ from scaling_study.common.workload_env import WorkloadEnv
 from scaling_study.configuring.config import load_config
 from scaling_study.experimenting import feed as measured
 from scaling_study.measuring import job_process, measure
+from scaling_study.planning.efforts import FEEDS
 from scaling_study.planning.plan import make_plan
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def config(case: str, folder: Path) -> Json:
 
 def run(case: str, kept: Path) -> Json:
     """Measure a case's feed and keep its records; return what is told of it."""
-    measured.FEEDS["full"] = dataclasses.replace(measured.FEEDS["quick"], blocks=6, ways=WAYS)
+    FEEDS["full"] = dataclasses.replace(FEEDS["quick"], blocks=6, ways=WAYS)
     folder = Path(tempfile.mkdtemp(prefix="feeds-"))
     began = time.monotonic()
     try:
@@ -123,9 +124,9 @@ def tell(case: str, kept: Path) -> Json:
     from scaling_study.diagnosing.feed import feed  # noqa: PLC0415
 
     found = feed([read_run(kept)])
-    names = ("status", "reason", "parts", "variants", "ways", "left_out", "loaders")
-    names += ("fetching", "preparing")
-    return {"case": case, **{name: found[name] for name in names}}
+    names = ("status", "reason", "parts", "variants", "ways", "left_out", "loaders", "fetching")
+    chosen = {name: found[name] for name in (*names, "preparing")}
+    return {"case": case, **chosen}
 
 
 def table(entries: list[Json]) -> str:

@@ -61,12 +61,12 @@ def _in_a_thread(seconds: float) -> None:
             self.inner: Any = loader_kind(*args, **options)
 
         def __iter__(self) -> Iterator[Any]:
-            builder = PipelineBuilder().add_source(self.inner).pipe(works).add_sink(2)
+            builder: Any = PipelineBuilder().add_source(self.inner).pipe(works).add_sink(2)
             pipeline = builder.build(num_threads=1)
             with pipeline.auto_stop():
                 yield from pipeline.get_iterator()
 
-    data.DataLoader = Threaded  # type: ignore[assignment,misc]
+    data.DataLoader = Threaded
 
 
 CAUSE = Cause(

@@ -206,7 +206,8 @@ class _Case:
         """
         if known is None:
             return []
-        ways = [loader_model.Way(**way) for way in known["ways"]]
+        records: list[Json] = [dict(way) for way in known["ways"]]
+        ways = [loader_model.Way(**way) for way in records]
         return [
             {
                 "name": way.name,
@@ -272,7 +273,8 @@ class _Case:
             return None
 
         def mean(*columns: str) -> float:
-            return sum(np.nan_to_num(effects.mean(self.column(variant, one))) for one in columns)
+            means = [effects.mean(self.column(variant, one)) for one in columns]
+            return float(np.nansum(means))
 
         return loader_model.Seen(
             step_s=step_s,

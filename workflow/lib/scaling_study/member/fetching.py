@@ -42,7 +42,7 @@ def around(wrap: Callable[[Any, Fetch], Fetch]) -> None:
         fetcher.fetch = wrap(fetcher, fetcher.fetch)
         return fetcher
 
-    _DatasetKind.create_fetcher = staticmethod(created)  # type: ignore[method-assign]
+    _DatasetKind.create_fetcher = staticmethod(created)
 
 
 # ---- how long it takes
