@@ -26,10 +26,10 @@ from scaling_study.measuring import page_cache
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FILE_BYTES = 1 << 27
+FILE_BYTES = 1 << 26
 BLOCK_BYTES = 1 << 20
 PAGE_BYTES = 4096
-TIME_S = 0.6
+TIME_S = 0.4
 IMAGE_PIXELS = 160
 """The width and height of the JPEG file that is decoded, as the workload's images have."""
 
@@ -59,18 +59,28 @@ def measure(folder: Path) -> list[dict[str, Any]]:
     """Measure all of them.
 
     Args:
-        folder: on the disk that is measured; a file of 128 MiB is there meanwhile.
+        folder: on the disk that is measured; a file of 64 MiB is there meanwhile.
     """
-    found = []
-    for name, title, unit, rate in KINDS:
-        log.info("%s", title)
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".ceiling-") as file:
+        path = Path(file.name)
         try:
-            with tempfile.NamedTemporaryFile(dir=folder, prefix=".ceiling-") as file:
-                per_s, note = rate(Path(file.name))
-        except (OSError, ImportError) as error:
-            per_s, note = None, str(error)
-        found.append(asdict(Ceiling(name, title, per_s, unit, note)))
-    return found
+            _fill(path)
+        except OSError as error:  # the disk is full
+            log.info("%s", error)
+        return [asdict(_ceiling(path, *kind)) for kind in KINDS]
+
+
+def _ceiling(
+    path: Path, name: str, title: str, unit: str, rate: Callable[[Path], tuple[float, str]]
+) -> Ceiling:
+    log.info("%s", title)
+    try:
+        per_s, note = rate(path)
+    except (OSError, ImportError) as error:
+        return Ceiling(name, title, None, unit, str(error))
+    if not per_s:  # there is no file, since the disk is full
+        return Ceiling(name, title, None, unit, "nothing could be read")
+    return Ceiling(name, title, per_s, unit, note)
 
 
 def _rate(work: Callable[[], int]) -> float:
@@ -90,7 +100,6 @@ def _fill(path: Path) -> None:
 
 
 def _page_cache(path: Path) -> tuple[float, str]:
-    _fill(path)
     page_cache.load([path])
     buffer = bytearray(BLOCK_BYTES)
     with path.open("rb", buffering=0) as file:
@@ -108,7 +117,6 @@ def _at_random(path: Path) -> tuple[float, str]:
 
 def _from_disk(path: Path, size: int, places: list[int]) -> tuple[float, str]:
     """Read pieces of a file from the disk, each once, past the page cache where possible."""
-    _fill(path)
     page_cache.drop([path])
     how = "one process, one read after the other"
     try:
