@@ -275,7 +275,16 @@ def test_a_member_imports_nothing_of_the_study_around_it(trained):
     tops = {name.partition(".")[0] for name in modules}
     assert not tops & {"snakemake", "pandas", "pydantic", "pyarrow", "matplotlib", "seaborn"}
     ours = {name for name in modules if name.startswith("scaling_study.")}
-    own = ("", ".after_torch", ".bind", ".channel", ".iterations", ".loaders", ".member")
+    own = (
+        "",
+        ".after_torch",
+        ".bind",
+        ".channel",
+        ".fetching",
+        ".iterations",
+        ".loaders",
+        ".member",
+    )
     # And its counters, and what the axis of its one switch needs.
     others = ("scaling_study.axes", "scaling_study.common", "scaling_study.counters")
     axis = {name for name in ours if name.startswith(others)}

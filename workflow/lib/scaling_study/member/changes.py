@@ -14,7 +14,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.member import after_torch, feeds, fetching, neighbours
+from scaling_study.member import after_torch, batches, feeds, fetching, neighbours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -131,15 +131,15 @@ CHANGES: dict[str, tuple[Callable[[Any, Sequence[str]], None], Callable[[], bool
     },
     "one_element": (_once(_exchange_one_number), lambda: _apart > 0),
     "no_snapshots": (_once(_take_no_snapshots), lambda: _without_snapshots > 0),
-    "no_copies": (fetching.send_nothing, fetching.sends_nothing),
-    "whole_batches": (fetching.fetch_whole, fetching.fetches_whole),
+    "no_copies": (batches.send_nothing, batches.sends_nothing),
+    "whole_batches": (batches.fetch_whole, batches.fetches_whole),
     "quick_switches": (_once(_switch_soon), _switches_soon),
     "no_collector": (_once(_stop_collecting), _collects_nothing),
 }
 """By name: what makes the change, and what tells whether it holds."""
 
 
-IMPOSSIBLE: dict[str, Callable[[], str | None]] = {"whole_batches": fetching.why_not_whole}
+IMPOSSIBLE: dict[str, Callable[[], str | None]] = {"whole_batches": batches.why_not_whole}
 """By name: what tells why a change cannot be made in this script, though it was tried."""
 
 
