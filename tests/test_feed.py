@@ -97,6 +97,7 @@ def test_a_loader_that_the_config_names_is_known(tmp_path):
     assert found.ways is None
 
 
+@pytest.mark.long
 def test_work_beside_training_is_measured_at_every_dose(tmp_path, monkeypatch):
     monkeypatch.setattr(loader_model, "WORKERS", ())
     monkeypatch.setattr(feed, "VARIANTS", (feed.AS_IS,))
