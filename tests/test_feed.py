@@ -51,6 +51,7 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     assert found.attestations["only"]["changes"]["loader_only"]
     assert [way["name"] for way in found.ways["ways"]][:3] == ["", "workers-0", "workers-2"]
     assert found.ways["ways"][-1]["axes"] == {"prefetch": 8}
+    assert not [name for name in found.attestations if name.startswith("neighbour")]
     assert found.windows.loc[found.windows["variant"] == "warm", "resident_before"].eq(1).all()
     # What the cold variant drops is there again for the others.
     assert page_cache.resident_share([data / "file"]) == 1

@@ -191,7 +191,8 @@ class Feed(Experiment):
         self._take_all(variants, cohorts, files, self._effort.blocks)
         self._watch(one)
         self._sweep(one, seen, folder)
-        self._neighbours(folder)
+        if self._effort.neighbours:
+            self._neighbours(folder)
         return "complete", None
 
     def _others(self, seen: Sequence[Mapping[str, Any]]) -> list[Variant]:
