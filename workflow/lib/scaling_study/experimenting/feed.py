@@ -191,8 +191,7 @@ class Feed(Experiment):
         self._take_all(variants, cohorts, files, self._effort.blocks)
         self._watch(one)
         self._sweep(one, seen, folder)
-        if self._effort.neighbours:
-            self._neighbours(folder)
+        self._neighbours(folder)
         return "complete", None
 
     def _others(self, seen: Sequence[Mapping[str, Any]]) -> list[Variant]:
@@ -295,6 +294,8 @@ class Feed(Experiment):
 
     def _neighbours(self, folder: Path) -> None:
         """Let the script train from memory beside work that does what loaders do, at every dose."""
+        if not self._effort.neighbours:
+            return
         for kind, title in loader_model.NEIGHBOURS.items():
             variant = Variant(kind, title, ("cached_batches", kind))
             with ExitStack() as own:
