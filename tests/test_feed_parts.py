@@ -264,7 +264,7 @@ def looks(**rates):
     still = dict.fromkeys(("stalled_cpu_s", "stalled_io_s", "disk_bytes", "network_bytes"), 0)
     rates = {"trainers_s": 1.0, "threads_s": 0.0, "workers_s": 0.5, "busy_s": 1.6} | still | rates
     return {
-        "cpus": 2,
+        "cpus": 2, "shared_bytes": 2**31,
         "looks": [
             {
                 "at_s": 5 + at / 2, **{name: rate * at / 2 for name, rate in rates.items()},
@@ -289,7 +289,11 @@ def test_what_the_machine_was_used_for_answers_rules_of_thumb():
     assert rules["Nobody waits for a CPU"]["answer"] == "yes"
     assert rules["Nobody waits for a disk"]["answer"] == "no"
     assert "training threads 1, " in view.use.svg
-    full = feed([dataclasses.replace(one, use=looks(workers_s=0.9, busy_s=2.0))])
+    assert rules["Shared memory is not used up"]["answer"] == "yes"
+    full = looks(workers_s=0.9, busy_s=2.0) | {"shared_bytes": 2**34}
+    full = feed([dataclasses.replace(one, use=full)])
+    rules = {row["label"]: row for row in view_feed(full, MACHINE).rules}
+    assert rules["Shared memory is not used up"]["answer"] == "no"  # filled before the first look
     assert view_feed(full, MACHINE).rules[0]["answer"] == "no"
 
 

@@ -142,11 +142,12 @@ class Look(TypedDict):
 
 
 class Use(TypedDict):
-    """What the machine was used for while the script trained as it is."""
+    """CPU time, disks, network and memory while the script trained as it is."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
     kind: Literal["use"]
     cpus: Processes
+    shared_bytes: Count | None
     looks: list[Look]
 
 

@@ -86,20 +86,22 @@ def feed(runs: Sequence[FeedRun]) -> Json:
 
 
 def use(seen: feed_schema.Use) -> Json | None:
-    """What the machine was used for while the script trained as it is.
+    """CPU time, disks, network and memory while the script trained as it is.
 
     Returns:
-        `cpus` that the study may use, and `spans` between two looks: `at_s` of its middle, CPUs
-        used by `trainers`, `threads`, `workers` and `others`, bytes a second of `disk` and
-        `network`, the part of the time in which something waited for a CPU or a disk
-        (`stalled_cpu`, `stalled_io`), and bytes of `memory_left` and `shared_left`. None without
-        two looks.
+        `cpus` that the study may use, the size of /dev/shm (`shared_bytes`), and `spans` between
+        two looks: `at_s` of its middle, CPUs used by `trainers`, `threads`, `workers` and `others`,
+        bytes a second of `disk` and `network`, the part of the time in which something waited for a
+        CPU or a disk (`stalled_cpu`, `stalled_io`), and bytes of `memory_left` and `shared_left`.
+        None without two looks.
     """
     looks = seen["looks"]
     spans = [_span(one, next_) for one, next_ in itertools.pairwise(looks)]
     for span in spans:
         span["at_s"] -= looks[0]["at_s"]
-    return {"cpus": seen["cpus"], "spans": spans} if spans else None
+    if not spans:
+        return None
+    return {"cpus": seen["cpus"], "shared_bytes": seen["shared_bytes"], "spans": spans}
 
 
 def _span(one: feed_schema.Look, other: feed_schema.Look) -> Json:

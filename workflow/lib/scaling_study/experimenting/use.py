@@ -75,7 +75,10 @@ class Watcher:
         and received by network devices since the machine started, and those of memory and of
         /dev/shm that are left.
         """
-        return {"kind": "use", "cpus": len(self.cpus), "looks": self.looks}
+        return {
+            "kind": "use", "cpus": len(self.cpus), "shared_bytes": room.read_shared_bytes(),
+            "looks": self.looks,
+        }  # fmt: skip
 
 
 def _network_bytes(text: str) -> int:

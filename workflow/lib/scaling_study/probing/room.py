@@ -70,6 +70,15 @@ def read_free_shared(root: Path = ROOT) -> Room:
     return Room(found.f_bavail * found.f_frsize, f"shared memory, {place}")
 
 
+def read_shared_bytes(root: Path = ROOT) -> int | None:
+    """The size of that memory; None where there is no such place."""
+    place = root / "dev/shm"
+    if not place.is_dir():
+        return None
+    found = os.statvfs(place)
+    return found.f_blocks * found.f_frsize
+
+
 def read_free_tasks(root: Path = ROOT) -> Room:
     """How many processes and threads can still be started."""
     rooms = [*_rooms(read_hierarchy("pids", root), _TASKS), *_kernel_tasks(root)]

@@ -84,22 +84,22 @@ def rules_of_thumb(found: Json | None, memory_bytes: int | None) -> list[Row]:
         if (share := _mean(spans, kind)) is not None:
             text = f"in {format_percent(round(share, 2))} of the time something waited for {what}"
             rows.append(_row(f"Nobody waits for {what}", share < STALLED, text))
-    left = min(span["memory_left"] for span in spans)
-    if memory_bytes:
-        enough = left > (1 - MAXED) * memory_bytes
-        rows.append(_row("Memory is not used up", enough, f"{format_bytes(left)} were left"))
-    shared = min(span["shared_left"] for span in spans)
-    taken = max(0, spans[0]["shared_left"] - shared)
-    text = f"{format_bytes(shared)} of /dev/shm were left at least"
-    rows.append(_row("Shared memory is not used up", shared > taken, text))
+    for left, whole, what, place in (
+        ("memory_left", memory_bytes, "Memory", ""),
+        ("shared_left", found["shared_bytes"], "Shared memory", " of /dev/shm"),
+    ):
+        if whole:
+            least = min(span[left] for span in spans)
+            text = f"{format_bytes(least)}{place} were left at least"
+            rows.append(_row(f"{what} is not used up", least > (1 - MAXED) * whole, text))
     for kind, what in (("disk", "read from disks"), ("network", "received from the network")):
-        rows.append(_row("", None, f"{format_bytes(_mean(spans, kind))} a second {what}"))
+        text = f"{format_bytes(_mean(spans, kind))} a second {what}"
+        rows.append({"label": "for comparison", "answer": "", "text": text})
     return rows
 
 
-def _row(rule: str, holds: bool | None, text: str) -> Row:
-    answer = "" if holds is None else "yes" if holds else "no"
-    return {"label": rule or "for comparison", "answer": answer, "text": text}
+def _row(rule: str, holds: bool, text: str) -> Row:
+    return {"label": rule, "answer": "yes" if holds else "no", "text": text}
 
 
 def _mean(spans: Sequence[Json], kind: str) -> Any:
