@@ -27,16 +27,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plant_list import NOTHING, ROOT
+from plant_list import NOTHING, PLANTS, ROOT
 from plant_list import Case as Planted
+from plant_runs import plan_of_config
 
+from scaling_study.collecting.feeds import read_run
 from scaling_study.common.quantities import format_percent, format_seconds
-from scaling_study.common.workload_env import WorkloadEnv
-from scaling_study.configuring.config import load_config
+from scaling_study.diagnosing.feed import feed
 from scaling_study.experimenting import feed as measured
 from scaling_study.measuring import job_process, measure
 from scaling_study.planning.efforts import FEEDS
-from scaling_study.planning.plan import make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,17 +96,13 @@ def config(case: str, folder: Path) -> Json:
 
 
 def run(case: str, kept: Path) -> Json:
-    """Measure a case's feed and keep its records; return what is told of it."""
+    """Measure one case, keep its records, and return its entry of the ledger."""
     FEEDS["full"] = dataclasses.replace(FEEDS["quick"], blocks=6, ways=WAYS)
     folder = Path(tempfile.mkdtemp(prefix="feeds-"))
     began = time.monotonic()
     try:
-        plan = make_plan(load_config(config(case, folder)))
-        env = WorkloadEnv.of(folder / "workload-env.json", plan.workload.env)
-        env.keep()
-        content = {**plan.to_dict(), "workload_env": env.reference()}
-        launch = next(one for one in content["launches"] if one["id"] == plan.baseline)
-        job = measure.read_job(measure.job_text(content, launch, "", "feed"), 0)
+        plan, launch = plan_of_config(config(case, folder), folder)
+        job = measure.read_job(measure.job_text(plan, launch, "", "feed"), 0)
         path = folder / "0.jsonl"
         with job_process.prepared(f"feed ({case})", folder / "log", None):
             measured.Feed(job, path, folder / "builds").run(1)
@@ -119,10 +115,7 @@ def run(case: str, kept: Path) -> Json:
 
 
 def tell(case: str, kept: Path) -> Json:
-    """Return what is told of a case's records."""
-    from scaling_study.collecting.feeds import read_run  # noqa: PLC0415 (pandas: not while it runs)
-    from scaling_study.diagnosing.feed import feed  # noqa: PLC0415
-
+    """Return the ledger's entry of a case, from its records."""
     found = feed([read_run(kept)])
     names = ("status", "reason", "parts", "variants", "ways", "left_out", "loaders", "fetching")
     chosen = {name: found[name] for name in (*names, "preparing")}
@@ -193,8 +186,8 @@ def _planted(one: Json, known: Mapping[str, Json]) -> list[str]:
     clean = known.get(f"{workload}/{NOTHING}")
     if plant not in {"slow_loader", "busy_loader"} or clean is None:
         return []
-    planted_s = Planted(workload, plant, 0).dose(Path()).step_s
-    planted_s /= 2 if plant == "busy_loader" else 1
+    _, _, seconds, *_ = PLANTS[plant].around(plant, Planted(workload, plant, 0).dose(Path()))
+    planted_s = float(seconds)
     waited_s = [each["parts"][0]["s"] for each in (clean, one)]
     share, true = (waited_s[1] - waited_s[0]) / _step_s(one), planted_s / _step_s(one)
     said = (

@@ -40,7 +40,14 @@ Entry = dict[str, Any]
 
 def plan_of(case: Case, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a case's plan, and the launch that is explained."""
-    plan = make_plan(load_config(case.config(folder)))
+    return plan_of_config(case.config(folder), folder)
+
+
+def plan_of_config(
+    config: Mapping[str, Any], folder: Path
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the plan of a study's config, and its baseline; what is secret is kept in a folder."""
+    plan = make_plan(load_config(config))
     env = WorkloadEnv.of(folder / "workload-env.json", plan.workload.env)
     env.keep()
     content = {**plan.to_dict(), "workload_env": env.reference()}

@@ -53,7 +53,7 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     assert found.ways["ways"][-1]["axes"] == {"prefetch": 8}
     assert not [name for name in found.attestations if name.startswith("neighbour")]
     assert found.windows.loc[found.windows["variant"] == "warm", "resident_before"].eq(1).all()
-    # What the cold variant drops is there again for the others.
+    # The files that a cold window dropped are loaded again.
     assert page_cache.resident_share([data / "file"]) == 1
     entry = parts.feed([found])
     assert entry["status"] == "ok"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import runpy
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,13 @@ def change_loaders(change: Callable[[dict[str, Any]], None]) -> None:
         make(**given)
 
     DataLoader.__init__ = changed
+
+
+def work(seconds: float) -> None:
+    """Use this much CPU time, however long that takes."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
 
 
 def run(command: list[str]) -> None:

@@ -17,13 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def work(seconds: float) -> None:
-    """Use this much CPU time, however long that takes."""
-    until = time.thread_time() + seconds
-    while time.thread_time() < until:
-        pass
-
-
 def plant(delay: Callable[[], None]) -> None:
     """Delay the fetching of every batch."""
     from torch.utils.data._utils import fetch  # noqa: PLC0415 (torch is the member's to import)
@@ -41,6 +34,6 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--seconds", type=float, required=True, help="delay of each batch")
 parser.add_argument("--busy", action="store_true", help="by working, not by sleeping")
 options, command = real_workload.options_of(parser)
-delay = functools.partial(work if options.busy else time.sleep, options.seconds)
+delay = functools.partial(real_workload.work if options.busy else time.sleep, options.seconds)
 real_workload.once("slow_loader", lambda: plant(delay))
 real_workload.run(command)

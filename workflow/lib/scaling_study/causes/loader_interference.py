@@ -25,16 +25,13 @@ INTERFERES = Route(
 
 def _copy_beside(seconds: float) -> None:
     """Have two workers of every loader copy more than caches hold for each batch."""
+    import real_workload
     import torch
-    from torch.utils.data import DataLoader
     from torch.utils.data._utils import fetch
 
-    make, inner = DataLoader.__init__, fetch._MapDatasetFetcher.fetch  # noqa: SLF001
+    inner = fetch._MapDatasetFetcher.fetch  # noqa: SLF001
     # About what a CPU copies in so many seconds.
     numbers = round(1e9 * seconds)
-
-    def with_workers(loader: object, *args: object, **options: object) -> None:
-        make(loader, *args, **{**options, "num_workers": 2})
 
     def copies(fetcher: object, indices: object) -> object:
         if "_copied" not in fetcher.__dict__:
@@ -43,7 +40,7 @@ def _copy_beside(seconds: float) -> None:
         target.copy_(source)
         return inner(fetcher, indices)
 
-    DataLoader.__init__ = with_workers
+    real_workload.change_loaders(lambda given: given.update(num_workers=2))
     fetch._MapDatasetFetcher.fetch = copies  # noqa: SLF001
 
 

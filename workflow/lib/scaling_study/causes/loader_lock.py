@@ -4,15 +4,13 @@ from scaling_study.causes.cause import Cause, Remedy, Route
 from scaling_study.causes.plant import Plant, one_cpu
 from scaling_study.evidence.agreement import Fact, Waiting
 from scaling_study.evidence.asking import Asked
-from scaling_study.evidence.case import REFERENCE
 from scaling_study.evidence.measures import Account
 from scaling_study.evidence.relief_share import ByRelief
 from scaling_study.evidence.sampled import UNSEEN
 
 
 def _threads(asked: Asked) -> tuple[bool | None, str]:
-    loaders = asked.case.attested.get(REFERENCE, {}).get("loaders", ())
-    names = [loader["kind"] for loader in loaders if loader.get("threads")]
+    names = [loader["kind"] for loader in asked.case.loaders if loader.get("threads")]
     if not names:
         return False, "No loader is known that has threads in this process."
     return asked.case.threads == 1, (
@@ -41,19 +39,17 @@ WAITS = Route(
 
 def _in_a_thread(seconds: float) -> None:
     """Have every loader's batches go through a thread that computes in Python."""
-    import time
     from collections.abc import Iterator
     from typing import Any
 
+    import real_workload
     from spdl.pipeline import PipelineBuilder
     from torch.utils import data
 
     loader_kind = data.DataLoader
 
     def works(batch: Any) -> Any:
-        until = time.thread_time() + seconds
-        while time.thread_time() < until:
-            pass
+        real_workload.work(seconds)
         return batch
 
     class Threaded:

@@ -5,7 +5,7 @@ from scaling_study.causes.plant import Plant, slow_loader
 from scaling_study.evidence.loading import LOADS, waiting
 from scaling_study.evidence.measures import Beyond
 
-# What more workers bring back is another cause's, where that is named.
+# Where too_few_workers is named, it has the part that more workers bring back.
 BY_RELIEF, FROM_CACHE, COUNTED = (
     Route(Beyond(way, ("too_few_workers",)), (LOADS,)) for way in waiting("prepares")
 )

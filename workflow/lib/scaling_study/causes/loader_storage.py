@@ -22,7 +22,7 @@ CAUSE = Cause(
     plants={
         "slow_loader": Plant(
             "a slow loader",
-            # In records from before the making of batches was timed it cannot be told apart.
+            # Older records do not time the making of batches.
             ("loader_storage", "data_loading"),
             wrapper=slow_loader,
             level=True,

@@ -108,6 +108,12 @@ class Case:
         return int(self.attested.get(REFERENCE, {}).get("intra_op") or 1)
 
     @property
+    def loaders(self) -> Sequence[Mapping[str, Any]]:
+        """What the reference reports of its loaders."""
+        found: Sequence[Mapping[str, Any]] = self.attested.get(REFERENCE, {}).get("loaders", ())
+        return found
+
+    @property
     def demand(self) -> int:
         """Threads of a member of the reference that compute at once: those of all its ranks."""
         return self.threads * ranks.processes(self.head["axes"])

@@ -14,7 +14,7 @@ import numpy as np
 from scaling_study.common.quantities import format_percent, format_seconds
 from scaling_study.evidence.agreement import takes
 from scaling_study.evidence.asking import Asked, Measure, Measured, Untested, percent, whole
-from scaling_study.evidence.case import BESIDE, CACHED, REFERENCE
+from scaling_study.evidence.case import BESIDE, CACHED
 from scaling_study.evidence.measures import Account, Instead
 from scaling_study.evidence.relief_share import ByRelief
 
@@ -52,8 +52,7 @@ def making(asked: Asked) -> Making | None:
         return None
     step_s = case.mean("step_s", n)
     queued_s = case.mean("trainer_runqueue_s_per_step", n)
-    loaders = case.attested.get(REFERENCE, {}).get("loaders", ())
-    workers = max((loader["workers"] or 0 for loader in loaders), default=0)
+    workers = max((loader["workers"] or 0 for loader in case.loaders), default=0)
     if workers:
         there_s = workers * step_s
         queued_s = case.mean("runqueue_s_per_step", n) - queued_s

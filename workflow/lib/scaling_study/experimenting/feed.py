@@ -318,23 +318,20 @@ class Feed(Experiment):
                 pair = {AS_IS.name: one, variant.name: other}
                 self._take_all([AS_IS, variant], pair, (), self._effort.blocks)
 
-    def _valid(self, name: str) -> list[Json]:
-        """Return the windows of a variant that count."""
-        return [one for one in self._windows if one["name"] == name and one["valid"]]
-
     def _seen(self, name: str) -> loader_model.Seen | None:
         """Return what a step of a variant takes, as far as it was measured."""
-        members = [member for window in self._valid(name) for member in window["members"]]
+        taken = [one for one in self._windows if one["name"] == name and one["valid"]]
+        if (step_s := mean_step_s(taken)) is None:
+            return None
+        members = [member for window in taken for member in window["members"]]
         counted = sum(len(member["step_us"]) for member in members)
         active = sum(member["steps_active"] for member in members)
-        if not counted or not active:
-            return None
 
         def total(*names: str) -> float:
             return sum(float(member[name]) for member in members for name in names)
 
         return loader_model.Seen(
-            step_s=sum(us for member in members for us in member["step_us"]) / 1e6 / counted,
+            step_s=step_s,
             load_s=total("load_s") / counted,
             cpu_s=total("cpu_user_s", "cpu_system_s") / active,
             trainer_s=total("trainer_user_s", "trainer_system_s") / active,

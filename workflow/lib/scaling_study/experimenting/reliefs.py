@@ -150,10 +150,6 @@ def _no_workers(reference: Reference) -> Reason:
     return None
 
 
-def _loads(reference: Reference) -> Reason:
-    return _short("load_s", "the loader")(reference)
-
-
 def _loaders(reference: Reference) -> Sequence[Mapping[str, Any]]:
     seen: Sequence[Mapping[str, Any]] = reference.attestation.get("loaders", ())
     return seen
@@ -243,6 +239,8 @@ def _any(*tests: Callable[[Reference], Reason]) -> Callable[[Reference], Reason]
 
     return excluded
 
+
+_loads = _short("load_s", "the loader")
 
 # In the order of what they cost when missed: a short budget takes the first.
 RELIEFS: tuple[Relief, ...] = (

@@ -119,15 +119,9 @@ def _once(make: Callable[[], None]) -> Callable[[Member | None, Sequence[str]], 
 CHANGES: dict[str, tuple[Callable[[Any, Sequence[str]], None], Callable[[], bool]]] = {
     "flush_denormals": (_once(_flush_denormals), _flushes_denormals),
     **{
-        name: (functools.partial(feeds.change, name), functools.partial(feeds.holds, name))
-        for name in feeds.KINDS
-    },
-    **{
-        name: (
-            functools.partial(neighbours.change, name),
-            functools.partial(neighbours.holds, name),
-        )
-        for name in neighbours.KINDS
+        name: (functools.partial(of.change, name), functools.partial(of.holds, name))
+        for of in (feeds, neighbours)
+        for name in of.KINDS
     },
     "one_element": (_once(_exchange_one_number), lambda: _apart > 0),
     "no_snapshots": (_once(_take_no_snapshots), lambda: _without_snapshots > 0),

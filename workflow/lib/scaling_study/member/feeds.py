@@ -40,15 +40,13 @@ LOOK_S = 0.01
 NEW, FROM_MEMORY, SWAPPED = range(3)
 
 _held: Counter[str] = Counter()
-_switching = False
 _facts: dict[str, Any] = {}
 _filling = threading.local()
 
 
 def change(name: str, member: Member, further: Sequence[str]) -> None:
     """Put one of KINDS around every loader."""
-    global _switching  # noqa: PLW0603
-    _switching = _switching or name == "loader_switched"
+    _held[name] += name == "loader_switched"  # a script without a loader has nothing to switch
     if name == "loader_only":
         _note_files(member.folder / f"{OPENED}{member.slot}")
     put(KINDS[name], member, further)
@@ -71,8 +69,8 @@ def put(
 
 
 def holds(name: str) -> bool:
-    """Whether it has taken a loader's place; a script without one has nothing to switch."""
-    return _held[name] > 0 or (name == "loader_switched" and _switching)
+    """Whether it has taken a loader's place."""
+    return _held[name] > 0
 
 
 def facts() -> dict[str, Any]:

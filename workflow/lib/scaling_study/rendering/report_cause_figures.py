@@ -69,7 +69,7 @@ def draw_reliefs_figure(target: Mapping[str, Any], name: str) -> Figure | None:
     best = max(entries, key=lambda entry: _value(entry["growth"]))
     title = "One change at a time: what it takes away"
     rows = [
-        ReliefRow(entry["title"], _dot(entry["growth"]), _dot(entry["level"])) for entry in entries
+        ReliefRow(entry["title"], dot(entry["growth"]), dot(entry["level"])) for entry in entries
     ]
     drawn = draw_reliefs(
         rows,
@@ -89,7 +89,7 @@ def draw_reliefs_figure(target: Mapping[str, Any], name: str) -> Figure | None:
 
 def draw_sensitivities_figure(target: Mapping[str, Any], name: str) -> Figure | None:
     """Draw a target's dose-response curves; None where no bystander was measured."""
-    curves = {entry["kernel"]: _dose_curve(entry) for entry in target["sensitivities"]}
+    curves = {entry["kernel"]: __dose_curve(entry) for entry in target["sensitivities"]}
     curves = {kernel: curve for kernel, curve in curves.items() if curve.x}
     if not curves:
         return None
@@ -143,20 +143,22 @@ def _value(share: Mapping[str, Any] | None) -> float:
     return float(share["value"]) if share and known(share["value"]) else 0.0
 
 
-def _dot(share: Mapping[str, Any] | None) -> Dot | None:
+def dot(share: Mapping[str, Any] | None) -> Dot | None:
+    """Return a share as a figure draws it; None where it is not known."""
     if share is None or not known(share["value"]):
         return None
     sure = known(share["low"]) and known(share["high"])
     return Dot(share["value"], share["low"] if sure else None, share["high"] if sure else None)
 
 
-def _dose_curve(entry: Mapping[str, Any]) -> Curve:
+def __dose_curve(entry: Mapping[str, Any]) -> Curve:
     doses = sorted(entry["doses"], key=lambda dose: float(dose["dose"]))
-    dots = [(float(dose["dose"]), _dot(dose["ratio"])) for dose in doses]
-    return _curve(entry["title"], dots, sure=bool(entry["verified"]))
+    dots = [(float(dose["dose"]), dot(dose["ratio"])) for dose in doses]
+    return curve(entry["title"], dots, sure=bool(entry["verified"]))
 
 
-def _curve(title: str, dots: Sequence[tuple[float, Dot | None]], *, sure: bool = True) -> Curve:
+def curve(title: str, dots: Sequence[tuple[float, Dot | None]], *, sure: bool = True) -> Curve:
+    """Return the curve of those values that are known, by x."""
     there = [(x, dot) for x, dot in dots if dot]
     return Curve(
         title,
@@ -196,7 +198,7 @@ def _inflation_curves(fingerprint: Mapping[str, Any]) -> dict[str, Curve]:
         if kernel["kernel"] in inflation.index.get_level_values("kernel"):
             blocks = inflation.loc[kernel["kernel"]]
             dots = [(float(n), _spread(blocks[n].dropna())) for n in blocks]
-            curves[kernel["kernel"]] = _curve(kernel["title"], dots)
+            curves[kernel["kernel"]] = curve(kernel["title"], dots)
     return curves
 
 

@@ -18,9 +18,10 @@ from scaling_study.common.quantities import (
     format_seconds,
 )
 from scaling_study.experimenting.loader_model import TITLES
-from scaling_study.rendering.figure_multiples import Curve, describe_largest, draw_multiples
+from scaling_study.rendering.figure_multiples import describe_largest, draw_multiples
 from scaling_study.rendering.figures import Figure
 from scaling_study.rendering.headline_causes import format_share
+from scaling_study.rendering.report_cause_figures import curve, dot
 from scaling_study.rendering.report_ceilings import ceiling_rows, near_ceilings
 from scaling_study.rendering.report_rows import Row, number_cell, usable_cpus
 from scaling_study.rendering.report_use import draw_use, rules_of_thumb
@@ -122,18 +123,13 @@ def view_feed(
 
 def _neighbours(kinds: list[Json], cpus: float, suffix: str) -> Figure | None:
     """Draw a step beside work that does what loaders do, by the CPUs that this uses."""
-    curves = []
-    for one in kinds:
-        dots = [each for each in one["doses"] if each["ratio"]]
-        curves.append(
-            Curve(
-                one["title"],
-                tuple(min(1.0, each["cpus"] / cpus) for each in dots),
-                tuple(each["ratio"]["value"] for each in dots),
-                tuple(each["ratio"]["low"] for each in dots),
-                tuple(each["ratio"]["high"] for each in dots),
-            )
+    curves = [
+        curve(
+            one["title"],
+            [(min(1.0, each["cpus"] / cpus), dot(each["ratio"])) for each in one["doses"]],
         )
+        for one in kinds
+    ]
     if not curves:
         return None
     name, title = f"neighbours{suffix}", "Training beside what a loader does"
