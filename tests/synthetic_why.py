@@ -32,6 +32,8 @@ TITLES = {
     "no_copies": "loader workers that send no data",
     "quick_switches": "threads that give the interpreter to others at once",
     "more_workers": "more loader workers",
+    "pipeline_elsewhere": "SPDL's threads in a process of their own",
+    "loader_apart": "loader workers on CPUs of their own",
     "flush_denormals": "denormal numbers flushed to zero",
     "openblas": "OpenBLAS",
     "huge_pages": "huge pages asked for by malloc",
@@ -52,6 +54,7 @@ RELIEF_AXES = {
     "huge_pages": {"huge_pages": "always"},
     "kept_workers": {"persistent_workers": "keep"},
     "more_workers": {"loader_workers": 1},
+    "loader_apart": {"intra_op": 1, "placement": "cores", "loader_cpus": "rest"},
 }
 KERNELS = ("register", "llc", "memory", "pages")
 

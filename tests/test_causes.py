@@ -12,6 +12,7 @@ from planted_worlds import (
     Faults,
     Oversubscribed,
     RowByRow,
+    SlowWorker,
     Spinning,
     TakingTurns,
     TwoModes,
@@ -96,6 +97,22 @@ def test_of_two_ways_out_the_faster_one_is_the_remedy(tmp_path):
     assert found["remedy"]["config"].count("wait_policy: passive") == 1
     assert "OMP_WAIT_POLICY=PASSIVE" in found["remedy"]["command"]
     assert found["remedy"]["text"].startswith("Let waiting threads sleep")
+
+
+@pytest.mark.parametrize("gain", [0.5, 0.995])
+def test_what_batches_from_memory_show_is_mended_by_a_launch_that_was_faster(tmp_path, gain):
+    class Apart(SlowWorker):
+        def step(self, relief, n):
+            if relief != "more_workers":
+                return SlowWorker.step(self, relief, n)
+            step = SlowWorker.step(self, "reference", n)
+            return dataclasses.replace(step, load=step.load * gain, blocked=step.blocked * gain)
+
+    (found,) = diagnose(tmp_path, Apart())["level"]["named"]
+    faster = gain < 0.98
+    assert found["cause"] == "loader_storage"
+    assert found["remedy"]["axes"] == ({"loader_workers": 1} if faster else None)
+    assert found["remedy"]["text"].startswith("Let more processes wait" if faster else "Keep the")
 
 
 def test_what_waking_threads_costs_is_no_part_of_what_spinning_took(tmp_path):

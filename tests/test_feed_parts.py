@@ -17,6 +17,7 @@ MACHINE = machine()
 BLOCKS = 8
 LOADER = {
     "kind": "torch.utils.data.dataloader.DataLoader",
+    "kinds": ["DataLoader"],
     "workers": 2,
     "threads": False,
     "settable": True,
@@ -300,7 +301,9 @@ def test_what_the_machine_was_used_for_answers_rules_of_thumb():
 def seen(**variants):
     """What steps of variants take (ms): step, load, CPU, the training thread's, making a batch."""
     times = {
-        name.replace("__", "@workers-"): loader_model.Seen(*(one * MS for one in values))
+        name.replace("__", "@workers-").replace("only_", "only@"): loader_model.Seen(
+            *(one * MS for one in values)
+        )
         for name, values in variants.items()
     }
     return times.get
@@ -318,6 +321,31 @@ def test_two_that_compute_at_once_are_slower_by_what_two_workers_are():
     assert loader_model.predicted_s(two, 0, 2.0, known) == pytest.approx((1.25 * 4 + 10.2) / 2e3)
     # With CPUs enough it is the loader once more.
     assert loader_model.predicted_s(two, 0, 8.0, known) == pytest.approx(6e-3)
+
+
+def test_what_hands_batches_over_may_wait_besides():
+    known = seen(
+        as_is=(2.6, 0.2, 2.6, 2.6, 0.2), cached=(2.4, 0, 2.4, 2.4, 0),
+        only__1=(1.1, 0, 0.6, 0.4, 0.2),
+    )  # fmt: skip
+    (one, *_) = loader_model.ways(LOADER | {"workers": 0, "by_row": False}, 1.0)
+    assert loader_model.predicted_s(one, 0, 2.0, known) == pytest.approx(3.3e-3)
+
+
+def test_threads_of_a_pipeline_can_be_elsewhere():
+    threads = LOADER | {"workers": None, "threads": True, "settable": False}
+    assert loader_model.ways(threads, 2.0) == []
+    (way,) = loader_model.ways(threads | {"kinds": ["Pipeline"]}, 2.0)
+    assert (way.name, way.workers, way.change) == ("elsewhere", None, "pipeline_elsewhere")
+    known = seen(
+        as_is=(10, 1, 15, 8, 0), cached=(5, 0, 5, 5, 0), swapped=(9, 1, 14, 7, 0),
+        only=(4, 0, 6, 1, 0), only_elsewhere=(3, 0, 4, 0.5, 0),
+    )  # fmt: skip
+    # Without what its threads take from training (3 ms), and with what a batch takes to come over.
+    assert loader_model.predicted_s(way, None, 2.0, known) == pytest.approx(6.5e-3)
+    # As it is a batch is ready when it is wanted.
+    now = loader_model.now(threads)
+    assert loader_model.predicted_s(now, None, 2.0, known) == pytest.approx(10e-3)
 
 
 def test_a_batch_that_takes_long_to_take_over_is_seen():

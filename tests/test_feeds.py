@@ -68,6 +68,16 @@ def test_workers_that_send_nothing_make_their_batches_and_are_waited_for(cohort,
     assert sum(step.ns("loader_made") for step in steps) / len(steps) >= 15 * MS
 
 
+def test_a_pipeline_goes_into_a_process_of_its_own(cohort):
+    started(cohort, "pipeline", ("pipeline_elsewhere",))
+    steps = cohort.train(0, 80)  # more than two epochs
+    assert any(step.load_ns for _, step in steps)
+    got = cohort.attest(0)
+    assert got["changes"]["pipeline_elsewhere"]
+    (found,) = got["loaders"][-1:]
+    assert (found["workers"], found["threads"]) == (None, False)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_from_memory_need_no_loader(cohort, kind):
     started(cohort, kind, ("cached_batches",), "--seconds", "0.02")

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 import machines
 from scaling_study.axes import membind as membind_
-from scaling_study.axes import placement
-from scaling_study.axes.axis import MemoryPolicy, Slot
+from scaling_study.axes import placement, table
+from scaling_study.axes.axis import MemoryPolicy, Slot, Where
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
 
@@ -206,6 +206,62 @@ def test_what_is_no_cpu_list_is_an_error_not_a_skip(lists):
 def test_an_unknown_placement_is_an_error_that_names_the_known_ones():
     with pytest.raises(ValueError, match="'dense'; there are none, compact, cores"):
         placement.slots("dense", machines.usable("vm-no-l3"), 1, 1)
+
+
+# ---- CPUs of a loader's own
+
+
+def loaders(machine, count, **axes):
+    """The CPUs of each member, and those of them that are its loader's."""
+    asked = {"intra_op": 1, "placement": "cores", **axes}
+    placed = table.place(asked, machines.usable(machine), count)
+    return [(set(slot.cpus) - set(slot.loader_cpus), set(slot.loader_cpus)) for slot in placed]
+
+
+def test_a_loader_has_cores_beside_those_that_its_member_trains_on():
+    assert loaders(NPS4, 2, loader_cpus=3) == [({0}, {1, 2, 3}), ({4}, {5, 6, 7})]
+
+
+def test_threads_that_share_a_core_stay_with_those_that_train_or_with_the_loader():
+    ((trains, loads),) = loaders(NPS4, 1, intra_op=2, placement="compact", loader_cpus=2)
+    assert (trains, loads) == ({0, 192}, {1, 193})
+
+
+def test_the_rest_of_a_machine_is_divided_among_the_loaders():
+    shared = loaders(NPS4, 4, intra_op=2, ranks=2, loader_cpus="rest")
+    assert [(len(trains), len(loads)) for trains, loads in shared] == 4 * [(4, 92)]
+    assert len(set().union(*(both for pair in shared for both in pair))) == 384
+
+
+def test_a_whole_cache_is_divided_too():
+    ((trains, loads),) = loaders(NPS4, 1, placement="per_l3", loader_cpus="rest")
+    assert (trains, len(loads)) == ({0}, 15)
+
+
+@pytest.mark.parametrize(
+    ("axes", "count", "message"),
+    [
+        ({"loader_cpus": "rest"}, 384, "no CPUs for its loader beside the 1 that it trains on"),
+        ({"loader_cpus": 1, "placement": ["0", "1"]}, 2, "no CPUs for its loader"),
+        ({"loader_cpus": 384}, 1, "a slot of 385 CPUs does not fit"),
+    ],
+)
+def test_no_cpus_are_left_for_loaders(axes, count, message):
+    with pytest.raises(UnavailableError, match=message):
+        loaders(NPS4, count, **axes)
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        ({"placement": "none"}, "placement none does not bind it"),
+        ({"intra_op": "default"}, "on how many CPUs a member trains"),
+    ],
+)
+def test_cpus_of_a_loader_need_to_know_those_that_train(axes, message):
+    asked = {"intra_op": 1, "placement": "cores", "loader_cpus": "rest", **axes}
+    with pytest.raises(UnavailableError, match=message):
+        table.prepare(asked, Where({"libraries": {}}))
 
 
 @pytest.mark.parametrize("name", ["compact", "cores", "spread"])

@@ -59,7 +59,7 @@ def test_nothing_asked_for_is_the_default_and_its_repeat():
         *("build", "launcher", "intra_op", "inter_op", "wait_policy", "blas", "isa", "allocator"),
         *("huge_pages", "placement", "membind", "optimizer_kernel", "matmul_precision"),
         *("autocast", "compile", "denormals", "collector", "prefetch", "persistent_workers"),
-        *("loader_workers", "ranks"),
+        *("loader_workers", "loader_cpus", "ranks"),
     ]
 
 

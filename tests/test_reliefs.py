@@ -102,7 +102,10 @@ def with_loader(**facts):
 
 
 def test_what_a_loader_is_decides_which_of_its_reliefs_are_tried():
-    of_loaders = {"loader_beside", "whole_batches", "no_copies", "quick_switches", "more_workers"}
+    of_loaders = {
+        *("loader_beside", "whole_batches", "no_copies", "quick_switches", "more_workers"),
+        "pipeline_elsewhere",
+    }
 
     def tried(**facts):
         return of_loaders.intersection(chosen(**with_loader(**facts)))
@@ -110,7 +113,25 @@ def test_what_a_loader_is_decides_which_of_its_reliefs_are_tried():
     assert tried() == {"more_workers"}
     assert tried(by_row=True) == {"more_workers", "whole_batches"}
     assert tried(workers=2) == {"loader_beside", "no_copies", "more_workers"}
-    assert tried(workers=None, threads=True, settable=False) == {"loader_beside", "quick_switches"}
+    threads = {"workers": None, "threads": True, "settable": False}
+    assert tried(**threads) == {"loader_beside", "quick_switches"}
+    assert tried(**threads, kinds=["Pipeline"]) == {
+        *("loader_beside", "quick_switches", "pipeline_elsewhere"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("n", "axes", "placement"),
+    [(1, {}, "cores"), (2, {"placement": "spread"}, "spread"), (4, {}, None)],
+)
+def test_a_loader_gets_cpus_of_its_own_where_training_leaves_some(n, axes, placement):
+    found, left = choose(reference(**with_loader(workers=1), n=n, axes=axes), "quick")
+    axes = [one.axes for one in found if one.name == "loader_apart"]
+    if placement is None:
+        reasons = {one["relief"]: one["reason"] for one in left}
+        assert reasons["loader_apart"] == "training on 1 of 1 CPUs leaves none for a loader"
+    else:
+        assert axes == [{"intra_op": 1, "placement": placement, "loader_cpus": "rest"}]
 
 
 @pytest.mark.parametrize(

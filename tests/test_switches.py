@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from scaling_study.axes.axis import Where
-from scaling_study.axes.table import AXES, DEFAULTS, checks, prepare, read_value, switches
+from scaling_study.axes.table import (
+    AXES,
+    DEFAULTS,
+    checks,
+    place,
+    prepare,
+    read_value,
+    switches,
+)
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.probing import probe
@@ -28,10 +36,17 @@ VALUES = {
     "prefetch": [4],
     "persistent_workers": ["keep", "restart"],
     "loader_workers": [0, 2],
+    "loader_cpus": ["rest", 1],
 }
-ALL = [{name: value} for name, values in VALUES.items() for value in values]
-TOGETHER = {name: values[-1] for name, values in VALUES.items() if name != "compile"}
-"""All at once but compilation, which takes long."""
+APART = {"compile", "loader_cpus"}
+ALL = [
+    {name: value}
+    for name, values in VALUES.items()
+    for value in values
+    if name != "loader_cpus"  # which needs CPUs: below
+]
+TOGETHER = {name: values[-1] for name, values in VALUES.items() if name not in APART}
+"""All at once but compilation, which takes long, and what needs CPUs."""
 
 
 def name_of(values):
@@ -58,20 +73,40 @@ def test_a_switch_says_what_it_does_to_numbers_and_how_a_script_does_it(name):
         assert "".join(lines({name: value})).strip()
 
 
-def member(folder, values, script=SCRIPT, *arguments):
+def member(folder, values, script=SCRIPT, *arguments, slot=SLOT):
     """Start a member with these values; return its report, and the rows of its checks."""
     cohort = SmallCohort(folder / "cohort", 1)
     try:
         how = cohort.launcher(switches=switches(values))
-        cohort.start(how, 0, script, *arguments)
+        cohort.start(how, 0, script, *arguments, cpus=slot["cpus"])
         cohort.wait_resting([0])  # after its first step
         got = cohort.attest(0)
         cohort.train(0)
         assert cohort.attest(0)["switches"] == got["switches"]
     finally:
         cohort.close()
-    rows = {row["axis"]: row for row in checks(values, [SLOT], [got])}
+    rows = {row["axis"]: row for row in checks(values, [slot], [got])}
     return got, {name: rows[name] for name in values}
+
+
+@pytest.mark.parametrize("value", VALUES["loader_cpus"])
+@pytest.mark.parametrize("workers", [2, 0])
+def test_loader_workers_have_cpus_of_their_own(tmp_path, value, workers):
+    topology = probe.usable_topology(probe.read_machine().to_dict())
+    if len(topology.cpus) == 1:
+        pytest.skip("one CPU")
+    values = {"intra_op": 1, "placement": "cores", "loader_cpus": value}
+    (placed,) = place(values, topology, 1)
+    slot = placed.to_dict()
+    got, rows = member(tmp_path, values, SCRIPT, "--workers", workers, slot=slot)
+    trains_on = set(placed.cpus) - set(placed.loader_cpus)
+    assert (got["cpus"], rows["placement"]["ok"]) == (sorted(trains_on), True)
+    assert rows["loader_cpus"] == {
+        "axis": "loader_cpus",
+        "requested": f"slot 0: {slot['loader_cpus']}",
+        "effective": slot["loader_cpus"] if workers else "no loader worker lives",
+        "ok": workers > 0,
+    }
 
 
 @pytest.mark.parametrize("values", [*ALL, TOGETHER], ids=name_of)

@@ -119,20 +119,25 @@ class Slot:
         oversubscribed: It shares a CPU with an earlier slot; unbound, that it and the earlier ones
             ask for more CPUs than there are.
         policy: Its memory policy.
+        loader_cpus: Those of its CPUs that its loader's workers have for themselves; None where
+            they have none.
     """
 
     slot: int
     cpus: tuple[int, ...] | None = None
     oversubscribed: bool = False
     policy: MemoryPolicy = MemoryPolicy()
+    loader_cpus: tuple[int, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as it is recorded, with its CPUs as a list in one text."""
+        loaders = self.loader_cpus
         return {
             "slot": self.slot,
             "cpus": None if self.cpus is None else format_cpu_list(self.cpus),
             "policy": str(self.policy),
             "oversubscribed": self.oversubscribed,
+            **({} if loaders is None else {"loader_cpus": format_cpu_list(loaders)}),
         }
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import cycle, islice, repeat, zip_longest
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.axes import ranks
+from scaling_study.axes import loader_cpus, ranks
 from scaling_study.axes.axis import Axis, Others, Slot
 from scaling_study.axes.values import read_id_list
 from scaling_study.common.problems import read_each, wrong
@@ -156,7 +156,8 @@ def _fits(topology: Topology, width: int) -> None:
         raise UnavailableError(
             f"a slot of {width} CPUs does not fit: {len(topology.cpus)} may be used "
             f"({format_cpu_list(topology.cpu_ids)})",
-            f"set intra_op to at most {len(topology.cpus)}, or placement to none",
+            f"set intra_op to at most {len(topology.cpus)} (ranks multiply it, loader_cpus adds to "
+            "it), or placement to none",
         )
 
 
@@ -187,7 +188,7 @@ def _round_robin(cpus: Sequence[Cpu], levels: Sequence[str]) -> list[Cpu]:
 
 
 def width(axes: Axes) -> int:
-    """Return how many CPUs a slot of a launch asks for; its ranks share them."""
+    """Return how many CPUs a member of a launch asks for to train on; its ranks share them."""
     threads = axes["intra_op"] if isinstance(axes["intra_op"], int) else 1
     return threads * ranks.processes(axes)
 
@@ -202,11 +203,30 @@ def threads(axes: Axes) -> int | None:
 
 
 def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot, ...]:
-    placed = slots(axes["placement"], topology, len(given), width(axes))
+    own, loaders = width(axes), axes["loader_cpus"]
+    if loaders == loader_cpus.REST:
+        loaders = max(0, len(topology.cpus) // len(given) - own)
+    extra = loaders if isinstance(loaders, int) else 0
+    placed = slots(axes["placement"], topology, len(given), own + extra)
+    if loaders != loader_cpus.SHARED:
+        placed = tuple(_divided(one, own, topology) for one in placed)
     return tuple(
-        replace(one, cpus=own.cpus, oversubscribed=own.oversubscribed)
-        for one, own in zip(given, placed, strict=True)
+        replace(one, cpus=new.cpus, oversubscribed=new.oversubscribed, loader_cpus=new.loader_cpus)
+        for one, new in zip(given, placed, strict=True)
     )
+
+
+def _divided(slot: Slot, own: int, topology: Topology) -> Slot:
+    """Divide a slot's CPUs, core by core: the first ones train, the others are its loader's."""
+    cpus = [cpu.cpu for cpu in sorted(topology.cpus, key=lambda cpu: (cpu.core, cpu.cpu))]
+    others = [cpu for cpu in cpus if cpu in (slot.cpus or ())][own:]
+    if not others:
+        raise UnavailableError(
+            f"slot {slot.slot} has no CPUs for its loader beside the {own} that it trains on "
+            f"({format_cpu_list(slot.cpus or ())}; usable are {format_cpu_list(topology.cpu_ids)})",
+            "start fewer processes, or set loader_cpus to shared",
+        )
+    return replace(slot, loader_cpus=tuple(sorted(others)))
 
 
 def _read_lists(value: object, _files: bool) -> tuple[str, ...] | None:
@@ -220,12 +240,21 @@ def _read_lists(value: object, _files: bool) -> tuple[str, ...] | None:
 CPU_LISTS = Others('a list with the CPUs of each slot, such as ["0-1", "2,3"]', _read_lists)
 
 
+def _trains_on(asked: Mapping[str, Any]) -> str | None:
+    """Return the CPUs of a slot that are not its loader's."""
+    if asked["cpus"] is None:
+        return None
+    others = parse_cpu_list(asked.get("loader_cpus", ""))
+    return format_cpu_list(set(parse_cpu_list(asked["cpus"])).difference(others))
+
+
 def _requested(_value: Value, asked: Mapping[str, Any]) -> str:
-    return "not bound" if asked["cpus"] is None else f"slot {asked['slot']}: {asked['cpus']}"
+    cpus = _trains_on(asked)
+    return "not bound" if cpus is None else f"slot {asked['slot']}: {cpus}"
 
 
 def _holds(_value: Value, got: Attestation) -> bool:
-    return got["asked"]["cpus"] in {None, format_cpu_list(got["cpus"])}
+    return _trains_on(got["asked"]) in {None, format_cpu_list(got["cpus"])}
 
 
 AXIS = Axis(

@@ -24,6 +24,10 @@ CAUSE = Cause(
         "Make the rows of a batch together (__getitems__), do less work for each sample, or "
         "keep what was made. Loader workers help only where CPUs are free; what they and "
         "prefetching gain on this script, the axes loader_workers and prefetch measure.",
+        others={
+            "loader_apart": "Give the loader's workers CPUs of their own.",
+            "more_workers": "Let more processes load the data.",
+        },
     ),
     growth=(BY_RELIEF, FROM_CACHE),
     level=(BY_RELIEF, FROM_CACHE, COUNTED),

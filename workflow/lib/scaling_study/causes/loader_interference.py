@@ -51,9 +51,14 @@ CAUSE = Cause(
     "beside them.",
     "SPDL, Parallelism and Performance: the noisy neighbour",
     Remedy(
-        "Prepare less, or elsewhere: fewer workers or threads, workers on CPUs of their own, or "
-        "what was prepared kept on a disk. What other numbers of workers give, feed: quick "
-        "measures.",
+        "Prepare less, or elsewhere: fewer workers or threads, workers on CPUs of their own "
+        "(loader_cpus), or what was prepared kept on a disk. What other numbers of workers give, "
+        "feed: quick measures.",
+        others={
+            "loader_apart": "Give the loader's workers CPUs of their own.",
+            "pipeline_elsewhere": "Prepare the data in a process of its own "
+            "(run_pipeline_in_subprocess).",
+        },
     ),
     growth=(INTERFERES,),
     level=(INTERFERES,),

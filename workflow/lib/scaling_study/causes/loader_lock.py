@@ -76,6 +76,10 @@ CAUSE = Cause(
         "Prepare the data in another process (with SPDL: run_pipeline_in_subprocess), or by code "
         "that lets go of the interpreter. Threads that take turns sooner "
         "(sys.setswitchinterval) help some scripts and harm others: the experiments tell.",
+        others={
+            "pipeline_elsewhere": "Prepare the data in another process "
+            "(run_pipeline_in_subprocess).",
+        },
     ),
     growth=(SOON, WAITS),
     level=(SOON, WAITS),

@@ -19,6 +19,10 @@ CAUSE = Cause(
     Remedy(
         "Do less work for each sample, make the rows of a batch together (__getitems__), or keep "
         "what was prepared.",
+        others={
+            "loader_apart": "Give the loader's workers CPUs of their own.",
+            "more_workers": "Let more processes prepare the data; or do less work for each sample.",
+        },
     ),
     growth=(BY_RELIEF, FROM_CACHE),
     level=(BY_RELIEF, FROM_CACHE, COUNTED),

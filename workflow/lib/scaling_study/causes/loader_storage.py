@@ -16,6 +16,7 @@ CAUSE = Cause(
         "Keep the data nearer or in memory, read larger pieces at once, or read more of them at "
         "the same time: workers that wait need no CPU. feed: quick tells files in memory from "
         "those that are not.",
+        others={"more_workers": "Let more processes wait for the data at the same time."},
     ),
     growth=(BY_RELIEF, FROM_CACHE),
     level=(BY_RELIEF, FROM_CACHE, COUNTED),

@@ -59,6 +59,7 @@ class Slot(TypedDict):
     cpus: str | None
     policy: str
     oversubscribed: bool
+    loader_cpus: NotRequired[str]
 
 
 class Cohort(TypedDict):

@@ -11,7 +11,7 @@ from scaling_study.axes.axis import Where
 from scaling_study.axes.table import AXES
 from scaling_study.causes.cause import Remedy
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.evidence.case import Case
+from scaling_study.evidence.case import REFERENCE, Case
 from scaling_study.evidence.effects import mean
 
 TUNING = (
@@ -41,9 +41,9 @@ def remedy(case: Case, what: Remedy, relief: str | None) -> dict[str, Any]:
     relief = _fastest(case, relief, what.others)
     shown = _shown(case, relief)
     changed = shown or (dict(what.axes) if what.axes else None)
-    text = what.others.get(relief or "", what.text)
+    text = what.others.get(relief or "")
     return {
-        "text": text if shown else f"{text} {UNMEASURED}",
+        "text": text or (what.text if shown else f"{what.text} {UNMEASURED}"),
         "axes": changed,
         "config": None if changed is None else _config(changed),
         "command": what.command or _command(case, changed),
@@ -52,12 +52,19 @@ def remedy(case: Case, what: Remedy, relief: str | None) -> dict[str, Any]:
 
 
 def _fastest(case: Case, relief: str | None, others: Iterable[str]) -> str | None:
-    """The relief with which n processes were clearly fastest, of those that take a cause away."""
-    best = relief
+    """The relief with which n processes were clearly fastest, of those that take a cause away.
+
+    What no launch can do (batches from memory, say) shows a cause, and is no remedy: there the
+    others are compared with the reference itself.
+    """
+    if relief is None:
+        return None
+    best, fastest = relief, relief if _shown(case, relief) else REFERENCE
     for other in others:
-        if case.measured(other, "growth") and best is not None:
-            steps = case.step(case.n, other) / case.step(case.n, best)
-            best = other if mean(steps) < CLEARLY_FASTER else best
+        if case.measured(other, "growth"):
+            steps = case.step(case.n, other) / case.step(case.n, fastest)
+            if mean(steps) < CLEARLY_FASTER:
+                best = fastest = other
     return best
 
 

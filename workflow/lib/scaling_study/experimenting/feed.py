@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.experimenting import arms, loader_model, use
 from scaling_study.experimenting.experiment import DONE_BEFORE, Experiment
@@ -190,7 +191,7 @@ class Feed(Experiment):
         cohorts = {each.name: own[each.of or each.name] for each in variants}
         self._take_all(variants, cohorts, files, self._effort.blocks)
         self._watch(one)
-        self._sweep(one, seen, folder)
+        self._sweep(one, seen, self._cpus(resolved), folder)
         self._neighbours(folder)
         return "complete", None
 
@@ -249,18 +250,27 @@ class Feed(Experiment):
                 self._take(variant, cohorts[variant.name], files)
             self._taker.block += 1
 
+    def _cpus(self, resolved: resolve.Resolved) -> float:
+        """Return how many CPUs a process has: those of its slot, or its part of the machine."""
+        own = resolved.slots[0]["cpus"]
+        if own is not None:
+            return len(parse_cpu_list(own))
+        return len(probe.usable_topology(self._machine).cpus) / self._n
+
     def _sweep(
         self,
         one: cohort.Cohort,
         seen: Sequence[Mapping[str, Any]],
+        cpus: float,
         folder: Path,
     ) -> None:
         """Let the loader alone load in other ways, and the script train with the best of them."""
-        if len(seen) != 1 or not seen[0]["settable"]:
+        if len(seen) != 1:
             return
         (loader,) = seen
-        cpus = len(probe.usable_topology(self._machine).cpus) / self._n
         now, others = loader_model.now(loader), loader_model.ways(loader, cpus)
+        if not others:
+            return
         with ExitStack() as own:
             cohorts = {}
             variants = [alone(way) for way in others if not way.as_fast]

@@ -48,7 +48,7 @@ class Way:
     Attributes:
         name: after the variants' own; empty for the script as it is.
         title: for a person.
-        workers: of the loader.
+        workers: of the loader; None where it has threads or processes of its own.
         axes: of the launch that are other ones.
         change: the change inside members that it needs.
         as_fast: whether the loader alone is as fast as it is now.
@@ -56,7 +56,7 @@ class Way:
 
     name: str
     title: str
-    workers: int
+    workers: int | None
     axes: Mapping[str, Any] = field(default_factory=dict)
     change: str | None = None
     as_fast: bool = False
@@ -85,10 +85,15 @@ def ways(loader: Mapping[str, Any], cpus: float) -> list[Way]:
     """Return other ways to load.
 
     Args:
-        loader: what a member reports of it; the number of its workers can be set.
+        loader: what a member reports of it (see ``loaders``).
         cpus: that a process has.
     """
     workers = loader["workers"]
+    if loader["threads"] and "Pipeline" in loader["kinds"]:
+        title = "its threads in a process of their own"
+        return [Way("elsewhere", title, None, change="pipeline_elsewhere")]
+    if not loader["settable"]:
+        return []
     found = [
         Way(f"workers-{each}", f"{each} worker{'s' * (each != 1)}", each, {"loader_workers": each})
         for each in WORKERS
@@ -125,7 +130,7 @@ class Seen:
 
 
 def predicted_s(
-    way: Way, workers: int, cpus: float, seen: Callable[[str], Seen | None]
+    way: Way, workers: int | None, cpus: float, seen: Callable[[str], Seen | None]
 ) -> float | None:
     """Return what a step should take; None where a part of it is not known.
 
@@ -140,23 +145,35 @@ def predicted_s(
         return None
     # On new batches, and after waiting for them, as it is.
     training_s = as_is.step_s - as_is.load_s
-    if way.as_fast and workers:
-        return max(training_s + alone.trainer_s, as_is.made_s / workers)
+    takes_s = _takes_s(alone, way.workers)
+    if way.as_fast and workers != 0:
+        return max(training_s + takes_s, as_is.made_s / (workers or 1))
     apart_s, swapped = training_s, seen("swapped")
-    if workers and swapped is not None:
+    if workers != 0 and swapped is not None:
         apart_s -= swapped.step_s - swapped.load_s - cached.step_s
-    if not way.workers:
+    if way.workers == 0:
         return apart_s + alone.step_s
     slower = _slower(workers, training_s, seen)
     makers_s = alone.cpu_s - alone.trainer_s
-    trainer_s = apart_s + alone.trainer_s + slower * min(apart_s, makers_s)
+    trainer_s = apart_s + takes_s + slower * min(apart_s, makers_s)
     loader_s = alone.step_s + slower * min(apart_s, alone.step_s)
     training_cpu_s = cached.cpu_s * apart_s / cached.step_s
     both_s = ((1 + slower) * training_cpu_s + alone.cpu_s) / cpus
     return max(loader_s, trainer_s, both_s)
 
 
-def _slower(workers: int, training_s: float, seen: Callable[[str], Seen | None]) -> float:
+def _takes_s(alone: Seen, workers: int | None) -> float:
+    """What the training thread needs to take a batch over from those who have made it.
+
+    Its CPU time at least. What a step without training takes longer than workers need to make a
+    batch is in it too: a thread of theirs hands each tensor over, and has to be woken for that.
+    """
+    if not workers or not alone.made_s:
+        return alone.trainer_s
+    return max(alone.trainer_s, alone.step_s - alone.made_s / workers)
+
+
+def _slower(workers: int | None, training_s: float, seen: Callable[[str], Seen | None]) -> float:
     """By what part computing takes longer while somebody else computes too; 0 where unknown."""
     if workers:
         alone, together = seen("only"), seen("as_is")

@@ -173,6 +173,12 @@ def _no_threads(reference: Reference) -> Reason:
     return "no loader with threads in this process"
 
 
+def _no_pipeline(reference: Reference) -> Reason:
+    if any(loader["threads"] and "Pipeline" in loader["kinds"] for loader in _loaders(reference)):
+        return None
+    return "no pipeline of SPDL's with threads in this process"
+
+
 def _workers(reference: Reference) -> int | None:
     """Return how many workers the loader has, where that can be set and is one number."""
     found = {loader["workers"] for loader in _loaders(reference)}
@@ -195,6 +201,24 @@ def _more_workers(reference: Reference) -> dict[str, Any]:
     needed = math.ceil(member.get("loader_made_s", 0.0) / training_s) if training_s > 0 else 0
     cpus = len(probe.usable_topology(reference.machine).cpus)
     return {"loader_workers": max(more, min(needed, cpus))}
+
+
+def _not_apart(reference: Reference) -> Reason:
+    threads = reference.attestation["intra_op"] * ranks.processes(reference.axes)
+    cpus = len(probe.usable_topology(reference.machine).cpus)
+    if cpus // reference.n <= threads:
+        return f"training on {threads} of {cpus // reference.n} CPUs leaves none for a loader"
+    return None
+
+
+def _apart(reference: Reference) -> dict[str, Any]:
+    """Return what gives loader workers CPUs of their own: those of members have to be known."""
+    bound = reference.axes["placement"] != "none"
+    return {
+        "intra_op": reference.attestation["intra_op"],
+        "placement": reference.axes["placement"] if bound else "cores",
+        "loader_cpus": "rest",
+    }
 
 
 def _no_snapshots(reference: Reference) -> Reason:
@@ -300,8 +324,12 @@ RELIEFS: tuple[Relief, ...] = (
            alone=True),
     Relief("quick_switches", "threads that give the interpreter to others at once", _no_threads,
            change="quick_switches", alone=True),
+    Relief("pipeline_elsewhere", "SPDL's threads in a process of their own", _no_pipeline,
+           change="pipeline_elsewhere", alone=True),
     Relief("more_workers", "more loader workers", _any(_loads, _not_settable),
            derived=_more_workers),
+    Relief("loader_apart", "loader workers on CPUs of their own",
+           _any(_is("loader_cpus", "rest"), _no_copies, _not_apart), derived=_apart),
     Relief("one_element", "ranks that exchange one number instead of gradients", _no_ranks,
            change="one_element"),
     Relief("flush_denormals", "denormal numbers flushed to zero", _flushed,

@@ -14,7 +14,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.member import after_torch, batches, feeds, fetching, neighbours
+from scaling_study.member import after_torch, batches, feeds, fetching, neighbours, pipelines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -127,13 +127,17 @@ CHANGES: dict[str, tuple[Callable[[Any, Sequence[str]], None], Callable[[], bool
     "no_snapshots": (_once(_take_no_snapshots), lambda: _without_snapshots > 0),
     "no_copies": (batches.send_nothing, batches.sends_nothing),
     "whole_batches": (batches.fetch_whole, batches.fetches_whole),
+    "pipeline_elsewhere": (pipelines.put_elsewhere, pipelines.is_elsewhere),
     "quick_switches": (_once(_switch_soon), _switches_soon),
     "no_collector": (_once(_stop_collecting), _collects_nothing),
 }
 """By name: what makes the change, and what tells whether it holds."""
 
 
-IMPOSSIBLE: dict[str, Callable[[], str | None]] = {"whole_batches": batches.why_not_whole}
+IMPOSSIBLE: dict[str, Callable[[], str | None]] = {
+    "whole_batches": batches.why_not_whole,
+    "pipeline_elsewhere": pipelines.why_here,
+}
 """By name: what tells why a change cannot be made in this script, though it was tried."""
 
 

@@ -205,6 +205,8 @@ def binding_facts(slots: Sequence[Mapping[str, Any]]) -> Facts:
     groups: list[tuple[list[int], str]] = []
     for slot in slots:
         cpus = "any CPU" if slot["cpus"] is None else f"CPU {slot['cpus']}"
+        if "loader_cpus" in slot:
+            cpus += f" (its loader: {slot['loader_cpus']})"
         memory = "" if slot["policy"] == "default" else f", memory {slot['policy']}"
         shared = ", shared with another member" if slot["oversubscribed"] else ""
         place = f"{cpus}{memory}{shared}"
