@@ -213,6 +213,7 @@ def test_all_members_train_on_until_the_slowest_has_ended_its_step(make):
     assert any(member["after_us"] for member in members)
 
 
+@pytest.mark.long
 def test_a_phase_longer_than_a_window_ends_no_member(make):
     one = make("long_phases.py", ["--every", 2, "--phase-s", 1.5])
     one.start([0], 60)

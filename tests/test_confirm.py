@@ -119,6 +119,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.long
 def test_a_script_that_runs_once_in_a_process_is_confirmed_with_one_per_model(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(ONCE)

@@ -131,6 +131,7 @@ def resolved(tmp_path):
     return make
 
 
+@pytest.mark.long
 def test_a_fused_optimizer_trains_alike(tmp_path, resolved):
     script = tmp_path / "train.py"
     script.write_text(TRAIN)

@@ -362,7 +362,7 @@ def study(tmp_path_factory):
     return project
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_best_value_is_recommended_and_confirmed(study, tmp_path):
     results = study.folder / "results/own"
     (entry,) = json.loads((results / "analysis/recommendation.json").read_text())["machines"]

@@ -122,9 +122,9 @@ def test_ranks_that_exchange_one_number_rest_together_too(groups, change):
 
 def test_a_group_that_has_ended_starts_anew_on_another_port(groups):
     start(groups, [0], "--steps", "7")
-    train(groups.members, [0], steps=16)
-    assert groups.members.words(0)[channel.RESTARTS] >= 2
-    assert sum(step.fresh for step in groups.members.steps(0)) >= 2
+    train(groups.members, [0], steps=9)
+    assert groups.members.words(0)[channel.RESTARTS] >= 1
+    assert any(step.fresh for step in groups.members.steps(0))
     train(groups.members, [0])
 
 
