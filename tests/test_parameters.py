@@ -377,7 +377,7 @@ def test_the_best_value_is_recommended_and_confirmed(study, tmp_path):
     assert (tmp_path / "logs/member-0.log").read_text() == "64 samples, waits 0.002\n"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_larger_batch_gives_more_for_equal_work_and_is_not_recommended(study):
     """It waits as long in a step, for eight times as many samples; but it trains otherwise."""
     results = study.folder / "results/own"
@@ -388,7 +388,7 @@ def test_a_larger_batch_gives_more_for_equal_work_and_is_not_recommended(study):
     assert changed["ratio"]["value"] > 1.02
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_the_script_says_of_its_samples_is_what_the_parameter_says(study):
     results = study.folder / "results/own"
     plan = json.loads((results / "plan.json").read_text())
@@ -400,7 +400,7 @@ def test_what_the_script_says_of_its_samples_is_what_the_parameter_says(study):
     pd.testing.assert_frame_equal(marked.points, usual.points)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_report_says_what_a_step_is_and_what_trains_otherwise(study):
     text = (study.folder / "reports/own.html").read_text()
     assert "A step is 64 samples" in text
