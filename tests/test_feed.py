@@ -107,7 +107,7 @@ def test_work_beside_training_is_measured_at_every_dose(tmp_path, monkeypatch):
     found, _ = run(tmp_path, "torch")
     assert found.end["status"] == "complete", found.end
     beside = found.windows[found.windows["variant"].isin(loader_model.NEIGHBOURS)]
-    assert sorted(beside["dose"]) == sorted(3 * [0.0, 0.25, 0.5, 0.75, 1.0])
+    assert sorted(beside["dose"]) == sorted(4 * [0.0, 0.25, 0.5, 0.75, 1.0])
     for kind in parts.feed([found])["neighbours"]:
         used = [dose["cpus"] for dose in kind["doses"]]
         assert used[0] < 0.1

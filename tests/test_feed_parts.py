@@ -9,6 +9,8 @@ import pytest
 from scaling_study.collecting.feeds import FeedRun
 from scaling_study.diagnosing.feed import feed
 from scaling_study.experimenting import loader_model
+from scaling_study.member import neighbours
+from scaling_study.planning import efforts
 from scaling_study.rendering.report_feed import view_feed
 from synthetic import machine
 
@@ -201,6 +203,11 @@ def beside(kind, slower):
     )  # fmt: skip
 
 
+def test_the_time_that_a_feed_takes_counts_what_there_is():
+    assert efforts.VARIANTS == len(loader_model.TITLES)
+    assert efforts.NEIGHBOURS == len(loader_model.NEIGHBOURS) == len(neighbours.KINDS)
+
+
 def test_work_beside_training_hurts_from_some_use_of_cpus_on():
     one = run()
     kinds = [beside("neighbour_threads", 0.5), beside("neighbour_processes", 0.0)]
@@ -289,7 +296,11 @@ def test_what_the_machine_was_used_for_answers_rules_of_thumb():
     assert rules["CPUs are not used up"]["text"] == "1.6 of 2 CPUs in use"
     assert rules["Nobody waits for a CPU"]["answer"] == "yes"
     assert rules["Nobody waits for a disk"]["answer"] == "no"
-    assert "training threads 1, " in view.use.svg
+    assert "training threads 1, " in view.use.figure.svg
+    first, *_, last = view.use.moments
+    assert 0 < first["x"] < last["x"] < 1
+    assert "CPUs of training threads 1, " in first["text"]
+    assert "1.00 MiB/s from disks" in first["text"]
     assert rules["Shared memory is not used up"]["answer"] == "yes"
     full = looks(workers_s=0.9, busy_s=2.0) | {"shared_bytes": 2**34}
     full = feed([dataclasses.replace(one, use=full)])

@@ -303,7 +303,7 @@ class Feed(Experiment):
         self._journal.write(watcher.record())
 
     def _neighbours(self, folder: Path) -> None:
-        """Let the script train from memory beside work that does what loaders do, at every dose."""
+        """Let the script train from memory beside loaders' work and foreign load, at every dose."""
         if not self._effort.neighbours:
             return
         for kind, title in loader_model.NEIGHBOURS.items():

@@ -32,8 +32,9 @@ NEIGHBOURS = {
     "neighbour_threads": "threads in the process",
     "neighbour_elsewhere": "threads in a process beside",
     "neighbour_processes": "processes beside",
+    "neighbour_foreign": "programs that only compute",
 }
-"""Variants of training from memory beside work that does what loaders do."""
+"""Variants of training from memory beside work that does what loaders do, and foreign load."""
 
 WORKERS = (0, 1, 2, 4)
 """Numbers of loader workers that are looked at, up to one more than a process has CPUs."""

@@ -1,12 +1,14 @@
 """What may run beside training, at a dose that the coordinator sets: threads, or processes.
 
 It does what loaders do, unpacking what is packed, a piece of about a millisecond at a time: code
-that lets go of the interpreter, with a little Python in between. The dose is the part of the time
-in which each of its threads wants to work. Standard library only.
+that lets go of the interpreter, with a little Python in between. Foreign load computes in registers
+instead, and takes nothing but CPUs. The dose is the part of the time in which each thread wants to
+work. Standard library only.
 """
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import os
 import threading
@@ -24,6 +26,8 @@ WHOLE = 1000
 
 # Of a piece; about what a small image has. Unpacking it takes about a millisecond.
 PIECE_BYTES = 1 << 19
+# Rounds of a hash, which take about as long.
+HASH_ROUNDS = 5000
 IDLE_S = 0.01
 _started: list[str] = []
 
@@ -40,9 +44,18 @@ def holds(name: str) -> bool:
     return name in _started
 
 
-def _work(dose: Callable[[], float]) -> None:
-    """Work until the process that this one was forked from has ended, if it was."""
+def _unpack() -> Callable[[], object]:
     packed = zlib.compress(os.urandom(PIECE_BYTES // 8) * 8)
+    return lambda: zlib.decompress(packed)
+
+
+def _compute() -> Callable[[], object]:
+    return lambda: hashlib.pbkdf2_hmac("sha256", b"", b"", HASH_ROUNDS)
+
+
+def _work(dose: Callable[[], float], what: Callable[[], Callable[[], object]] = _unpack) -> None:
+    """Work until the process that this one was forked from has ended, if it was."""
+    piece = what()
     parent = os.getppid()
     while os.getppid() == parent:
         share = dose()
@@ -50,7 +63,7 @@ def _work(dose: Callable[[], float]) -> None:
             time.sleep(IDLE_S)
             continue
         began = time.thread_time()
-        zlib.decompress(packed)
+        piece()
         time.sleep((time.thread_time() - began) * (1 / share - 1))
 
 
@@ -72,6 +85,11 @@ def _processes(dose: Callable[[], float], count: int) -> None:
         _fork(lambda: _work(dose))
 
 
+def _foreign(dose: Callable[[], float], count: int) -> None:
+    for _ in range(count):
+        _fork(lambda: _work(dose, _compute))
+
+
 def _fork(run: Callable[[], None]) -> None:
     """Run something in a process that ends with this one."""
     multiprocessing.get_context("fork").Process(target=run, daemon=True).start()
@@ -81,5 +99,6 @@ KINDS: dict[str, Callable[[Callable[[], float], int], None]] = {
     "neighbour_threads": _threads,
     "neighbour_elsewhere": _threads_elsewhere,
     "neighbour_processes": _processes,
+    "neighbour_foreign": _foreign,
 }
 """What can run beside, by the name of the change."""

@@ -151,7 +151,7 @@ VARIANTS, ALONE, ALONE_BLOCKS = 8, 4, 4
 LIVING = 3  # at a time, at least
 DOSES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Parts of the time for which each thread of a neighbour wants to work."""
-NEIGHBOURS = 3  # kinds
+NEIGHBOURS = 4  # kinds
 
 
 def feed_seconds(name: str, start_s: float) -> tuple[float, float]:

@@ -24,7 +24,7 @@ from scaling_study.rendering.headline_causes import format_share
 from scaling_study.rendering.report_cause_figures import curve, dot
 from scaling_study.rendering.report_ceilings import ceiling_rows, near_ceilings
 from scaling_study.rendering.report_rows import Row, number_cell, usable_cpus
-from scaling_study.rendering.report_use import draw_use, rules_of_thumb
+from scaling_study.rendering.report_use import Use, draw_use, rules_of_thumb
 
 Json = Mapping[str, Any]
 
@@ -56,7 +56,7 @@ class FeedView:
         neighbours: the figure of what work beside training does to it; None where it was not
             measured.
         ceilings: rows: what the machine could give.
-        use: the figure of what the CPUs were used for; None where it was not looked at.
+        use: what the machine was used for over time; None where it was not looked at.
         rules: rows: rules of thumb, answered.
         left_out: variants that were not measured, with the reason.
     """
@@ -69,14 +69,15 @@ class FeedView:
     ways: tuple[Row, ...] = ()
     neighbours: Figure | None = None
     ceilings: tuple[Row, ...] = ()
-    use: Figure | None = None
+    use: Use | None = None
     rules: tuple[Row, ...] = ()
     left_out: tuple[str, ...] = ()
 
     @property
     def figures(self) -> tuple[Figure, ...]:
         """Its figures."""
-        return tuple(one for one in (self.neighbours, self.use) if one is not None)
+        use = self.use.figure if self.use else None
+        return tuple(one for one in (self.neighbours, use) if one is not None)
 
 
 def view_feed(
@@ -144,7 +145,8 @@ def _neighbours(kinds: list[Json], cpus: float, suffix: str) -> Figure | None:
         x_label="CPU use of the others",
     )
     caption = (
-        "Training from memory beside work like a loader's (unpacking), at growing doses: step "
+        "Training from memory beside work like a loader's (unpacking), and beside programs that "
+        "compute in registers and take nothing but CPUs, at growing doses: step "
         "time against that beside none, by the part that it uses of the "
         f"{format_number(cpus)} CPUs of a process. Shaded: 95% intervals."
     )
