@@ -204,8 +204,8 @@ def beside(kind, slower):
 
 
 def test_the_time_that_a_feed_takes_counts_what_there_is():
-    assert efforts.VARIANTS == len(loader_model.TITLES)
-    assert efforts.NEIGHBOURS == len(loader_model.NEIGHBOURS) == len(neighbours.KINDS)
+    assert len(loader_model.TITLES) == efforts.VARIANTS
+    assert len(loader_model.NEIGHBOURS) == len(neighbours.KINDS) == efforts.NEIGHBOURS
 
 
 def test_work_beside_training_hurts_from_some_use_of_cpus_on():
