@@ -109,7 +109,7 @@ class Way(TypedDict):
     __pydantic_config__ = STRICT  # type: ignore[misc]
     name: str
     title: str
-    workers: Count
+    workers: Count | None
     axes: dict[str, Any]
     change: str | None
     as_fast: bool
