@@ -68,6 +68,15 @@ def test_workers_that_send_nothing_make_their_batches_and_are_waited_for(cohort,
     assert sum(step.ns("loader_made") for step in steps) / len(steps) >= 15 * MS
 
 
+def test_a_pipeline_elsewhere_is_alone_too(cohort):
+    """What it iterates over in its own process, forked from the training one, is no loader."""
+    started(cohort, "pipeline", ("loader_only", "pipeline_elsewhere"))
+    assert len(cohort.train(0, 80)) >= 80
+    changes = cohort.attest(0)["changes"]
+    assert changes["loader_only"]
+    assert changes["pipeline_elsewhere"]
+
+
 def test_a_pipeline_goes_into_a_process_of_its_own(cohort):
     started(cohort, "pipeline", ("pipeline_elsewhere",))
     steps = cohort.train(0, 80)  # more than two epochs

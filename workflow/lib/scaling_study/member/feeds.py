@@ -65,7 +65,12 @@ def put(
         member: this process's.
         further: kinds that the config names (see ``loaders``).
     """
-    loaders.wrap(functools.partial(_around, gives, member, threading.get_ident()), further)
+    loaders.wrap(functools.partial(_around, gives, member, _here()), further)
+
+
+def _here() -> tuple[int, int]:
+    """This process and thread; one that was forked has its parent's thread, and is another."""
+    return os.getpid(), threading.get_ident()
 
 
 def holds(name: str) -> bool:
@@ -81,12 +86,12 @@ def facts() -> dict[str, Any]:
 def _around(
     gives: Callable[[Callable[[], Iterator[Any]], Member, Any], Iterator[Any]],
     member: Member,
-    trainer: int,
+    trainer: tuple[int, int],
     inner: Callable[..., Iterator[Any]],
 ) -> Callable[..., Iterator[Any]]:
     def makes(loader: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        # A loader inside of a loader, or in a thread of another one, is a part of it.
-        if threading.get_ident() != trainer or getattr(_filling, "on", False):
+        # A loader inside of a loader, or in a thread or process of another one, is a part of it.
+        if _here() != trainer or getattr(_filling, "on", False):
             return inner(loader, *args, **kwargs)
         make = functools.partial(_whole, inner, loader, args, kwargs)
         return gives(make, member, loader)

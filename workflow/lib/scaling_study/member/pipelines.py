@@ -42,16 +42,16 @@ def _replace() -> None:
     build, build_pipeline = builder_kind.build, pipeline.build_pipeline
 
     def builds(builder: Any, **options: Any) -> Any:
-        return _built(builder, options, lambda: build(builder, **options))
+        return _built(builder, builder.get_config(), options, lambda: build(builder, **options))
 
     def builds_pipeline(config: Any, /, **options: Any) -> Any:
-        return _built(config, options, lambda: build_pipeline(config, **options))
+        return _built(config, config, options, lambda: build_pipeline(config, **options))
 
     builder_kind.build = builds
     pipeline.build_pipeline = builds_pipeline
 
 
-def _built(what: Any, options: dict[str, Any], here: Callable[[], Any]) -> Any:
+def _built(what: Any, config: Any, options: dict[str, Any], here: Callable[[], Any]) -> Any:
     """Return a pipeline elsewhere; one process for all that are built of the same thing."""
     global _elsewhere  # noqa: PLW0603
     from spdl.pipeline import run_pipeline_in_subprocess  # noqa: PLC0415 (as above)
@@ -60,7 +60,7 @@ def _built(what: Any, options: dict[str, Any], here: Callable[[], Any]) -> Any:
     notes = getattr(what, "__dict__", {})
     if "_study" not in notes:
         try:
-            notes["_study"] = run_pipeline_in_subprocess(what, **options)
+            notes["_study"] = run_pipeline_in_subprocess(config, **options)
         except Exception as error:  # noqa: BLE001 (the script's own objects: whatever they raise)
             _refused.append(f"its pipeline cannot run in another process: {error}")
             return here()
