@@ -25,12 +25,8 @@ def report(folder, **changed):
 
 def test_a_moment_is_chosen_with_the_pointer_or_the_slider(tmp_path, page):
     page.open(report(tmp_path / "study"))
-    assert (
-        page.run(
-            "document.getElementById('m1-feed').closest('section').querySelectorAll('figure svg').length"
-        )
-        == 2
-    )
+    section = "document.getElementById('m1-feed').closest('section')"
+    assert page.run(f"{section}.querySelectorAll('figure svg').length") == 2
     assert page.run("document.querySelector('.moment').hidden") is False
 
     def told():
