@@ -299,6 +299,7 @@ def test_what_the_machine_was_used_for_answers_rules_of_thumb():
     assert "training threads 1, " in view.use.figure.svg
     first, *_, last = view.use.moments
     assert 0 < first["x"] < last["x"] < 1
+    assert 0 < view.use.top < view.use.bottom < 1
     assert "CPUs of training threads 1, " in first["text"]
     assert "1.00 MiB/s from disks" in first["text"]
     assert rules["Shared memory is not used up"]["answer"] == "yes"

@@ -74,7 +74,8 @@ for (const box of document.querySelectorAll("[data-moments]")) {
     line.setAttribute("x1", moments[index].x * width);
     line.setAttribute("x2", moments[index].x * width);
   };
-  line.setAttribute("y2", height);
+  line.setAttribute("y1", box.dataset.top * height);
+  line.setAttribute("y2", box.dataset.bottom * height);
   line.setAttribute("class", "moment-line");
   drawing.append(line);
   told.hidden = false;

@@ -148,7 +148,7 @@ def _neighbours(kinds: list[Json], cpus: float, suffix: str) -> Figure | None:
         "Training from memory beside work like a loader's (unpacking), and beside programs that "
         "compute in registers and take nothing but CPUs, at growing doses: step "
         "time against that beside none, by the part that it uses of the "
-        f"{format_number(cpus)} CPUs of a process. Shaded: 95% intervals."
+        f"{format_cpus(cpus)} CPUs of a process. Shaded: 95% intervals."
     )
     return Figure(name, title, caption, drawn)
 

@@ -44,10 +44,14 @@ class Use:
         figure: CPUs by kind of thread.
         moments: for every span between two looks, `x` where it is in the figure, as a part of its
             width, and `text` with all that was seen.
+        top: where the plot begins, as a part of the figure's height.
+        bottom: where it ends.
     """
 
     figure: Figure
     moments: Sequence[Json]
+    top: float
+    bottom: float
 
 
 def draw_use(found: Json | None, suffix: str) -> Use | None:
@@ -89,7 +93,7 @@ def draw_use(found: Json | None, suffix: str) -> Use | None:
         }
         for span in spans
     ]
-    return Use(Figure(name, title, caption, drawn), moments)
+    return Use(Figure(name, title, caption, drawn), moments, 1 - plot.y1, 1 - plot.y0)
 
 
 def _moment(span: Json) -> str:
