@@ -69,7 +69,7 @@ def test_workers_that_send_nothing_make_their_batches_and_are_waited_for(cohort,
 
 
 def test_a_pipeline_elsewhere_is_alone_too(cohort):
-    """What it iterates over in its own process, forked from the training one, is no loader."""
+    """The process that it runs in is forked from the training one, and trains nothing itself."""
     started(cohort, "pipeline", ("loader_only", "pipeline_elsewhere"))
     assert len(cohort.train(0, 80)) >= 80
     changes = cohort.attest(0)["changes"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from scaling_study.causes.table import CAUSES
 from scaling_study.common import doc_tables
-from scaling_study.experimenting.reliefs import RELIEFS
+from scaling_study.experimenting.reliefs import RELIEFS, Relief
 
 if TYPE_CHECKING:
     from scaling_study.causes.cause import Cause
@@ -22,13 +22,21 @@ def reliefs_table() -> str:
         (
             f"`{relief.name}`",
             relief.title,
-            ", ".join(f"`{axis}: {value}`" for axis, value in relief.axes.items())
-            or ("its own windows" if relief.bursts else "inside the processes"),
+            _how(relief),
             "yes" if relief.quick else "no, `full` only",
         )
         for relief in RELIEFS
     )
     return doc_tables.write_table(("change", "what it does", "how", "in `quick`"), rows)
+
+
+def _how(relief: Relief) -> str:
+    """How a change is made, in words."""
+    if relief.axes:
+        return ", ".join(f"`{axis}: {value}`" for axis, value in relief.axes.items())
+    if relief.derived:
+        return "axes, by what the script and the machine have"
+    return "its own windows" if relief.bursts else "inside the processes"
 
 
 def causes_list() -> str:

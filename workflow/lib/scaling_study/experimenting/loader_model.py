@@ -164,10 +164,10 @@ def predicted_s(
 
 
 def _takes_s(alone: Seen, workers: int | None) -> float:
-    """What the training thread needs to take a batch over from those who have made it.
+    """How long the training thread takes (s) to receive a batch that is ready.
 
-    Its CPU time at least. What a step without training takes longer than workers need to make a
-    batch is in it too: a thread of theirs hands each tensor over, and has to be woken for that.
+    It takes its CPU time at least. Besides, a thread of the worker hands each tensor over, and has
+    to be woken for that: a step without training is that much longer than the making of a batch.
     """
     if not workers or not alone.made_s:
         return alone.trainer_s
