@@ -144,7 +144,8 @@ def cpu_s(cohort):
 
 @pytest.mark.parametrize("kind", ["workers", "stateful workers", "spdl"])
 def test_a_loader_goes_on_beside_batches_from_memory_at_the_rate_that_is_told(cohort, kind):
-    started(cohort, kind, ("loader_beside",), "--seconds", "0.001")
+    many = ("--samples", "8000")  # an epoch lasts longer than is looked: at rest no other begins
+    started(cohort, kind, ("loader_beside",), "--seconds", "0.001", *many)
     assert cohort.attest(0)["changes"]["loader_beside"]
     words = cohort.members.words(0)
     before_s = cpu_s(cohort)

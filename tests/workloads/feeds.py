@@ -5,18 +5,18 @@ import time
 
 import torch
 
-SAMPLES, BATCH = 256, 8
+BATCH = 8
 CAPACITY = 3
 
 
 class Slow(torch.utils.data.Dataset):
     """Samples that take so long (s) to make."""
 
-    def __init__(self, seconds):
-        self.seconds = seconds
+    def __init__(self, seconds, samples):
+        self.seconds, self.samples = seconds, samples
 
     def __len__(self):
-        return SAMPLES
+        return self.samples
 
     def __getitems__(self, indices):
         time.sleep(self.seconds)
@@ -33,16 +33,16 @@ class Own:
         self.dataset = dataset
 
     def __len__(self):
-        return SAMPLES // BATCH
+        return len(self.dataset) // BATCH
 
     def __iter__(self):
-        for first in range(0, SAMPLES, BATCH):
-            yield torch.stack(self.dataset.__getitems__(range(first, first + BATCH)))
+        for indices in batches_of(self.dataset):
+            yield torch.stack(self.dataset.__getitems__(indices))
 
 
 def batches_of(dataset):
     """All batches, as a pipeline's source wants them."""
-    return [range(first, first + BATCH) for first in range(0, SAMPLES, BATCH)]
+    return [range(first, first + BATCH) for first in range(0, len(dataset), BATCH)]
 
 
 def pipeline(dataset):
@@ -99,17 +99,18 @@ if __name__ == "__main__":
     parser.add_argument("kind")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0.004)
+    parser.add_argument("--samples", type=int, default=256)
     parser.add_argument("--in-place", action="store_true")
     options = parser.parse_args()
     model = torch.nn.Linear(16, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-    epoch = loader_of(options.kind, Slow(options.seconds), options.workers)
+    epoch = loader_of(options.kind, Slow(options.seconds, options.samples), options.workers)
     seen = set()
     while True:
         for batch in epoch():
             if options.in_place:
-                assert float(batch.max()) < SAMPLES
-                batch.add_(SAMPLES)
+                assert float(batch.max()) < options.samples
+                batch.add_(options.samples)
             optimizer.zero_grad()
             model(batch).square().mean().backward()
             optimizer.step()

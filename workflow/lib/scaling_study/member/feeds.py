@@ -10,6 +10,7 @@ import contextlib
 import functools
 import itertools
 import os
+import queue
 import sys
 import threading
 import time
@@ -100,18 +101,29 @@ def _around(
 
 
 def _whole(inner: Callable[..., Any], loader: Any, args: Any, kwargs: Any) -> Iterator[Any]:
-    """Give what the loader itself gives, with all that is inside of it as it is."""
-    iterator = None
+    """Make what the loader itself gives, with all that is inside of it as it is."""
+    with _filled():
+        iterator = inner(loader, *args, **kwargs)
+    return _untouched(iterator)
+
+
+def _untouched(iterator: Iterator[Any]) -> Iterator[Any]:
     while True:
-        _filling.on = True
         try:
-            iterator = inner(loader, *args, **kwargs) if iterator is None else iterator
-            batch = next(iterator)
+            with _filled():
+                batch = next(iterator)
         except StopIteration:
             return
-        finally:
-            _filling.on = False
         yield batch
+
+
+@contextlib.contextmanager
+def _filled() -> Iterator[None]:
+    _filling.on = True
+    try:
+        yield
+    finally:
+        _filling.on = False
 
 
 # ---- batches from memory
@@ -129,16 +141,53 @@ def _beside(make: Callable[[], Iterator[Any]], member: Member, loader: Any) -> I
     A pipeline that gives one epoch is over once that is; the script then makes another one. A
     loader without workers makes its batches in the training thread, and has nothing to go on.
     """
-    batches = _batches(make, loader)
+    again = _again(_batches(make, loader), loader)
     if loaders.facts(loader)["workers"] == 0:
-        return _again(batches, loader)
-    if batches and "_study_over" not in loader.__dict__:
-        over = loader.__dict__["_study_over"] = threading.Event()
-        threading.Thread(target=_throw_away, args=(make, member, over), daemon=True).start()
-        _held["loader_beside"] += 1
-    return itertools.takewhile(
-        lambda _: not loader.__dict__["_study_over"].is_set(), _again(batches, loader)
-    )
+        yield from again
+        return
+    taker = loader.__dict__.get("_study_taker")
+    for batch in again:
+        if taker is None:
+            taker = loader.__dict__["_study_taker"] = _Taker(member)
+            _held["loader_beside"] += 1
+        if not taker.goes_on(make):
+            return
+        yield batch
+
+
+class _Taker:
+    """A thread that takes a loader's batches at the rate that is told, and throws them away.
+
+    It is given its iterators by the training thread. A worker that it forked itself would wait for
+    ever for a lock that the training thread held just then (torch's and the C library's are not
+    made anew in a child).
+    """
+
+    def __init__(self, member: Member) -> None:
+        self._asked = member.asked
+        self._epochs: queue.SimpleQueue[Iterator[Any]] = queue.SimpleQueue()
+        self._wants, self._over = True, False
+        threading.Thread(target=self._take, daemon=True).start()
+
+    def goes_on(self, make: Callable[[], Iterator[Any]]) -> bool:
+        """Begin the next epoch if the last one is over; return whether there was anything in it."""
+        if self._wants and not self._over:
+            self._wants = False
+            self._epochs.put(make())
+        return not self._over
+
+    def _take(self) -> None:
+        due = time.perf_counter()
+        while not self._over:
+            taken = 0
+            for taken, _ in enumerate(self._epochs.get(), start=1):  # noqa: B007 (looked at below)
+                while not (every_s := self._asked() / 1e9):
+                    time.sleep(LOOK_S)
+                    due = time.perf_counter()
+                due = max(due + every_s, time.perf_counter() - every_s)
+                time.sleep(max(0.0, due - time.perf_counter()))
+            self._over = not taken
+            self._wants = True
 
 
 def _switched(make: Callable[[], Iterator[Any]], member: Member, loader: Any) -> Iterator[Any]:
@@ -162,20 +211,6 @@ def _switched(make: Callable[[], Iterator[Any]], member: Member, loader: Any) ->
         else:
             batch = None
             yield next(again).take()
-
-
-def _throw_away(make: Callable[[], Iterator[Any]], member: Member, over: threading.Event) -> None:
-    """Take batches at the rate of a batch in every so many ns, or as fast as they come."""
-    due, taken = time.perf_counter(), 1
-    while taken:
-        taken = 0
-        for taken, _ in enumerate(make(), start=1):  # noqa: B007 (looked at above)
-            while not (every_s := member.asked() / 1e9):
-                time.sleep(LOOK_S)
-                due = time.perf_counter()
-            due = max(due + every_s, time.perf_counter() - every_s)
-            time.sleep(max(0.0, due - time.perf_counter()))
-    over.set()
 
 
 def _batches(make: Callable[[], Iterator[Any]], loader: Any) -> list[Batch]:
