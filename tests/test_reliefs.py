@@ -34,6 +34,7 @@ def reference(
         machine=machine(on),
         attestation={
             "intra_op": 1,
+            "cpus": [0],
             "changes": dict.fromkeys(CHANGES, False),
             **(attestation or {}),
         },
@@ -140,11 +141,28 @@ def test_a_loader_gets_cpus_of_its_own_where_training_leaves_some(n, axes, place
     [(0, 0.5, 1), (0, 1.8, 2), (0, 5.0, 4), (1, 0.5, 2), (1, 2.8, 3), (4, 9.0, 5)],
 )
 def test_more_workers_are_as_many_as_keep_up_with_training(workers, made_s, more):
-    options = with_loader(workers=workers)
+    assert more_workers(with_loader(workers=workers), made_s) == more
+
+
+def more_workers(options, made_s, **more):
     options["member"]["loader_made_s"] = made_s
-    found, _ = choose(reference(**options, on="vm-no-l3"), "quick")
+    found, _ = choose(reference(**options, on="vm-no-l3", **{"n": 1, **more}), "quick")
     (relief,) = [one for one in found if one.name == "more_workers"]
-    assert relief.axes == {"loader_workers": more}
+    return relief.axes["loader_workers"]
+
+
+@pytest.mark.parametrize(
+    ("n", "axes", "facts", "more"),
+    [
+        (2, {}, {}, 2),  # of four CPUs
+        (1, {"placement": "cores"}, {"cpus": [0]}, 1),
+        (1, {"placement": "cores"}, {"cpus": [0], "switches": {"loader_cpus": "1-3"}}, 3),
+    ],
+)
+def test_more_workers_are_no_more_than_a_member_has_cpus_for(n, axes, facts, more):
+    options = with_loader(workers=0)
+    options["attestation"] |= facts
+    assert more_workers(options, 5.0, n=n, axes=axes) == more
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ import pydantic
 from pydantic import Field
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from scaling_study.common.counter import COUNTERS
+from scaling_study.common.counter import COUNTERS, KERNEL_COUNTS, KernelCount
 from scaling_study.common.printable import printable
 from scaling_study.common.problems import shorten
 
@@ -133,7 +133,7 @@ class WindowMachine(TypedDict):
 
 
 class _WindowMember(TypedDict):
-    """One member's share of a window, without what counters of other files have counted."""
+    """One member's share of a window, without what is declared in `counter`."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
     slot: Index
@@ -153,24 +153,20 @@ class _WindowMember(TypedDict):
     trainer_user_s: Seconds
     trainer_system_s: Seconds
     trainer_runqueue_s: Seconds
-    minor_faults: Count
-    major_faults: Count
-    voluntary_switches: Count
-    involuntary_switches: Count
-    migrations: Count | None
     threads: Count
     processes: Count
     rss_bytes: Count
     restarts: Count
-    instructions: NotRequired[Count | None]
-    cycles: NotRequired[Count | None]
-    cache_misses: NotRequired[Count | None]
-    stalled_cycles: NotRequired[Count | None]
     first_step: NotRequired[Count]
     settled_us: NotRequired[list[StepMicroseconds]]
     inside: NotRequired[Count]
     after_us: NotRequired[list[StepMicroseconds]]
     fresh: NotRequired[list[tuple[Count, StepMicroseconds]]]
+
+
+def _counted(one: KernelCount) -> Any:
+    kind: Any = Count if one.always else Count | None
+    return NotRequired[kind] if one.hardware else kind
 
 
 if TYPE_CHECKING:
@@ -180,6 +176,7 @@ else:
         "WindowMember",
         {
             **_WindowMember.__annotations__,
+            **{one.name: _counted(one) for one in KERNEL_COUNTS},
             **{
                 one.field: NotRequired[(Seconds if one.unit else Amount) | None] for one in COUNTERS
             },

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pandas as pd
 
-from scaling_study.common.counter import COUNTERS
+from scaling_study.common.counter import COUNTERS, KERNEL_COUNTS
 
 Kind = Literal["text", "integer", "number", "yes/no"]
 PANDAS_TYPES: dict[Kind, str] = {
@@ -131,30 +131,7 @@ PER_STEP = (
         "of all steps of the window and of the script's new starts; points leave out windows with "
         "new starts where they have others.",
     ),
-    Column("minor_faults_per_step", "number", "1/step", "Page faults served from memory."),
-    Column("major_faults_per_step", "number", "1/step", "Page faults that needed a disk."),
-    Column("voluntary_switches_per_step", "number", "1/step", "Times a thread gave up its CPU."),
-    Column("involuntary_switches_per_step", "number", "1/step", "Times a thread lost its CPU."),
-    Column("migrations_per_step", "number", "1/step", "Moves of a thread to another CPU."),
-    Column(
-        "instructions_per_step",
-        "number",
-        "1/step",
-        "Instructions in user mode, all threads; this and the next three where the machine counts.",
-    ),
-    Column("cycles_per_step", "number", "1/step", "CPU cycles in user mode, all threads."),
-    Column(
-        "cache_misses_per_step",
-        "number",
-        "1/step",
-        "What the processor counts as cache misses: of the last level on Intel, of L2 on AMD.",
-    ),
-    Column(
-        "stalled_cycles_per_step",
-        "number",
-        "1/step",
-        "Cycles in user mode in which the processor's back end waited.",
-    ),
+    *(Column(one.column, "number", "1/step", one.meaning) for one in KERNEL_COUNTS),
 )
 RUNNABLE = Column(
     "runnable_threads",

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from scaling_study.collecting.experiments import WhyRun
+from scaling_study.common.counter import KERNEL_COUNTS
 from scaling_study.evidence.aggravation import Inflation, Sensitivity
 from scaling_study.evidence.case import Case
 from scaling_study.evidence.effects import mean
@@ -24,12 +25,17 @@ ACCOUNTS: Mapping[str, str] = {
 }
 """The training thread's accounts; they add up to the time of a step."""
 
+
+def _kernel(*, hardware: bool) -> dict[str, tuple[str, str]]:
+    return {
+        one.name: (one.column, f"{one.title} per step")
+        for one in KERNEL_COUNTS
+        if one.hardware == hardware
+    }
+
+
 COUNTS: Mapping[str, tuple[str, str]] = {
-    "minor_faults": ("minor_faults_per_step", "minor page faults per step"),
-    "major_faults": ("major_faults_per_step", "major page faults per step"),
-    "voluntary_switches": ("voluntary_switches_per_step", "voluntary switches per step"),
-    "involuntary_switches": ("involuntary_switches_per_step", "involuntary switches per step"),
-    "migrations": ("migrations_per_step", "migrations per step"),
+    **_kernel(hardware=False),
     "threads": ("threads", "threads alive per member"),
     "runnable_threads": ("runnable_threads", "threads that run or wait for a CPU, per member"),
     "members_cpus": ("members_cpus", "CPUs that the members may use"),
@@ -41,10 +47,7 @@ COUNTS: Mapping[str, tuple[str, str]] = {
     "psi_io": ("psi_io_share", "pressure on devices (PSI), share of the time"),
     "frequency": ("frequency_mhz", "CPU frequency in MHz"),
     "clock": ("clock_mhz", "clock while computing in MHz"),
-    "instructions": ("instructions_per_step", "instructions per step"),
-    "cycles": ("cycles_per_step", "CPU cycles per step"),
-    "cache_misses": ("cache_misses_per_step", "cache misses per step"),
-    "stalled_cycles": ("stalled_cycles_per_step", "stalled cycles per step"),
+    **_kernel(hardware=True),
 }
 MOST_WAITS = 8
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.axes import ranks
 from scaling_study.common.thresholds import SHARE_AT_LEAST
+from scaling_study.common.topology import parse_cpu_list
 from scaling_study.experimenting import unthrottled
 from scaling_study.probing import probe
 
@@ -199,8 +200,20 @@ def _more_workers(reference: Reference) -> dict[str, Any]:
     member = reference.windows[0]["members"][0]
     training_s = sum(member["step_us"]) / 1e6 - member["load_s"]
     needed = math.ceil(member.get("loader_made_s", 0.0) / training_s) if training_s > 0 else 0
-    cpus = len(probe.usable_topology(reference.machine).cpus)
-    return {"loader_workers": max(more, min(needed, cpus))}
+    return {"loader_workers": max(more, min(needed, _loader_cpus(reference)))}
+
+
+def _loader_cpus(reference: Reference) -> int:
+    """Return how many CPUs a member's loader workers have.
+
+    Their own ones, those that the member is bound to, or the member's part of the machine.
+    """
+    apart = reference.attestation.get("switches", {}).get("loader_cpus")
+    if apart:
+        return len(parse_cpu_list(apart))
+    if reference.axes["placement"] != "none":
+        return len(reference.attestation["cpus"])
+    return len(probe.usable_topology(reference.machine).cpus) // reference.n
 
 
 def _not_apart(reference: Reference) -> Reason:
