@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs import WORKLOADS
 from scaling_study.axes.axis import Where
 from scaling_study.axes.table import (
     AXES,
@@ -116,6 +117,20 @@ def test_a_switch_holds_in_a_member(tmp_path, values):
     assert {name: row["effective"] for name, row in rows.items() if not row["ok"]} == {}
     observed = {name for name in values if AXES[name].observe is not None}
     assert got["switches"] == {name: values[name] for name in observed}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *({"loader_workers": 0}, {"loader_workers": 2}, {"persistent_workers": "keep"}),
+        {"prefetch": 4, "loader_workers": 2},
+    ],
+    ids=name_of,
+)
+def test_a_switch_of_loaders_holds_for_torchdata_s_too(tmp_path, values):
+    """It is derived from torch's, and made without it."""
+    _, rows = member(tmp_path, values, WORKLOADS / "feeds.py", "stateful", "--workers", "1")
+    assert {name: row["effective"] for name, row in rows.items() if not row["ok"]} == {}
 
 
 MODELS = """

@@ -19,7 +19,10 @@ from emulator import MissingError, run  # noqa: E402 (as above)
 from shapes import MACHINES  # noqa: E402
 
 PARTS = {
-    "two": (("probed",), ("placements", "ladder"), ("limited",), ("fresh",), ("threads",)),
+    "two": (
+        *(("probed",), ("placements", "ladder"), ("limited",), ("fresh",), ("threads",)),
+        ("loaders",),
+    ),
     "uneven": (("probed",), ("placements",)),
 }
 """Parts of inside.py for each machine: one group after the other, those of a group at once."""

@@ -190,6 +190,18 @@ def ladder(_name):
     return measured("ladder", [1, 16, 24], how)
 
 
+def loaders(_name):
+    """Members whose loaders have worker processes, on CPUs of their own."""
+    folder = FOLDER / "loaders"
+    folder.mkdir(parents=True)
+    mapping = jobs.config(
+        jobs.WORKLOADS / "feeds.py", args=["torch", "--workers", "2"], step="optimizer",
+        launch={"launcher": "fork", "placement": "spread", "intra_op": 1, "loader_cpus": "rest"},
+        windows=1, steps=3, **PATIENT,
+    )  # fmt: skip
+    return jobs.run(mapping | {"processes": [4]}, folder)
+
+
 def threads(_name):
     """One thread more than there are cores; fewer than the 16 CPUs, since each takes seconds."""
     return measured("threads", [1], {"launcher": "fork", "intra_op": 9, "wait_policy": "passive"})
@@ -220,7 +232,7 @@ def in_cgroup(name):
     return found
 
 
-PARTS = (probed, placements, ladder, threads, limited, fresh, in_cgroup)
+PARTS = (probed, placements, ladder, loaders, threads, limited, fresh, in_cgroup)
 
 
 def run_alone(name, part):

@@ -203,6 +203,16 @@ def test_siblings_have_threads_too_where_that_is_asked(found):
     assert checks["intra_op"]["ok"]
 
 
+def test_loader_workers_have_the_rest_of_their_member_s_node(found):
+    records = found("two", "loaders")
+    attested, _ = records["attestation"]
+    assert [check for check in attested["checks"] if not check["ok"]] == []
+    assert [member["cpus"] for member in attested["members"]] == [[0], [8], [4], [12]]
+    workers = [member["switches"]["loader_cpus"] for member in attested["members"]]
+    assert workers == ["1-3", "9-11", "5-7", "13-15"]
+    assert [end["status"] for end in records["end"]] == ["complete"]
+
+
 # ---- inside a cgroup: CPUs 4-7 and 12-13, nodes 1 and 3, 2.5 CPUs' time, 1 GiB
 
 

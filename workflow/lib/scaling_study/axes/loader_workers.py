@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from scaling_study.axes.axis import Axis
 from scaling_study.axes.living import living, the_one
 from scaling_study.axes.values import counts
@@ -13,14 +15,12 @@ def apply(value: int) -> None:
     More than one would give batches of an iterable dataset several times, unless it shards itself:
     such a loader is left as it is where nothing in the dataset's class asks for its worker.
     """
-    import functools
     import inspect
     import sys
 
-    from torch.utils.data import DataLoader, IterableDataset
+    from torch.utils.data import IterableDataset
 
-    make = DataLoader.__init__
-    signature = inspect.signature(make)
+    from scaling_study.member.loader_arguments import change_arguments
 
     def shards(dataset: object) -> bool:
         if not isinstance(dataset, IterableDataset):
@@ -31,18 +31,15 @@ def apply(value: int) -> None:
         except (OSError, TypeError):  # typed in, or compiled
             return False
 
-    @functools.wraps(make)
-    def init(*args: object, **kwargs: object) -> None:
-        given = signature.bind(*args, **kwargs).arguments
+    def change(given: dict[str, Any]) -> None:
         if value in {0, 1} or given.get("worker_init_fn") or shards(given["dataset"]):
             given["num_workers"] = value
             if value == 0:
                 for name in ("prefetch_factor", "persistent_workers", "multiprocessing_context"):
                     given.pop(name, None)
                 given["timeout"] = 0
-        make(**given)
 
-    DataLoader.__init__ = init
+    change_arguments(change)
 
 
 def observe() -> int | str:

@@ -1,27 +1,20 @@
 """Whether a loader's workers live on between epochs."""
 
+from typing import Any
+
 from scaling_study.axes.axis import Axis
 from scaling_study.axes.living import living, the_one
 
 
 def apply(value: str) -> None:
     """Set it for every torch DataLoader that has workers."""
-    import functools
-    import inspect
+    from scaling_study.member.loader_arguments import change_arguments
 
-    from torch.utils.data import DataLoader
-
-    make = DataLoader.__init__
-    signature = inspect.signature(make)
-
-    @functools.wraps(make)
-    def init(*args: object, **kwargs: object) -> None:
-        given = signature.bind(*args, **kwargs).arguments
+    def change(given: dict[str, Any]) -> None:
         if given.get("num_workers"):
             given["persistent_workers"] = value == "keep"
-        make(**given)
 
-    DataLoader.__init__ = init
+    change_arguments(change)
 
 
 def observe() -> str:

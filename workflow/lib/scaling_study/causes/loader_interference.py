@@ -44,6 +44,26 @@ def _copy_beside(seconds: float) -> None:
     fetch._MapDatasetFetcher.fetch = copies  # noqa: SLF001
 
 
+def _work_beside(seconds: float) -> None:
+    """Have workers of every loader want all CPUs: half of what training needs is left to it."""
+    import os
+
+    import real_workload
+    from torch.utils.data._utils import fetch
+
+    inner = fetch._MapDatasetFetcher.fetch  # noqa: SLF001
+    cpus = len(os.sched_getaffinity(0))
+
+    def works(fetcher: object, indices: object) -> object:
+        real_workload.work((2 * cpus - 1) * seconds)
+        return inner(fetcher, indices)
+
+    # Many of them are far ahead of training, so that it seldom waits for a batch.
+    change = {"num_workers": 2 * cpus, "persistent_workers": True}
+    real_workload.change_loaders(lambda given: given.update(change))
+    fetch._MapDatasetFetcher.fetch = works  # noqa: SLF001
+
+
 CAUSE = Cause(
     "A loader whose own work gets in the way of training",
     "preparing the data takes processors, caches or the interpreter from the training itself",
@@ -73,7 +93,18 @@ CAUSE = Cause(
             level=True,
             promised=False,
             only=("ncf",),  # whose step is small enough to be in caches
-        )
+        ),
+        "working_workers": Plant(
+            "loader workers that want more CPUs than there are",
+            ("loader_interference",),
+            most=1,
+            clean_most=1,
+            code=_work_beside,
+            missing=one_cpu,
+            level=True,
+            promised=False,
+            only=("plain", "images"),
+        ),
     },
     order=165,
 )

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scaling_study.axes.table import AXES, DEFAULTS, read_value
 from scaling_study.common.problems import ConfigError
-from scaling_study.member import after_torch
+from scaling_study.member import after_torch, loader_arguments
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import ModuleType
+
     from scaling_study.axes.axis import Axes
 
 TEXT = '''\
@@ -25,7 +29,10 @@ same without this file:
 {lines}
 """
 
-{after_torch}
+from __future__ import annotations
+
+{modules}
+
 
 {functions}
 
@@ -49,6 +56,9 @@ call_back(start)
 if __name__ == "__main__":
     main()
 '''
+
+FUTURE = "from __future__ import annotations\n"
+OWN_IMPORT = re.compile(r"^ *from scaling_study\.member\.\w+ import \w+\n\n?", re.MULTILINE)
 
 
 def switched(axes: Axes) -> dict[str, object]:
@@ -89,18 +99,29 @@ def render_switches(axes: Axes, name: str) -> str | None:
     found = switched(axes)
     if not found:
         return None
-    # All but the module's docstring, which speaks of this package.
-    _, _, source = Path(after_torch.__file__).read_text(encoding="utf-8").partition("\n\n")
     return TEXT.format(
         label=", ".join(f"{axis} {value}" for axis, value in found.items()),
         name=name,
         lines="\n".join(f"    {line}" for line in lines(axes)),
-        after_torch=source.rstrip(),
-        functions="\n\n".join(_function(axis) for axis in found).rstrip(),
+        modules="\n\n\n".join(map(_source, _needed(found))),
+        functions="\n\n".join(map(_function, found)).rstrip(),
         calls="\n".join(f"    {axis}({json.dumps(value)})" for axis, value in found.items()),
     )
 
 
+def _needed(found: Iterable[str]) -> list[ModuleType]:
+    """Return the modules of this package that are copied, each after those that it needs."""
+    sources = [inspect.getsource(AXES[axis].apply) for axis in found]  # type: ignore[arg-type]
+    of_loaders = any(loader_arguments.__name__ in source for source in sources)
+    return [after_torch, *([loader_arguments] if of_loaders else [])]
+
+
+def _source(module: ModuleType) -> str:
+    """Return all but its docstring, which speaks of this package."""
+    _, _, text = Path(module.__file__ or "").read_text(encoding="utf-8").partition(FUTURE)
+    return OWN_IMPORT.sub("", text).strip()
+
+
 def _function(axis: str) -> str:
     source = inspect.getsource(AXES[axis].apply)  # type: ignore[arg-type]
-    return source.replace("def apply(", f"def {axis}(", 1)
+    return OWN_IMPORT.sub("", source).replace("def apply(", f"def {axis}(", 1)
