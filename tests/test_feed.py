@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow
 def short(monkeypatch):
     effort = FeedEffort(1, 2, steps=4, shortest_s=0.2, longest_s=1.0, settle_s=0.05)
     monkeypatch.setitem(feed.FEEDS, "quick", effort)
+    monkeypatch.setattr(feed, "SETTLE_S", 0.1)
     monkeypatch.setattr(feed, "ALONE_BLOCKS", 1)
     # Other tests run beside these.
     monkeypatch.setattr(windows, "INVALID", frozenset({"few_steps"}))
@@ -104,6 +105,7 @@ def test_work_beside_training_is_measured_at_every_dose(tmp_path, monkeypatch):
     monkeypatch.setattr(feed, "VARIANTS", (feed.AS_IS,))
     effort = FeedEffort(1, 1, steps=4, shortest_s=0.2, longest_s=1.0, settle_s=0.05, neighbours=1)
     monkeypatch.setitem(feed.FEEDS, "quick", effort)
+    monkeypatch.setattr(feed, "SETTLE_S", 0.1)
     found, _ = run(tmp_path, "torch")
     assert found.end["status"] == "complete", found.end
     beside = found.windows[found.windows["variant"].isin(loader_model.NEIGHBOURS)]

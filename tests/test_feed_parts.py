@@ -222,7 +222,7 @@ def test_work_beside_training_hurts_from_some_use_of_cpus_on():
     view = view_feed(found, machine(cpus=4))
     text = " ".join(view.findings)
     assert "threads in the process from 1 CPU on (1.25\N{MULTIPLICATION SIGN} as long" in text
-    assert "processes beside up to 2 CPUs: no harm seen" in text
+    assert "processes beside up to 2 CPUs: no harm that is sure" in text
     assert view.neighbours.name == "neighbours"
     assert "CPU use of the others" in view.neighbours.svg
 

@@ -6,7 +6,7 @@ from scaling_study.common.quantities import format_cpus, format_number
 from scaling_study.common.thresholds import FOREIGN_CPUS
 from scaling_study.evidence.agreement import Fact, other_threads_cpus
 from scaling_study.evidence.asking import Asked
-from scaling_study.evidence.measures import Account
+from scaling_study.evidence.measures import Account, Beyond
 from scaling_study.evidence.runqueue import SCHEDSTAT
 
 
@@ -23,6 +23,9 @@ def _helpers(asked: Asked) -> tuple[bool | None, str]:
         return False, f"{text} Operators have {case.threads} threads: these are theirs."
     return bool(busy >= FOREIGN_CPUS), text
 
+
+LOADERS = ("loader_interference",)
+"""An experiment tells what the workers of a loader take, whose threads these are then."""
 
 PLANTS = {
     "helper": Plant(
@@ -46,20 +49,26 @@ CAUSE = Cause(
     ),
     growth=(
         Route(
-            Account(
-                ("wait_threads_s_per_step",),
-                "waiting for a CPU that helper threads had",
-                relieved=True,
+            Beyond(
+                Account(
+                    ("wait_threads_s_per_step",),
+                    "waiting for a CPU that helper threads had",
+                    relieved=True,
+                ),
+                LOADERS,
             ),
             (Fact(_helpers, "account"),),
         ),
     ),
     level=(
         Route(
-            Account(("wait_threads_s_per_step",), "waiting for a CPU that helper threads had"),
+            Beyond(
+                Account(("wait_threads_s_per_step",), "waiting for a CPU that helper threads had"),
+                LOADERS,
+            ),
             (Fact(_helpers, "account"),),
         ),
     ),
     plants=PLANTS,
-    order=150,
+    order=168,
 )

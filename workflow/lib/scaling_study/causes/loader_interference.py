@@ -45,7 +45,11 @@ def _copy_beside(seconds: float) -> None:
 
 
 def _work_beside(seconds: float) -> None:
-    """Have workers of every loader want all CPUs: half of what training needs is left to it."""
+    """Have workers of every loader want more CPUs than training leaves, and a fair part of its own.
+
+    A scheduler that is fair serves whoever wants least first: so there are many of them, of whom
+    each wants less than training does.
+    """
     import os
 
     import real_workload
@@ -55,11 +59,10 @@ def _work_beside(seconds: float) -> None:
     cpus = len(os.sched_getaffinity(0))
 
     def works(fetcher: object, indices: object) -> object:
-        real_workload.work((2 * cpus - 1) * seconds)
+        real_workload.work(2 * (cpus - 1) * seconds)
         return inner(fetcher, indices)
 
-    # Many of them are far ahead of training, so that it seldom waits for a batch.
-    change = {"num_workers": 2 * cpus, "persistent_workers": True}
+    change = {"num_workers": 4 * cpus, "persistent_workers": True}
     real_workload.change_loaders(lambda given: given.update(change))
     fetch._MapDatasetFetcher.fetch = works  # noqa: SLF001
 

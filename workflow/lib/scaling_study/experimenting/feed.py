@@ -10,6 +10,7 @@ window with all of them in memory, and one with none.
 from __future__ import annotations
 
 import glob
+import itertools
 import logging
 import random
 import time
@@ -26,7 +27,7 @@ from scaling_study.experimenting.experiment_windows import Taker, key, mean_step
 from scaling_study.experimenting.loader_model import TITLES
 from scaling_study.measuring import capacity, cohort, page_cache, resolve, windows
 from scaling_study.member import feeds, neighbours
-from scaling_study.planning.efforts import ALONE_BLOCKS, DOSES, FEEDS, LIVING
+from scaling_study.planning.efforts import ALONE_BLOCKS, DOSES, FEEDS, LIVING, SETTLE_S
 from scaling_study.probing import probe
 
 if TYPE_CHECKING:
@@ -173,11 +174,11 @@ class Feed(Experiment):
             )
         shown = one.take(windows.Window(0, 0, self._n), self._timing)
         one.freeze()
-        own = {AS_IS.name: one}
-        for variant in self._others(seen):
-            other = self._started(variant, folder, stack)
-            if other is not None:
-                own[variant.name] = other
+        # The rate of the script as it is, at which its loader goes on beside.
+        every_ns = round(1e9 * (mean_step_s([shown]) or 0.0))
+        self._watch(one)
+        self._settle(one, feeds.NEW, feeds.FROM_MEMORY, feeds.SWAPPED)
+        own = {AS_IS.name: one, **self._start_others(seen, every_ns, folder, stack)}
         files = self._files(folder)
         variants = []
         for each in VARIANTS:
@@ -185,15 +186,40 @@ class Feed(Experiment):
                 self._leave_out(each, "no file of the loader is known: name them as"
                                       " workload.inputs")  # fmt: skip
             elif (each.of or each.name) in own:
-                # The rate of the script as it is, at which its loader goes on beside.
-                rate = round(1e9 * (mean_step_s([shown]) or 0.0)) if each is BESIDE else each.asked
-                variants.append(replace(each, asked=rate))
+                variants.append(replace(each, asked=every_ns) if each is BESIDE else each)
         cohorts = {each.name: own[each.of or each.name] for each in variants}
         self._take_all(variants, cohorts, files, self._effort.blocks)
-        self._watch(one)
         self._sweep(one, seen, self._cpus(resolved), folder)
         self._neighbours(folder)
         return "complete", None
+
+    def _settle(self, one: cohort.Cohort, *asks: int) -> None:
+        """Let stopped members train, in turn on what is asked, before they are measured."""
+        until = time.monotonic() + SETTLE_S
+        for asked in itertools.cycle(asks):
+            if time.monotonic() >= until:
+                return
+            one.tell(one.alive, asked)
+            one.thaw()
+            one.take(windows.Window(0, 0, self._n), self._timing)
+            one.freeze()
+
+    def _start_others(
+        self,
+        seen: Sequence[Mapping[str, Any]],
+        every_ns: int,
+        folder: Path,
+        stack: ExitStack,
+    ) -> dict[str, cohort.Cohort]:
+        """Start the other variants that are cohorts of their own, as far as they can be."""
+        found = {}
+        for variant in self._others(seen):
+            other = self._started(variant, folder, stack)
+            if other is not None:
+                found[variant.name] = other
+                if variant is BESIDE:
+                    self._settle(other, every_ns)
+        return found
 
     def _others(self, seen: Sequence[Mapping[str, Any]]) -> list[Variant]:
         """Return the variants that are cohorts of their own, and can be told from the others."""
@@ -312,6 +338,7 @@ class Feed(Experiment):
                 other = self._started(variant, folder, own)
                 if other is None:
                     continue
+                self._settle(other, 0)
                 shuffle = random.Random(f"{self._seed} {kind}")  # noqa: S311 (an experiment's)
                 for block in range(self._effort.neighbours):
                     log.info("%s, block %d of %d", title, block + 1, self._effort.neighbours)
@@ -325,6 +352,7 @@ class Feed(Experiment):
         with ExitStack() as own:
             other = self._started(variant, folder, own)
             if other is not None:
+                self._settle(other, 0)
                 pair = {AS_IS.name: one, variant.name: other}
                 self._take_all([AS_IS, variant], pair, (), self._effort.blocks)
 

@@ -152,6 +152,10 @@ LIVING = 3  # at a time, at least
 DOSES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Parts of the time for which each thread of a neighbour wants to work."""
 NEIGHBOURS = 4  # kinds
+SETTLE_S = 4.0
+"""So long the members of a variant train before they are measured. The C library's heap gets its
+form in some hundred steps: from then on it may give back what a step has used, and each step
+touches it anew, which took a third of a step of images."""
 
 
 def feed_seconds(name: str, start_s: float) -> tuple[float, float]:
@@ -167,8 +171,9 @@ def feed_seconds(name: str, start_s: float) -> tuple[float, float]:
     starts = LIVING + ALONE + effort.ways + (NEIGHBOURS if effort.neighbours else 0)
     windows = (VARIANTS + 2 * effort.ways) * effort.blocks + ALONE * ALONE_BLOCKS
     windows += NEIGHBOURS * len(DOSES) * effort.neighbours
+    trained_s = (starts - ALONE - 1) * SETTLE_S  # all but those that train nothing
     shortest, longest = (
-        effort.replicates * (starts * start_s + windows * (window_s + EDGE_S))
+        effort.replicates * (starts * start_s + trained_s + windows * (window_s + EDGE_S))
         for window_s in (effort.shortest_s, effort.longest_s)
     )
     return shortest, longest

@@ -31,6 +31,8 @@ HEAD_CHARACTERS = 25
 LEAST_TOP = 1.5
 """Of the value axis: where nothing inflates, 2% must not look like a mountain."""
 BOTTOM = 0.9
+MOST_DOSES = 5
+QUARTERS = (0, 0.25, 0.5, 0.75, 1)
 FRACTIONS = {"0": "0", "0.33": "⅓", "0.67": "⅔", "0.25": "¼", "0.50": "½", "0.75": "¾", "1": "1"}
 
 
@@ -139,7 +141,8 @@ def _scale_x(axes: Axes, curves: Sequence[Curve], *, counts: bool) -> None:
         scale_processes(axes, [int(n) for n in places])
         return
     axes.set_xlim(-0.06, 1.06)
-    axes.xaxis.set_major_locator(FixedLocator(places))
+    # Doses that were asked for; what was measured lies anywhere.
+    axes.xaxis.set_major_locator(FixedLocator(places if len(places) <= MOST_DOSES else QUARTERS))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _fraction(x)))
 
 

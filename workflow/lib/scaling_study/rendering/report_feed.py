@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -127,7 +128,10 @@ def _neighbours(kinds: list[Json], cpus: float, suffix: str) -> Figure | None:
     curves = [
         curve(
             one["title"],
-            [(min(1.0, each["cpus"] / cpus), dot(each["ratio"])) for each in one["doses"]],
+            [
+                (min(1.0, each["cpus"] / cpus), dot(each["ratio"]))
+                for each in sorted(one["doses"], key=lambda each: each["cpus"])
+            ],
         )
         for one in kinds
     ]
@@ -154,13 +158,16 @@ def _neighbours(kinds: list[Json], cpus: float, suffix: str) -> Figure | None:
 
 
 def _hurting(kinds: list[Json]) -> list[str]:
-    """From where on work beside training hurts it, and how irregular steps get."""
+    """From where on work beside training surely hurts it, and how irregular steps get."""
     said = []
     for one in kinds:
         dots = [each for each in one["doses"] if each["ratio"]]
-        hurt = [each for each in dots if (each["ratio"]["low"] or 0.0) > HURTS]
+        reverse = itertools.takewhile(
+            lambda each: (each["ratio"]["low"] or 0.0) > HURTS, reversed(dots)
+        )
+        hurt = [*reverse][::-1]
         if not hurt:
-            said.append(f"{one['title']} up to {_cpus(dots[-1])}: no harm seen")
+            said.append(f"{one['title']} up to {_cpus(dots[-1])}: no harm that is sure")
             continue
         first, last = hurt[0], dots[-1]
         said.append(
