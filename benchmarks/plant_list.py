@@ -82,7 +82,16 @@ WORKLOADS = {
     "images": Workload(
         "images",
         "scripts/workloads/images.py",
-        ("--size", "64", "--files", "512", "--data", str(ROOT / "results/.images")),
+        (
+            "--size",
+            "64",
+            "--files",
+            "512",
+            "--epochs",
+            "50",
+            "--data",
+            str(ROOT / "results/.images"),
+        ),
         0.008,
         own=dict.fromkeys(("too_few_workers", "loader_preparation"), DECODING),
     ),
