@@ -10,6 +10,7 @@ from scaling_study.configuring.config import load_config
 from scaling_study.diagnosing import feed as parts
 from scaling_study.experimenting import feed, loader_model
 from scaling_study.measuring import measure, page_cache, windows
+from scaling_study.measuring.cohort import WindowSettings
 from scaling_study.planning.efforts import FeedEffort
 from scaling_study.planning.plan import make_plan
 
@@ -70,6 +71,34 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     run(tmp_path, "torch", "--workers", "1", inputs=[str(data)])
     assert path.read_text() == before
     assert json.loads(before.splitlines()[0])["kind"] == "feed"
+
+
+@pytest.mark.parametrize(
+    ("batches", "ready", "n", "window"),
+    [
+        (100, 4, 1, (0.5, 0.5, 0.1)),  # half a pass of steps of 10 ms
+        (100, 20, 1, (0.5, 0.5, 0.2)),  # batches that were made with the files there
+        (100, 4, 2, (0.25, 0.25, 0.1)),  # what one reads is there for the other
+        (1000, 4, 1, (0.6, 2.0, 0.1)),
+        (None, 8, 1, (0.6, 2.0, 0.1)),
+        (20, 4, 1, None),
+    ],
+)
+def test_a_window_without_files_ends_before_they_are_back(batches, ready, n, window):
+    one = object.__new__(feed.Feed)
+    one._n, one._timing = n, WindowSettings(20, 0.6, 2.0, 0.1)
+    found = one._cold_window([{"batches": batches, "ready": ready}], 0.01)
+    got = found and (found.shortest_s, found.longest_s, found.settle_s)
+    assert got == (window and pytest.approx(window))
+
+
+def test_files_are_not_dropped_for_a_pass_that_is_over_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(loader_model, "WORKERS", ())
+    (tmp_path / "file").write_bytes(bytes(100_000))
+    found, _ = run(tmp_path, "torch", "--samples", "120", inputs=[str(tmp_path / "file")])
+    (reason,) = [one["reason"] for one in found.end["left_out"] if one["variant"] == "cold"]
+    assert "a pass over the data is too short" in reason
+    assert "warm" in set(found.windows["variant"])
 
 
 def test_a_loader_that_makes_its_batches_itself_is_waiting(tmp_path, monkeypatch):

@@ -29,7 +29,7 @@ LOADER = {
 
 
 def windows(replicate, *, training=8.0, waiting=4.0, interference=2.0, rest=0.0,
-            fetching=3.0, without=(), noise=0.01, resident=0.0):  # fmt: skip
+            fetching=3.0, without=(), noise=0.01, resident=0.0, back=0.4):  # fmt: skip
     rng = np.random.default_rng(replicate)
     steps = {
         "as_is": (whole := training + waiting + interference + rest),
@@ -60,6 +60,7 @@ def windows(replicate, *, training=8.0, waiting=4.0, interference=2.0, rest=0.0,
                     "user_s_per_step": 1.2 * training * factor,
                     "system_s_per_step": 0.1 * training * factor,
                     "resident_before": {"warm": 1.0, "cold": resident}.get(variant, np.nan),
+                    "resident_after": {"warm": 1.0, "cold": back}.get(variant, np.nan),
                 }
             )  # fmt: skip
     return pd.DataFrame(rows)
@@ -112,6 +113,10 @@ def test_a_loader_without_workers_leaves_caches_cold():
 
 def test_files_that_stay_in_memory_tell_nothing_of_fetching():
     assert feed([run(resident=0.6)])["fetching"] is None
+
+
+def test_files_that_are_back_before_a_window_ends_tell_nothing_of_fetching():
+    assert feed([run(back=0.95)])["fetching"] is None
 
 
 def test_a_study_that_measured_nothing_says_why():
@@ -195,7 +200,7 @@ def beside(kind, slower):
                 "spread": 1.1 + dose, "load_s_per_step": 0.0,
                 "user_s_per_step": (1 + 2 * dose) * step, "system_s_per_step": 0.0,
                 "trainer_user_s_per_step": step, "trainer_system_s_per_step": 0.0,
-                "resident_before": np.nan,
+                "resident_before": np.nan, "resident_after": np.nan,
             }
             for block in range(4)
             for dose in (0.0, 0.5, 1.0)

@@ -56,7 +56,7 @@ def _work_beside(seconds: float) -> None:
     from torch.utils.data._utils import fetch
 
     inner = fetch._MapDatasetFetcher.fetch  # noqa: SLF001
-    cpus = len(os.sched_getaffinity(0))
+    cpus = os.cpu_count() or 1  # not this member's, which some launches bind to one
 
     def works(fetcher: object, indices: object) -> object:
         real_workload.work(2 * (cpus - 1) * seconds)

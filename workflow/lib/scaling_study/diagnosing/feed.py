@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 COLD, WARM = 0.1, 0.9
-"""Files of which more is in memory were not dropped; files of which less is do not fit there."""
+"""Files of which more is in memory were not dropped; files of which less is do not fit there. Where
+that much is back at its end, a window without them was not one for long."""
 
 
 def feed(runs: Sequence[FeedRun]) -> Json:
@@ -167,6 +168,7 @@ class _Case:
         if "training" in known:
             known["rest"] = step - np.sum(list(known.values()), axis=0)
         cold = self._held("cold", "resident_before", lambda share: share <= COLD)
+        cold = np.where(self.column("cold", "resident_after") < WARM, cold, np.nan)
         warm = self._held("warm", "resident_before", lambda share: share >= WARM)
         return {
             "variants": [

@@ -33,6 +33,7 @@ from scaling_study.probing import probe
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from scaling_study.measuring.cohort import WindowSettings
     from scaling_study.measuring.measure import Job
 
 SCHEMA_VERSION = 2
@@ -41,6 +42,10 @@ MOSTLY = 0.5
 """Files of which this part was in memory are put back there."""
 MOST_FILES = 100_000
 """More files than this are not looked at one by one."""
+COLD_PART = 0.5
+"""Of a pass over the data, without its files in memory: what is read later may be there again."""
+FEWEST_COLD = 8
+"""Steps of such a window, after those on batches that were made before."""
 CODE = (".py", ".pyc", ".so", ".pth", ".zip")
 """Names of files that Python opens itself."""
 log = logging.getLogger("feed")
@@ -114,6 +119,7 @@ class Feed(Experiment):
         self._taker = Taker(self._journal, self._timing)
         self._left: list[Json] = []
         self._windows: list[Json] = []
+        self._cold: WindowSettings | None = None
 
     def leave_out(self, reason: str) -> None:
         """Leave a file that says why nothing was measured."""
@@ -172,19 +178,19 @@ class Feed(Experiment):
                 "the script has taken no batch from a loader that is known here: name its class"
                 " as workload.loader: module:Class"
             )
-        shown = one.take(windows.Window(0, 0, self._n), self._timing)
         one.freeze()
-        # The rate of the script as it is, at which its loader goes on beside.
-        every_ns = round(1e9 * (mean_step_s([shown]) or 0.0))
         self._watch(one)
+        # The rate of the script as it is, at which its loader goes on beside.
+        every_ns = round(1e9 * (mean_step_s([self._untold(one, feeds.NEW)]) or 0.0))
         self._settle(one, feeds.NEW, feeds.FROM_MEMORY, feeds.SWAPPED)
         own = {AS_IS.name: one, **self._start_others(seen, every_ns, folder, stack)}
         files = self._files(folder)
+        self._cold = self._cold_window(seen, every_ns / 1e9)
         variants = []
         for each in VARIANTS:
-            if each.files != "stay" and not files:
-                self._leave_out(each, "no file of the loader is known: name them as"
-                                      " workload.inputs")  # fmt: skip
+            reason = self._files_unfit(each, files)
+            if reason is not None:
+                self._leave_out(each, reason)
             elif (each.of or each.name) in own:
                 variants.append(replace(each, asked=every_ns) if each is BESIDE else each)
         cohorts = {each.name: own[each.of or each.name] for each in variants}
@@ -193,16 +199,52 @@ class Feed(Experiment):
         self._neighbours(folder)
         return "complete", None
 
+    def _cold_window(
+        self, seen: Sequence[Mapping[str, Any]], step_s: float
+    ) -> WindowSettings | None:
+        """Return a window that ends before files come back; None where a pass is too short for one.
+
+        Where no loader says how long a pass is, it lasts as long as others, and what comes back is
+        looked at (``resident_after``).
+        """
+        passes = [one["batches"] for one in seen if one["batches"] is not None]
+        if not passes:
+            return self._timing
+        ready = max(one["ready"] for one in seen)
+        most = COLD_PART * min(passes) / self._n
+        if most < ready + FEWEST_COLD:
+            return None
+        longest_s = min(self._timing.longest_s, most * step_s)
+        return replace(
+            self._timing,
+            shortest_s=min(self._timing.shortest_s, longest_s),
+            longest_s=longest_s,
+            settle_s=min(max(self._timing.settle_s, ready * step_s), longest_s / 2),
+        )
+
+    def _files_unfit(self, variant: Variant, files: Sequence[Path]) -> str | None:
+        """Say why files cannot be put where a variant has them; None where they can or may stay."""
+        if variant.files != "stay" and not files:
+            return "no file of the loader is known: name them as workload.inputs"
+        if variant.files == "dropped" and self._cold is None:
+            return "a pass over the data is too short: its files would be back in memory at once"
+        return None
+
     def _settle(self, one: cohort.Cohort, *asks: int) -> None:
         """Let stopped members train, in turn on what is asked, before they are measured."""
         until = time.monotonic() + SETTLE_S
         for asked in itertools.cycle(asks):
             if time.monotonic() >= until:
                 return
-            one.tell(one.alive, asked)
-            one.thaw()
-            one.take(windows.Window(0, 0, self._n), self._timing)
-            one.freeze()
+            self._untold(one, asked)
+
+    def _untold(self, one: cohort.Cohort, asked: int) -> Json:
+        """Take a window of stopped members of which no record is left."""
+        one.tell(one.alive, asked)
+        one.thaw()
+        record = one.take(windows.Window(0, 0, self._n), self._timing)
+        one.freeze()
+        return record
 
     def _start_others(
         self,
@@ -425,6 +467,7 @@ class Feed(Experiment):
             if there is not None and there >= MOSTLY:
                 page_cache.load(files)  # the next variant is to find them where they were
 
-        record = self._taker.take(one, self._n, labels, prepared)
+        timing = self._cold if variant.files == "dropped" else None
+        record = self._taker.take(one, self._n, labels, prepared, timing=timing)
         if record is not None:
             self._windows.append(record)

@@ -98,9 +98,9 @@ def facts(loader: Any) -> dict[str, Any]:
         Its ``kind``; ``kinds``, the names of that and of what it is derived from; how many
         ``workers`` it has (None: threads or processes of its own); whether those are ``threads`` of
         this process; whether the number is ``settable``; whether it makes a batch row ``by_row``,
-        as torch does from a data set without ``__getitems__``; and how many batches may be
-        ``ready`` while nobody takes any. One that a config names is taken to have no workers,
-        unless it says how many.
+        as torch does from a data set without ``__getitems__``; how many ``batches`` a pass has
+        (None: it does not say); and how many may be ``ready`` while nobody takes any. One that a
+        config names is taken to have no workers, unless it says how many.
     """
     kind = type(loader)
     name = f"{kind.__module__}.{kind.__qualname__}"
@@ -121,8 +121,16 @@ def facts(loader: Any) -> dict[str, Any]:
         "threads": workers is None and "Subprocess" not in kind.__name__,
         "settable": settable,
         "by_row": isinstance(loader, DataLoader) and _by_row(loader),
+        "batches": _batches(loader),
         "ready": ready,
     }
+
+
+def _batches(loader: Any) -> int | None:
+    try:
+        return len(loader)
+    except (TypeError, NotImplementedError):  # it has no length, or its data set has none
+        return None
 
 
 def _by_row(loader: Any) -> bool:
