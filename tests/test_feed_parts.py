@@ -116,7 +116,10 @@ def test_files_that_stay_in_memory_tell_nothing_of_fetching():
 
 
 def test_files_that_are_back_before_a_window_ends_tell_nothing_of_fetching():
-    assert feed([run(back=0.95)])["fetching"] is None
+    found = feed([run(back=0.95)])
+    assert found["fetching"] is None
+    text = " ".join(view_feed(found, MACHINE).findings)
+    assert "What fetching from storage takes is not known" in text
 
 
 def test_a_study_that_measured_nothing_says_why():

@@ -1,8 +1,18 @@
 """Threads that are moved between CPUs."""
 
 from scaling_study.causes.cause import Cause, Remedy, Route
-from scaling_study.evidence.agreement import Falls, Present
+from scaling_study.evidence.agreement import BringsBack, Falls, Present
 from scaling_study.evidence.relief_share import ByRelief
+
+PINNED = Route(
+    ByRelief(("pinned",), beyond=("passive", "one_thread", "unpinned")),
+    (
+        Present("migrations_per_step", "Migrations per step", 0.05),
+        Falls("migrations_per_step", "Migrations"),
+        # Loader workers on a member's one core make it wait for that: its own time is shorter then.
+        BringsBack(("pinned",)),
+    ),
+)
 
 CAUSE = Cause(
     "Threads that are moved between CPUs",
@@ -10,23 +20,7 @@ CAUSE = Cause(
     "Time comes back when each member is bound to a core of its own, and migrations stop.",
     "sched_setaffinity(2); se.nr_migrations in /proc/PID/sched",
     Remedy("Bind each process to a core of its own.", axes={"placement": "cores"}),
-    growth=(
-        Route(
-            ByRelief(("pinned",), beyond=("passive", "one_thread", "unpinned")),
-            (
-                Present("migrations_per_step", "Migrations per step", 0.05),
-                Falls("migrations_per_step", "Migrations"),
-            ),
-        ),
-    ),
-    level=(
-        Route(
-            ByRelief(("pinned",), beyond=("passive", "one_thread", "unpinned")),
-            (
-                Present("migrations_per_step", "Migrations per step", 0.05),
-                Falls("migrations_per_step", "Migrations"),
-            ),
-        ),
-    ),
+    growth=(PINNED,),
+    level=(PINNED,),
     order=280,
 )

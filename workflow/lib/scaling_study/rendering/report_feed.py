@@ -252,6 +252,11 @@ def _findings(found: Json, l3_bytes: int | None) -> list[str]:
             " machine's host may keep files in a cache of its own, which cannot be emptied from"
             " here."
         )
+    elif "cold" in steps:
+        said.append(
+            "What fetching from storage takes is not known: the loader's files were not dropped"
+            " from memory, or back there before a window ended."
+        )
     said += _best(found["ways"])
     said += _hurting(found["neighbours"])
     rest = parts.get("rest")
