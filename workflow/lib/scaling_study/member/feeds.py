@@ -236,10 +236,8 @@ def _again(batches: Sequence[Batch], loader: Any) -> Iterator[Any]:
 
 def _epoch(loader: Any) -> Iterable[Any]:
     """Return as many of something as an epoch of the loader has batches, if it knows that."""
-    try:
-        return range(len(loader))
-    except (TypeError, NotImplementedError):
-        return itertools.repeat(None)
+    batches = loaders.length(loader)
+    return itertools.repeat(None) if batches is None else range(batches)
 
 
 class Batch:

@@ -121,15 +121,16 @@ def facts(loader: Any) -> dict[str, Any]:
         "threads": workers is None and "Subprocess" not in kind.__name__,
         "settable": settable,
         "by_row": isinstance(loader, DataLoader) and _by_row(loader),
-        "batches": _batches(loader),
+        "batches": length(loader),
         "ready": ready,
     }
 
 
-def _batches(loader: Any) -> int | None:
+def length(loader: Any) -> int | None:
+    """Return how many batches a pass has; None where the loader does not say."""
     try:
         return len(loader)
-    except (TypeError, NotImplementedError):  # it has no length, or its data set has none
+    except Exception:  # noqa: BLE001 (the script's own: no length, or whatever it raises)
         return None
 
 
