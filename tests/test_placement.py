@@ -233,6 +233,16 @@ def test_the_rest_of_a_machine_is_divided_among_the_loaders():
     assert len(set().union(*(both for pair in shared for both in pair))) == 384
 
 
+@pytest.mark.parametrize("wanted", ["cores", "spread"])
+@pytest.mark.parametrize("count", [2, 4, 8, 192])
+def test_members_train_on_cores_of_their_own_where_loaders_have_the_rest(wanted, count):
+    core_of = {cpu.cpu: cpu.core for cpu in machines.usable(NPS4).cpus}
+    placed = loaders(NPS4, count, placement=wanted, loader_cpus="rest")
+    assert len({core_of[cpu] for trains, _ in placed for cpu in trains}) == count
+    assert {len(loads) for _, loads in placed} == {384 // count - 1}
+    assert len(set().union(*(both for pair in placed for both in pair))) == 384
+
+
 def test_a_whole_cache_is_divided_too():
     ((trains, loads),) = loaders(NPS4, 1, placement="per_l3", loader_cpus="rest")
     assert (trains, len(loads)) == ({0}, 15)

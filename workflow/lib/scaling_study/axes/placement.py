@@ -207,9 +207,15 @@ def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot,
     if loaders == loader_cpus.REST:
         loaders = max(0, len(topology.cpus) // len(given) - own)
     extra = loaders if isinstance(loaders, int) else 0
-    placed = slots(axes["placement"], topology, len(given), own + extra)
+
+    def cut(usable: Topology) -> tuple[Slot, ...]:
+        return slots(axes["placement"], usable, len(given), own + extra)
+
+    placed = cut(topology)
     if loaders != loader_cpus.SHARED:
         placed = tuple(_divided(one, own, topology) for one in placed)
+        if _train_on_siblings(placed, topology):
+            placed = tuple(_divided(one, own, topology) for one in cut(_by_threads(topology)))
     return tuple(
         replace(one, cpus=new.cpus, oversubscribed=new.oversubscribed, loader_cpus=new.loader_cpus)
         for one, new in zip(given, placed, strict=True)
@@ -227,6 +233,22 @@ def _divided(slot: Slot, own: int, topology: Topology) -> Slot:
             "start fewer processes, or set loader_cpus to shared",
         )
     return replace(slot, loader_cpus=tuple(sorted(others)))
+
+
+def _train_on_siblings(placed: Sequence[Slot], topology: Topology) -> bool:
+    """Whether members train on threads of the same core, one of which a loader might have."""
+    core_of = {cpu.cpu: cpu.core for cpu in topology.cpus}
+    cores = [
+        {core_of[cpu] for cpu in set(slot.cpus or ()).difference(slot.loader_cpus or ())}
+        for slot in placed
+    ]
+    return sum(map(len, cores)) > len(set().union(*cores))
+
+
+def _by_threads(topology: Topology) -> Topology:
+    """Return a machine as if each thread of a core were one: a slot gets both before the next."""
+    alone = [replace(cpu, core=rank) for rank, cpu in enumerate(topology.compact)]
+    return replace(topology, cpus=tuple(sorted(alone, key=lambda cpu: cpu.cpu)))
 
 
 def _read_lists(value: object, _files: bool) -> tuple[str, ...] | None:
