@@ -122,6 +122,14 @@ def test_files_that_are_back_before_a_window_ends_tell_nothing_of_fetching():
     assert "What fetching from storage takes is not known" in text
 
 
+@pytest.mark.parametrize(
+    ("fetching", "said"), [(3.0, "from storage takes 3"), (0.0, "takes nothing noticeable")]
+)
+def test_what_fetching_takes_is_said_as_far_as_it_is_sure(fetching, said):
+    text = " ".join(view_feed(feed([run(fetching=fetching)]), MACHINE).findings)
+    assert said in text
+
+
 def test_a_study_that_measured_nothing_says_why():
     reason = "the script has taken no batch from a loader that is known here"
     one = run()

@@ -245,13 +245,7 @@ def _findings(found: Json, l3_bytes: int | None) -> list[str]:
             f" training takes {format_number(most['training'])}: {slower} is what limits the two."
         )
     if found["fetching"] and found["preparing"]:
-        said.append(
-            f"Of a step whose files are not in memory, {format_seconds(found['fetching']['value'])}"
-            " fetch them from storage; with all of them in memory,"
-            f" {format_seconds(found['preparing']['value'])} prepare what was read. A virtual"
-            " machine's host may keep files in a cache of its own, which cannot be emptied from"
-            " here."
-        )
+        said.append(_storage(found["fetching"], found["preparing"]))
     elif "cold" in steps:
         said.append(
             "What fetching from storage takes is not known: the loader's files were not dropped"
@@ -278,6 +272,19 @@ def _findings(found: Json, l3_bytes: int | None) -> list[str]:
             " again: that is in the time of training."
         )
     return said
+
+
+def _storage(fetching: Json, preparing: Json) -> str:
+    """What a step takes to fetch files from storage, and to prepare what was read."""
+    fetched = format_seconds(fetching["value"])
+    if (fetching["low"] or 0.0) <= 0:
+        fetched = "nothing noticeable"
+    return (
+        f"Of a step whose files are not in memory, fetching them from storage takes {fetched};"
+        f" with all of them in memory, {format_seconds(preparing['value'])} prepare what was read."
+        " A virtual machine's host may keep files in a cache of its own, which cannot be emptied"
+        " from here."
+    )
 
 
 def _best(ways: list[Json]) -> list[str]:
