@@ -6,7 +6,6 @@ a script that ends again in the same process, so a wrapper runs several times th
 
 from __future__ import annotations
 
-import inspect
 import runpy
 import sys
 import time
@@ -41,19 +40,20 @@ def before_each_step(call: Callable[..., None]) -> None:
     optimizer.register_optimizer_step_pre_hook(call)
 
 
-def change_loaders(change: Callable[[dict[str, Any]], None]) -> None:
-    """Have a function change the arguments of every DataLoader that is made, by their names."""
-    from torch.utils.data import DataLoader  # noqa: PLC0415 (torch is the member's to import)
+def before_each_batch(call: Callable[[Any], None]) -> None:
+    """Have something called, in the process that reads it, before each batch of a map-style loader.
 
-    make = DataLoader.__init__
-    signature = inspect.signature(make)
+    It gets torch's object that reads from the data set.
+    """
+    from torch.utils.data._utils import fetch  # noqa: PLC0415 (torch is the member's to import)
 
-    def changed(loader: Any, *args: Any, **options: Any) -> None:
-        given = signature.bind(loader, *args, **options).arguments
-        change(given)
-        make(**given)
+    inner = fetch._MapDatasetFetcher.fetch  # noqa: SLF001 (what every map-style loader calls)
 
-    DataLoader.__init__ = changed
+    def fetched(fetcher: Any, indices: Any) -> Any:
+        call(fetcher)
+        return inner(fetcher, indices)
+
+    fetch._MapDatasetFetcher.fetch = fetched  # noqa: SLF001
 
 
 def work(seconds: float) -> None:

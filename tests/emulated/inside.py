@@ -173,14 +173,14 @@ def fresh(name):
     return found
 
 
-def measured(part, processes, axes):
+def measured(part, processes, axes, script=SCRIPT, **workload):
     """Run a whole measuring job as a study does; return its records."""
     folder = FOLDER / part
     folder.mkdir(parents=True)
+    of_tensors = {"args": ["--where", str(folder / "where-{member}.json")], "step": "mark"}
     mapping = jobs.config(
-        SCRIPT, args=["--where", str(folder / "where-{member}.json")], step="mark",
-        launch=axes, windows=1, steps=3, **PATIENT,
-    )  # fmt: skip
+        script, **of_tensors | workload, launch=axes, windows=1, steps=3, **PATIENT
+    )
     return jobs.run(mapping | {"processes": processes}, folder)
 
 
@@ -192,14 +192,9 @@ def ladder(_name):
 
 def loaders(_name):
     """Members whose loaders have worker processes, on CPUs of their own."""
-    folder = FOLDER / "loaders"
-    folder.mkdir(parents=True)
-    mapping = jobs.config(
-        jobs.WORKLOADS / "feeds.py", args=["torch", "--workers", "2"], step="optimizer",
-        launch={"launcher": "fork", "placement": "spread", "intra_op": 1, "loader_cpus": "rest"},
-        windows=1, steps=3, **PATIENT,
-    )  # fmt: skip
-    return jobs.run(mapping | {"processes": [4]}, folder)
+    how = {"launcher": "fork", "placement": "spread", "intra_op": 1, "loader_cpus": "rest"}
+    script = jobs.WORKLOADS / "feeds.py"
+    return measured("loaders", [4], how, script, args=["torch", "--workers", "2"], step="optimizer")
 
 
 def threads(_name):

@@ -24,8 +24,12 @@ def _helpers(asked: Asked) -> tuple[bool | None, str]:
     return bool(busy >= FOREIGN_CPUS), text
 
 
-LOADERS = ("loader_interference",)
-"""An experiment tells what the workers of a loader take, whose threads these are then."""
+def _waits(*, relieved: bool) -> Route:
+    waited = "waiting for a CPU that helper threads had"
+    account = Account(("wait_threads_s_per_step",), waited, relieved=relieved)
+    # Where these are a loader's, an experiment tells what they take.
+    return Route(Beyond(account, ("loader_interference",)), (Fact(_helpers, "account"),))
+
 
 PLANTS = {
     "helper": Plant(
@@ -47,28 +51,8 @@ CAUSE = Cause(
         "Start fewer loader workers and background threads, or fewer processes, so that all "
         "threads that work fit on the CPUs."
     ),
-    growth=(
-        Route(
-            Beyond(
-                Account(
-                    ("wait_threads_s_per_step",),
-                    "waiting for a CPU that helper threads had",
-                    relieved=True,
-                ),
-                LOADERS,
-            ),
-            (Fact(_helpers, "account"),),
-        ),
-    ),
-    level=(
-        Route(
-            Beyond(
-                Account(("wait_threads_s_per_step",), "waiting for a CPU that helper threads had"),
-                LOADERS,
-            ),
-            (Fact(_helpers, "account"),),
-        ),
-    ),
+    growth=(_waits(relieved=True),),
+    level=(_waits(relieved=False),),
     plants=PLANTS,
     order=168,
 )

@@ -11,9 +11,10 @@ def _send_more(seconds: float) -> None:
     """Have one worker of every loader send views of larger tensors, which are sent whole."""
     from typing import Any
 
-    import real_workload
     import torch
     from torch.utils.data import default_collate, default_convert
+
+    from scaling_study.member.loader_arguments import change_arguments
 
     # About what is copied to another process in so many seconds.
     numbers = round(seconds * 250e6)
@@ -30,7 +31,7 @@ def _send_more(seconds: float) -> None:
         given["collate_fn"] = lambda rows: enlarge(collate(rows))
         given["num_workers"] = 1
 
-    real_workload.change_loaders(change)
+    change_arguments(change)
 
 
 CAUSE = Cause(

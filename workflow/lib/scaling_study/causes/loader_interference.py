@@ -27,21 +27,20 @@ def _copy_beside(seconds: float) -> None:
     """Have two workers of every loader copy more than caches hold for each batch."""
     import real_workload
     import torch
-    from torch.utils.data._utils import fetch
 
-    inner = fetch._MapDatasetFetcher.fetch  # noqa: SLF001
+    from scaling_study.member.loader_arguments import change_arguments
+
     # About what a CPU copies in so many seconds.
     numbers = round(1e9 * seconds)
 
-    def copies(fetcher: object, indices: object) -> object:
+    def copies(fetcher: object) -> None:
         if "_copied" not in fetcher.__dict__:
             fetcher.__dict__["_copied"] = torch.zeros(numbers), torch.zeros(numbers)
         target, source = fetcher.__dict__["_copied"]
         target.copy_(source)
-        return inner(fetcher, indices)
 
-    real_workload.change_loaders(lambda given: given.update(num_workers=2))
-    fetch._MapDatasetFetcher.fetch = copies  # noqa: SLF001
+    change_arguments(lambda given: given.update(num_workers=2))
+    real_workload.before_each_batch(copies)
 
 
 def _work_beside(seconds: float) -> None:
@@ -53,18 +52,13 @@ def _work_beside(seconds: float) -> None:
     import os
 
     import real_workload
-    from torch.utils.data._utils import fetch
 
-    inner = fetch._MapDatasetFetcher.fetch  # noqa: SLF001
+    from scaling_study.member.loader_arguments import change_arguments
+
     cpus = os.cpu_count() or 1  # not this member's, which some launches bind to one
-
-    def works(fetcher: object, indices: object) -> object:
-        real_workload.work(2 * (cpus - 1) * seconds)
-        return inner(fetcher, indices)
-
     change = {"num_workers": 4 * cpus, "persistent_workers": True}
-    real_workload.change_loaders(lambda given: given.update(change))
-    fetch._MapDatasetFetcher.fetch = works  # noqa: SLF001
+    change_arguments(lambda given: given.update(change))
+    real_workload.before_each_batch(lambda _: real_workload.work(2 * (cpus - 1) * seconds))
 
 
 CAUSE = Cause(

@@ -15,6 +15,8 @@ def _row_by_row(seconds: float) -> None:
     import real_workload
     from torch.utils.data import default_collate
 
+    from scaling_study.member.loader_arguments import change_arguments
+
     class Rows:
         def __init__(self, inner: Any, each_s: float) -> None:
             self.inner, self.each_s = inner, each_s
@@ -40,7 +42,7 @@ def _row_by_row(seconds: float) -> None:
         )  # fmt: skip
         given["dataset"] = Rows(given["dataset"], seconds / rows)
 
-    real_workload.change_loaders(change)
+    change_arguments(change)
 
 
 CAUSE = Cause(

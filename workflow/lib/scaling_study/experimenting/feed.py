@@ -66,6 +66,7 @@ class Variant:
         files: what becomes of the loader's files before each window: they stay, are loaded into
             memory, or dropped from there.
         axes: of the launch that are other ones.
+        timing: of its windows, where it is another one.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Variant:
     asked: int | None = None
     files: str = "stay"
     axes: Mapping[str, Any] = field(default_factory=dict)
+    timing: WindowSettings | None = None
 
 
 def _of(other: Variant, name: str, asked: int | None = None, files: str = "stay") -> Variant:
@@ -85,6 +87,7 @@ def _of(other: Variant, name: str, asked: int | None = None, files: str = "stay"
 
 AS_IS = Variant("as_is", TITLES["as_is"], ("loader_switched",), asked=feeds.NEW)
 BESIDE = Variant("beside", TITLES["beside"], ("loader_beside",))
+COLD = _of(AS_IS, "cold", files="dropped")
 VARIANTS = (
     AS_IS,
     _of(AS_IS, "cached", feeds.FROM_MEMORY),
@@ -93,7 +96,7 @@ VARIANTS = (
     _of(BESIDE, "still", 0),
     Variant("only", TITLES["only"], ("loader_only",)),
     _of(AS_IS, "warm", files="loaded"),
-    _of(AS_IS, "cold", files="dropped"),
+    COLD,
 )
 
 
@@ -109,6 +112,15 @@ def trains(way: loader_model.Way) -> Variant:
     return Variant(way.trains, f"as it is, {way.title}", changes, axes=way.axes)
 
 
+def _files_unfit(variant: Variant, files: Sequence[Path]) -> str | None:
+    """Say why files cannot be put where a variant has them; None where they can or may stay."""
+    if variant.files != "stay" and not files:
+        return "no file of the loader is known: name them as workload.inputs"
+    if variant.files == "dropped" and variant.timing is None:
+        return "a pass over the data is too short: its files would be back in memory at once"
+    return None
+
+
 class Feed(Experiment):
     """The running of one job."""
 
@@ -119,7 +131,6 @@ class Feed(Experiment):
         self._taker = Taker(self._journal, self._timing)
         self._left: list[Json] = []
         self._windows: list[Json] = []
-        self._cold: WindowSettings | None = None
 
     def leave_out(self, reason: str) -> None:
         """Leave a file that says why nothing was measured."""
@@ -185,14 +196,18 @@ class Feed(Experiment):
         self._settle(one, feeds.NEW, feeds.FROM_MEMORY, feeds.SWAPPED)
         own = {AS_IS.name: one, **self._start_others(seen, every_ns, folder, stack)}
         files = self._files(folder)
-        self._cold = self._cold_window(seen, every_ns / 1e9)
+        cold = self._cold_window(seen, every_ns / 1e9)
+        known = {
+            BESIDE.name: replace(BESIDE, asked=every_ns),
+            COLD.name: replace(COLD, timing=cold),
+        }
         variants = []
-        for each in VARIANTS:
-            reason = self._files_unfit(each, files)
+        for each in (known.get(one.name, one) for one in VARIANTS):
+            reason = _files_unfit(each, files)
             if reason is not None:
                 self._leave_out(each, reason)
             elif (each.of or each.name) in own:
-                variants.append(replace(each, asked=every_ns) if each is BESIDE else each)
+                variants.append(each)
         cohorts = {each.name: own[each.of or each.name] for each in variants}
         self._take_all(variants, cohorts, files, self._effort.blocks)
         self._sweep(one, seen, self._cpus(resolved), folder)
@@ -221,14 +236,6 @@ class Feed(Experiment):
             longest_s=longest_s,
             settle_s=min(max(self._timing.settle_s, ready * step_s), longest_s / 2),
         )
-
-    def _files_unfit(self, variant: Variant, files: Sequence[Path]) -> str | None:
-        """Say why files cannot be put where a variant has them; None where they can or may stay."""
-        if variant.files != "stay" and not files:
-            return "no file of the loader is known: name them as workload.inputs"
-        if variant.files == "dropped" and self._cold is None:
-            return "a pass over the data is too short: its files would be back in memory at once"
-        return None
 
     def _settle(self, one: cohort.Cohort, *asks: int) -> None:
         """Let stopped members train, in turn on what is asked, before they are measured."""
@@ -467,7 +474,6 @@ class Feed(Experiment):
             if there is not None and there >= MOSTLY:
                 page_cache.load(files)  # the next variant is to find them where they were
 
-        timing = self._cold if variant.files == "dropped" else None
-        record = self._taker.take(one, self._n, labels, prepared, timing=timing)
+        record = self._taker.take(one, self._n, labels, prepared, timing=variant.timing)
         if record is not None:
             self._windows.append(record)

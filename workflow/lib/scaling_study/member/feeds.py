@@ -102,28 +102,24 @@ def _around(
 
 def _whole(inner: Callable[..., Any], loader: Any, args: Any, kwargs: Any) -> Iterator[Any]:
     """Make what the loader itself gives, with all that is inside of it as it is."""
-    with _filled():
+    _filling.on = True
+    try:
         iterator = inner(loader, *args, **kwargs)
+    finally:
+        _filling.on = False
     return _untouched(iterator)
 
 
 def _untouched(iterator: Iterator[Any]) -> Iterator[Any]:
     while True:
+        _filling.on = True
         try:
-            with _filled():
-                batch = next(iterator)
+            batch = next(iterator)
         except StopIteration:
             return
+        finally:
+            _filling.on = False
         yield batch
-
-
-@contextlib.contextmanager
-def _filled() -> Iterator[None]:
-    _filling.on = True
-    try:
-        yield
-    finally:
-        _filling.on = False
 
 
 # ---- batches from memory

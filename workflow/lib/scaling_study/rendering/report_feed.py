@@ -162,14 +162,13 @@ def _hurting(kinds: list[Json]) -> list[str]:
     said = []
     for one in kinds:
         dots = [each for each in one["doses"] if each["ratio"]]
-        reverse = itertools.takewhile(
-            lambda each: (each["ratio"]["low"] or 0.0) > HURTS, reversed(dots)
-        )
-        hurt = [*reverse][::-1]
+        hurt = [
+            *itertools.takewhile(lambda each: (each["ratio"]["low"] or 0.0) > HURTS, reversed(dots))
+        ]
         if not hurt:
             said.append(f"{one['title']} up to {_cpus(dots[-1])}: no harm that is sure")
             continue
-        first, last = hurt[0], dots[-1]
+        first, last = hurt[-1], hurt[0]
         said.append(
             f"{one['title']} from {_cpus(first)} on ({format_ratio(first['ratio']['value'])} as"
             f" long; with {_cpus(last)} {format_ratio(last['ratio']['value'])}, where one step in"
@@ -249,7 +248,7 @@ def _findings(found: Json, l3_bytes: int | None) -> list[str]:
     elif "cold" in steps:
         said.append(
             "What fetching from storage takes is not known: the loader's files were not dropped"
-            " from memory, or back there before a window ended."
+            " from memory, or were back before a window ended."
         )
     said += _best(found["ways"])
     said += _hurting(found["neighbours"])

@@ -111,8 +111,7 @@ def render_switches(axes: Axes, name: str) -> str | None:
 
 def _needed(found: Iterable[str]) -> list[ModuleType]:
     """Return the modules of this package that are copied, each after those that it needs."""
-    sources = [inspect.getsource(AXES[axis].apply) for axis in found]  # type: ignore[arg-type]
-    of_loaders = any(loader_arguments.__name__ in source for source in sources)
+    of_loaders = any(loader_arguments.__name__ in _applied(axis) for axis in found)
     return [after_torch, *([loader_arguments] if of_loaders else [])]
 
 
@@ -122,6 +121,9 @@ def _source(module: ModuleType) -> str:
     return OWN_IMPORT.sub("", text).strip()
 
 
+def _applied(axis: str) -> str:
+    return inspect.getsource(AXES[axis].apply)  # type: ignore[arg-type]
+
+
 def _function(axis: str) -> str:
-    source = inspect.getsource(AXES[axis].apply)  # type: ignore[arg-type]
-    return OWN_IMPORT.sub("", source).replace("def apply(", f"def {axis}(", 1)
+    return OWN_IMPORT.sub("", _applied(axis)).replace("def apply(", f"def {axis}(", 1)
