@@ -37,6 +37,7 @@ class Workload:
         multiplies: a slow multiply is this much slower still, where a step has few of them.
         own: causes that it has without any plant, each with how that is known: naming one is true.
             `own_causes` has those of the processor too.
+        axes: of its launch, unless the plant sets them.
     """
 
     title: str
@@ -45,6 +46,7 @@ class Workload:
     step_s: float
     multiplies: int = 1
     own: Mapping[str, str] = field(default_factory=dict)
+    axes: Mapping[str, str] = field(default_factory=dict)
 
 
 OWN_ON_AMD = {
@@ -88,6 +90,8 @@ WORKLOADS = {
         ),
         0.008,
         own=dict.fromkeys(("too_few_workers", "loader_preparation"), DECODING),
+        # With malloc as it is, its steps take none or 1,800 page faults, now and then.
+        axes={"allocator": "glibc-large-thresholds"},
     ),
 }
 
@@ -156,7 +160,7 @@ class Case:
                 "env": dict(plant.env(dose)),
             },
             "processes": plant.counts,
-            "launches": {"baseline": dict(axes)},
+            "launches": {"baseline": {**workload.axes, **axes}},
             "why": "quick",
         }
 

@@ -5,7 +5,9 @@ import time
 import pytest
 
 from jobs import WORKLOADS
-from scaling_study.member import channel, feeds
+from scaling_study.measuring import counters
+from scaling_study.member import asked, channel
+from scaling_study.member.asked import Ask
 from small_cohort import SmallCohort
 
 SCRIPT = WORKLOADS / "feeds.py"
@@ -33,7 +35,7 @@ def cohort(tmp_path):
 def started(cohort, kind, change=(), *options):
     """Start a member that trains on a kind of loader; return it at rest."""
     how = cohort.launcher(change=change, loader=OWN if kind == "own" else "")
-    pid = cohort.start(how, 0, SCRIPT, *KINDS[kind], *options)
+    pid = cohort.start(how, 0, SCRIPT, *KINDS.get(kind, [kind]), *options)
     cohort.wait_resting([0])
     return pid
 
@@ -68,12 +70,17 @@ def test_workers_that_send_nothing_make_their_batches_and_are_waited_for(cohort,
     assert sum(step.ns("loader_made") for step in steps) / len(steps) >= 15 * MS
 
 
+def ask(cohort, what):
+    cohort.members.words(0)[channel.ASKED] = what.code
+
+
 def test_a_pipeline_elsewhere_is_alone_too(cohort):
     """The process that it runs in is forked from the training one, and trains nothing itself."""
-    started(cohort, "pipeline", ("loader_only", "pipeline_elsewhere"))
+    started(cohort, "pipeline", ("loader_switched", "pipeline_elsewhere"))
+    ask(cohort, Ask(asked.NOTHING))
     assert len(cohort.train(0, 80)) >= 80
     changes = cohort.attest(0)["changes"]
-    assert changes["loader_only"]
+    assert changes["loader_switched"]
     assert changes["pipeline_elsewhere"]
 
 
@@ -103,16 +110,16 @@ def test_batches_from_memory_need_no_loader(cohort, kind):
 def test_one_process_trains_on_new_batches_from_memory_and_on_swapped_ones(cohort, kind):
     started(cohort, kind, ("loader_switched",), "--seconds", "0.02")
 
-    def load_ms(asked):
-        cohort.members.words(0)[channel.ASKED] = asked
+    def load_ms(gives):
+        ask(cohort, Ask(gives))
         steps = cohort.train(0, 50)[15:]  # more than what may be ready; more than an epoch
         return sum(step.load_ns for _, step in steps) / len(steps) / MS
 
     waiting = 4 if kind in SPDL else 15
-    assert load_ms(feeds.NEW) >= waiting
-    assert load_ms(feeds.FROM_MEMORY) < 2
-    assert load_ms(feeds.SWAPPED) >= waiting
-    assert load_ms(feeds.NEW) >= waiting
+    assert load_ms(asked.NEW) >= waiting
+    assert load_ms(asked.FROM_MEMORY) < 2
+    assert load_ms(asked.SWAPPED) >= waiting
+    assert load_ms(asked.NEW) >= waiting
     report = cohort.attest(0)
     assert report["changes"]["loader_switched"]
     assert report["cached"]["cached_batches"] == 8
@@ -128,17 +135,70 @@ def test_batches_that_the_script_changes_are_copied(cohort, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_loader_alone_trains_nothing(cohort, kind):
-    started(cohort, kind, ("loader_only",), "--seconds", "0.02")
-    steps = cohort.train(0, 40)[5:]  # more than an epoch
+    started(cohort, kind, ("loader_switched",), "--seconds", "0.02")
+    ask(cohort, Ask(asked.NOTHING))
+    steps = cohort.train(0, 50)[15:]  # more than an epoch
     mean_ns = sum(duration for duration, _ in steps) / len(steps)
     assert (8 if kind in SPDL else 18) * MS < mean_ns < 60 * MS
     assert all(step.optimizer_ns == step.backward_ns == 0 for _, step in steps)
-    assert cohort.attest(0)["changes"]["loader_only"]
+    ask(cohort, Ask())
+    assert all(step.optimizer_ns for _, step in cohort.train(0, 20)[1:])
+
+
+@pytest.mark.parametrize("kind", ["torch", "workers", "stateful", "stateful workers"])
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("gives", [asked.NEW, asked.NOTHING])
+def test_one_process_loads_in_another_way(cohort, kind, workers, gives):
+    pid = started(cohort, kind, ("loader_switched",), "--seconds", "0.02", "--samples", "800")
+    children = len(family(pid))
+    ask(cohort, Ask(gives, workers=workers, ahead=3))
+    steps = cohort.train(0, 40)[15:]
+    assert len(family(pid)) == children + workers
+    mean_ns = sum(duration for duration, _ in steps) / len(steps)
+    assert (18 if workers == 0 else 8) * MS < mean_ns < (60 if workers == 0 else 17) * MS
+    ask(cohort, Ask())
+    steps = cohort.train(0, 40)[15:]
+    assert sum(duration for duration, _ in steps) / len(steps) > 18 * MS
+
+
+def test_other_ways_to_load_end_with_the_epoch(cohort):
+    pid = started(cohort, "torch", ("loader_switched",), "--seconds", "0.001")
+    ask(cohort, Ask(workers=2))
+    cohort.train(0, 80)
+    assert len(family(pid)) == 2
+    ask(cohort, Ask())
+    cohort.train(0, 40)  # more than an epoch
+    assert not family(pid)
+
+
+def test_whole_batches_are_asked_for_where_rows_are_the_same(cohort):
+    started(cohort, "rows", ("loader_switched",), "--seconds", "0.001")
+    assert "whole_batches" not in cohort.attest(0)["impossible"]
+
+    def mean_ms():
+        steps = cohort.train(0, 50)[15:]
+        return sum(duration for duration, _ in steps) / len(steps) / MS
+
+    by_row = mean_ms()
+    ask(cohort, Ask(whole=True))
+    assert mean_ms() < by_row / 2
+    ask(cohort, Ask())
+    assert mean_ms() > by_row / 2
+
+
+def test_a_number_holds_what_is_asked_for():
+    for one in (Ask(), Ask(asked.NOTHING, 0, None), Ask(asked.SWAPPED, 12, 8, whole=True)):
+        assert Ask.of(one.code) == one
+        assert 0 <= one.code < 1 << 63
+    assert Ask().code == 0
+
+
+def family(pid):
+    """Processes below one."""
+    return [one for one in counters.descendants(pid) if one != pid]
 
 
 def cpu_s(cohort):
-    from scaling_study.measuring import counters
-
     return counters.tree_cpu_s(cohort.members.pids[0])
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from pathlib import Path
 
 import torch
 
@@ -10,20 +11,36 @@ CAPACITY = 3
 
 
 class Slow(torch.utils.data.Dataset):
-    """Samples that take so long (s) to make."""
+    """Samples that take so long (s) to make, and are read from a file if there is one."""
 
-    def __init__(self, seconds, samples):
-        self.seconds, self.samples = seconds, samples
+    def __init__(self, seconds, samples, path=None):
+        self.seconds, self.samples, self.path = seconds, samples, path
 
     def __len__(self):
         return self.samples
 
     def __getitems__(self, indices):
         time.sleep(self.seconds)
+        if self.path:
+            Path(self.path).read_bytes()
         return [torch.full((16,), float(index)) for index in indices]
 
     def __getitem__(self, index):
         return self.__getitems__([index])[0]
+
+
+class Rows(torch.utils.data.Dataset):
+    """Samples that take so long (s) to make, one or many of them."""
+
+    def __init__(self, seconds, samples, _):
+        self.seconds, self.samples = seconds, torch.arange(float(samples))[:, None].expand(-1, 16)
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, index):
+        time.sleep(self.seconds)
+        return self.samples[index]
 
 
 class Own:
@@ -73,7 +90,7 @@ def pipelines(dataset):
 
 def loader_of(kind, dataset, workers):
     """A function that returns an iterator for each epoch."""
-    if kind == "torch":
+    if kind in {"torch", "rows"}:
         made = torch.utils.data.DataLoader(dataset, BATCH, num_workers=workers)
     elif kind == "stateful":
         from torchdata.stateful_dataloader import StatefulDataLoader
@@ -100,11 +117,14 @@ if __name__ == "__main__":
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0.004)
     parser.add_argument("--samples", type=int, default=256)
+    parser.add_argument("--file")
     parser.add_argument("--in-place", action="store_true")
     options = parser.parse_args()
     model = torch.nn.Linear(16, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-    epoch = loader_of(options.kind, Slow(options.seconds, options.samples), options.workers)
+    kind = Rows if options.kind == "rows" else Slow
+    dataset = kind(options.seconds, options.samples, options.file)
+    epoch = loader_of(options.kind, dataset, options.workers)
     seen = set()
     while True:
         for batch in epoch():

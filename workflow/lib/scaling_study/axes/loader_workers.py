@@ -12,27 +12,12 @@ from scaling_study.axes.values import counts
 def apply(value: int) -> None:
     """Set their number for every torch DataLoader.
 
-    More than one would give batches of an iterable dataset several times, unless it shards itself:
-    such a loader is left as it is where nothing in the dataset's class asks for its worker.
+    A loader that would give batches several times is left as it is.
     """
-    import inspect
-    import sys
-
-    from torch.utils.data import IterableDataset
-
-    from scaling_study.member.loader_arguments import change_arguments
-
-    def shards(dataset: object) -> bool:
-        if not isinstance(dataset, IterableDataset):
-            return True
-        module = sys.modules.get(type(dataset).__module__)
-        try:
-            return "get_worker_info" in inspect.getsource(module or type(dataset))
-        except (OSError, TypeError):  # typed in, or compiled
-            return False
+    from scaling_study.member.loader_arguments import change_arguments, shares_out
 
     def change(given: dict[str, Any]) -> None:
-        if value in {0, 1} or given.get("worker_init_fn") or shards(given["dataset"]):
+        if value in {0, 1} or shares_out(given["dataset"], given.get("worker_init_fn")):
             given["num_workers"] = value
             if value == 0:
                 for name in ("prefetch_factor", "persistent_workers", "multiprocessing_context"):

@@ -204,9 +204,9 @@ class _Case:
         """What a step should take with other ways to load, and what it took.
 
         Returns:
-            A row for each, as it is first: `name` (empty), `title`, `predicted_s`, `loader_s` (a
-            batch with nobody who trains), and, where the script was run so, `measured_s` and `gain`
-            (against the script as it is).
+            A row for each, as it is first: `name` (empty), `title`, `axes` (of a launch that loads
+            so), `predicted_s`, `loader_s` (a batch with nobody who trains), and, where the script
+            was run so, `measured_s` and `gain` (against the script as it is).
         """
         if known is None:
             return []
@@ -216,10 +216,9 @@ class _Case:
             {
                 "name": way.name,
                 "title": way.title,
+                "axes": dict(way.axes),
                 "loader_s": self.step_s(way.alone),
-                "predicted_s": loader_model.predicted_s(
-                    way, ways[0].workers, known["cpus"], self.seen
-                ),
+                "predicted_s": loader_model.predicted_s(way, ways[0], known["cpus"], self.seen),
                 "measured_s": self.step_s(way.trains),
                 "gain": _dict(self.ratio(self.column("as_is"), self.column(way.trains))),
             }

@@ -1,10 +1,11 @@
 """What the loader costs a launch: by waiting, and by getting in the way.
 
-Variants of one script live side by side as cohorts of their own, at the same process count: as it
-is, with batches from memory, the same while the loader goes on beside it, and the loader with
-nobody who trains. In every randomised block each takes a window; all others are stopped meanwhile,
-since a loader's threads never rest. Where the loader's files are known, the script also takes a
-window with all of them in memory, and one with none.
+In every randomised block each variant of one script takes a window: as it is, with batches from
+memory, with nobody who trains, with other ways to load. Most are what one cohort of processes is
+asked for in turn, since two starts of one launch may differ by more than what is looked for. What
+cannot be asked of running processes has a cohort of its own, which is stopped while another one's
+window lasts: a loader's threads never rest. Where the loader's files are known, the script also
+takes a window with all of them in memory, and one with none.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import logging
 import random
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,8 @@ from scaling_study.experimenting.experiment import DONE_BEFORE, Experiment
 from scaling_study.experimenting.experiment_windows import Taker, key, mean_step_s, window_of
 from scaling_study.experimenting.loader_model import TITLES
 from scaling_study.measuring import capacity, cohort, page_cache, resolve, windows
-from scaling_study.member import feeds, neighbours
-from scaling_study.planning.efforts import ALONE_BLOCKS, DOSES, FEEDS, LIVING, SETTLE_S
+from scaling_study.member import asked, feeds, neighbours
+from scaling_study.planning.efforts import ALONE_BLOCKS, BEGIN_S, DOSES, FEEDS, LIVING, SETTLE_S
 from scaling_study.probing import probe
 
 if TYPE_CHECKING:
@@ -62,10 +63,10 @@ class Variant:
         title: for a person.
         changes: the changes inside its members that make it (see ``changes``).
         of: the variant whose members these are; empty for members of its own.
-        asked: what members are asked for (see ``feeds``); None where they are asked for nothing.
+        asked: the number that members are told: ``asked.Ask.code``, the nanoseconds between two
+            batches of a loader beside, or a neighbour's dose; None where they are told none.
         files: what becomes of the loader's files before each window: they stay, are loaded into
             memory, or dropped from there.
-        axes: of the launch that are other ones.
         timing: of its windows, where it is another one.
     """
 
@@ -75,41 +76,44 @@ class Variant:
     of: str = ""
     asked: int | None = None
     files: str = "stay"
-    axes: Mapping[str, Any] = field(default_factory=dict)
     timing: WindowSettings | None = None
 
 
-def _of(other: Variant, name: str, asked: int | None = None, files: str = "stay") -> Variant:
+def _of(other: Variant, name: str, code: int | None = None, files: str = "stay") -> Variant:
     """Return a variant of the same members as another one's."""
-    asked = other.asked if asked is None else asked
-    return Variant(name, TITLES[name], of=other.name, asked=asked, files=files)
+    code = other.asked if code is None else code
+    return Variant(name, TITLES[name], of=other.name, asked=code, files=files)
 
 
-AS_IS = Variant("as_is", TITLES["as_is"], ("loader_switched",), asked=feeds.NEW)
+AS_IS = Variant("as_is", TITLES["as_is"], ("loader_switched",), asked=asked.NEW)
 BESIDE = Variant("beside", TITLES["beside"], ("loader_beside",))
 COLD = _of(AS_IS, "cold", files="dropped")
 VARIANTS = (
     AS_IS,
-    _of(AS_IS, "cached", feeds.FROM_MEMORY),
-    _of(AS_IS, "swapped", feeds.SWAPPED),
+    _of(AS_IS, "cached", asked.FROM_MEMORY),
+    _of(AS_IS, "swapped", asked.SWAPPED),
     BESIDE,
     _of(BESIDE, "still", 0),
-    Variant("only", TITLES["only"], ("loader_only",)),
+    _of(AS_IS, "only", asked.NOTHING),
     _of(AS_IS, "warm", files="loaded"),
     COLD,
 )
+NOTED = Variant("noted", "what it opens is noted", ("files_noted",))
 
 
 def alone(way: loader_model.Way) -> Variant:
     """Return the variant in which the loader is alone, and loads in another way."""
-    changes = ("loader_only", *filter(None, [way.change]))
-    return Variant(way.alone, f"the loader alone, {way.title}", changes, axes=way.axes)
+    ask = way.asked._replace(gives=asked.NOTHING)
+    title = f"the loader alone, {way.title}"
+    if way.elsewhere:
+        return Variant(way.alone, title, (*AS_IS.changes, str(way.change)), asked=ask.code)
+    return Variant(way.alone, title, of=AS_IS.name, asked=ask.code)
 
 
 def trains(way: loader_model.Way) -> Variant:
     """Return the variant in which the script trains, and loads in another way."""
-    changes = tuple(filter(None, [way.change]))
-    return Variant(way.trains, f"as it is, {way.title}", changes, axes=way.axes)
+    title, code = f"as it is, {way.title}", way.asked.code
+    return replace(alone(way), name=way.trains, title=title, asked=code)
 
 
 def _files_unfit(variant: Variant, files: Sequence[Path]) -> str | None:
@@ -131,6 +135,7 @@ class Feed(Experiment):
         self._taker = Taker(self._journal, self._timing)
         self._left: list[Json] = []
         self._windows: list[Json] = []
+        self._impossible: Mapping[str, str] = {}
 
     def leave_out(self, reason: str) -> None:
         """Leave a file that says why nothing was measured."""
@@ -192,9 +197,10 @@ class Feed(Experiment):
         one.freeze()
         self._watch(one)
         # The rate of the script as it is, at which its loader goes on beside.
-        every_ns = round(1e9 * (mean_step_s([self._untold(one, feeds.NEW)]) or 0.0))
-        self._settle(one, feeds.NEW, feeds.FROM_MEMORY, feeds.SWAPPED)
-        own = {AS_IS.name: one, **self._start_others(seen, every_ns, folder, stack)}
+        every_ns = round(1e9 * (mean_step_s([self._untold(one, asked.NEW)]) or 0.0))
+        self._settle(one, SETTLE_S, asked.NEW, asked.FROM_MEMORY, asked.SWAPPED)
+        beside = self._start_beside(seen, every_ns, folder, stack)
+        own = {AS_IS.name: one} | ({} if beside is None else {BESIDE.name: beside})
         files = self._files(folder)
         cold = self._cold_window(seen, every_ns / 1e9)
         known = {
@@ -210,7 +216,9 @@ class Feed(Experiment):
                 variants.append(each)
         cohorts = {each.name: own[each.of or each.name] for each in variants}
         self._take_all(variants, cohorts, files, self._effort.blocks)
-        self._sweep(one, seen, self._cpus(resolved), folder)
+        if len(seen) == 1:
+            self._impossible = attestation["members"][0]["impossible"]
+            self._sweep(one, seen[0], self._cpus(resolved), folder)
         self._neighbours(folder)
         return "complete", None
 
@@ -237,51 +245,38 @@ class Feed(Experiment):
             settle_s=min(max(self._timing.settle_s, ready * step_s), longest_s / 2),
         )
 
-    def _settle(self, one: cohort.Cohort, *asks: int) -> None:
-        """Let stopped members train, in turn on what is asked, before they are measured."""
-        until = time.monotonic() + SETTLE_S
-        for asked in itertools.cycle(asks):
+    def _settle(self, one: cohort.Cohort, for_s: float, *codes: int) -> None:
+        """Let stopped members go on, in turn on what is asked, before they are measured."""
+        until = time.monotonic() + for_s
+        for code in itertools.cycle(codes):
             if time.monotonic() >= until:
                 return
-            self._untold(one, asked)
+            self._untold(one, code)
 
-    def _untold(self, one: cohort.Cohort, asked: int) -> Json:
+    def _untold(self, one: cohort.Cohort, code: int) -> Json:
         """Take a window of stopped members of which no record is left."""
-        one.tell(one.alive, asked)
+        one.tell(one.alive, code)
         one.thaw()
         record = one.take(windows.Window(0, 0, self._n), self._timing)
         one.freeze()
         return record
 
-    def _start_others(
-        self,
-        seen: Sequence[Mapping[str, Any]],
-        every_ns: int,
-        folder: Path,
-        stack: ExitStack,
-    ) -> dict[str, cohort.Cohort]:
-        """Start the other variants that are cohorts of their own, as far as they can be."""
-        found = {}
-        for variant in self._others(seen):
-            other = self._started(variant, folder, stack)
-            if other is not None:
-                found[variant.name] = other
-                if variant is BESIDE:
-                    self._settle(other, every_ns)
-        return found
-
-    def _others(self, seen: Sequence[Mapping[str, Any]]) -> list[Variant]:
-        """Return the variants that are cohorts of their own, and can be told from the others."""
-        found = [each for each in VARIANTS if each.changes and each is not AS_IS]
-        if any(one["workers"] != 0 for one in seen):
-            return found
-        self._leave_out(BESIDE, "the loader has no workers or threads that could go on beside")
-        return [each for each in found if each is not BESIDE]
+    def _start_beside(
+        self, seen: Sequence[Mapping[str, Any]], every_ns: int, folder: Path, stack: ExitStack
+    ) -> cohort.Cohort | None:
+        """Start members whose loader goes on beside, at a rate; None where there are none."""
+        if all(one["workers"] == 0 for one in seen):
+            self._leave_out(BESIDE, "the loader has no workers or threads that could go on beside")
+            return None
+        other = self._started(BESIDE, folder, stack)
+        if other is not None:
+            self._settle(other, SETTLE_S, every_ns)
+        return other
 
     def _start(
         self, variant: Variant, resolved: resolve.Resolved, folder: Path, stack: ExitStack
     ) -> arms.Started:
-        arm = arms.Arm(variant.name, self._job.launch["axes"], variant.axes, resolved)
+        arm = arms.Arm(variant.name, self._job.launch["axes"], {}, resolved)
         (started,) = self._starter.start([arm], folder, stack, beside=self._n)
         if not isinstance(started[1], str):
             self._journal.write(started[1])
@@ -292,23 +287,29 @@ class Feed(Experiment):
         self._left.append({"variant": variant.name, "title": variant.title, "reason": reason})
 
     def _files(self, folder: Path) -> list[Path]:
-        """Return the loader's files: what the config names, and what was seen to be opened.
+        """Return the loader's files: those that the config names, and those it is seen to open.
 
         Beside a file that was opened lie others like it, which are read later.
         """
         named = [Path(one) for one in self._job.plan["workload"].get("inputs", ())]
-        opened = {
-            Path(line)
-            for log in folder.rglob(f"{feeds.OPENED}*")
-            for line in log.read_text(errors="surrogateescape").splitlines()
-            if not line.endswith(CODE)
-        }
-        kinds = {(path.parent, path.suffix) for path in opened if path.is_file()}
+        opened = filter(Path.is_file, self._opened(folder))
+        kinds = {(path.parent, path.suffix) for path in opened}
         found = {
             *(file for path in named for file in (path.rglob("*") if path.is_dir() else [path])),
             *(file for parent, suffix in kinds for file in parent.glob(f"*{glob.escape(suffix)}")),
         }
         return sorted(file for file in found if file.is_file())[:MOST_FILES]
+
+    def _opened(self, folder: Path) -> set[Path]:
+        """Return the files that a start of the script is seen to open."""
+        with ExitStack() as own:
+            self._started(NOTED, folder, own)
+            return {
+                Path(line)
+                for noted in folder.rglob(f"{feeds.OPENED}*")
+                for line in noted.read_text(errors="surrogateescape").splitlines()
+                if not line.endswith(CODE)
+            }
 
     def _take_all(
         self,
@@ -333,45 +334,56 @@ class Feed(Experiment):
         return len(probe.usable_topology(self._machine).cpus) / self._n
 
     def _sweep(
-        self,
-        one: cohort.Cohort,
-        seen: Sequence[Mapping[str, Any]],
-        cpus: float,
-        folder: Path,
+        self, one: cohort.Cohort, loader: Mapping[str, Any], cpus: float, folder: Path
     ) -> None:
         """Let the loader alone load in other ways, and the script train with the best of them."""
-        if len(seen) != 1:
-            return
-        (loader,) = seen
         now, others = loader_model.now(loader), loader_model.ways(loader, cpus)
-        if not others:
-            return
         with ExitStack() as own:
-            cohorts = {}
-            variants = [alone(way) for way in others if not way.as_fast]
+            tried = {way.name: self._can(way, one, folder, own) for way in others}
+            there = {name: other for name, other in tried.items() if other is not None}
+            if not there:
+                return
+            variants = [alone(way) for way in others if way.name in there and not way.as_fast]
+            cohorts = {alone(way).name: there[way.name] for way in others if way.name in there}
             for variant in variants:
-                other = self._started(variant, folder, own)
-                if other is not None:
-                    cohorts[variant.name] = other
-            there = [variant for variant in variants if variant.name in cohorts]
-            self._take_all(there, cohorts, (), ALONE_BLOCKS)
-        steps_s = {
-            way.name: s
-            for way in (now, *others)
-            if (s := loader_model.predicted_s(way, now.workers, cpus, self._seen)) is not None
-        }
-        known = [way for way in (now, *others) if way.name in steps_s]
-        self._journal.write({"kind": "ways", "cpus": cpus, "ways": [asdict(way) for way in known]})
-        # Of equal ones as it is.
-        best = sorted(known, key=lambda way: steps_s[way.name])
-        for way in best[: self._effort.ways]:
-            if way.name:
-                self._compare(one, trains(way), folder)
+                self._settle(cohorts[variant.name], BEGIN_S, variant.asked or 0)
+            self._take_all(variants, cohorts, (), ALONE_BLOCKS)
+            steps_s = {
+                way.name: s
+                for way in (now, *others)
+                if (s := loader_model.predicted_s(way, now, cpus, self._seen)) is not None
+            }
+            known = [way for way in (now, *others) if way.name in steps_s]
+            ways = [asdict(way) for way in known]
+            self._journal.write({"kind": "ways", "cpus": cpus, "ways": ways})
+            # Of equal ones as it is.
+            best = sorted(known, key=lambda way: steps_s[way.name])
+            for way in best[: self._effort.ways]:
+                if way.name in there:
+                    self._compare(one, there[way.name], way)
+
+    def _can(
+        self, way: loader_model.Way, one: cohort.Cohort, folder: Path, stack: ExitStack
+    ) -> cohort.Cohort | None:
+        """Return the members that can load in another way; None where none can."""
+        variant = alone(way)
+        if way.elsewhere:
+            return self._started(variant, folder, stack)
+        try:
+            self._resolve(way.axes, *AS_IS.changes)
+        except UnavailableError as error:
+            self._leave_out(variant, error.reason)
+            return None
+        reason = self._impossible.get(way.change or "")
+        if reason is not None:
+            self._leave_out(variant, reason)
+            return None
+        return one
 
     def _watch(self, one: cohort.Cohort) -> None:
         """Look at what the machine is used for while the script trains as it is."""
         watcher = use.Watcher(frozenset(probe.usable_topology(self._machine).cpu_ids))
-        one.tell(one.alive, feeds.NEW)
+        one.tell(one.alive, asked.NEW)
         one.thaw()
         one.watch(self._n, use.LOOKS, use.EVERY_S, watcher.look)
         one.freeze()
@@ -387,23 +399,21 @@ class Feed(Experiment):
                 other = self._started(variant, folder, own)
                 if other is None:
                     continue
-                self._settle(other, 0)
+                self._settle(other, SETTLE_S, 0)
                 shuffle = random.Random(f"{self._seed} {kind}")  # noqa: S311 (an experiment's)
                 for block in range(self._effort.neighbours):
                     log.info("%s, block %d of %d", title, block + 1, self._effort.neighbours)
                     for dose in shuffle.sample(DOSES, len(DOSES)):
-                        asked = replace(variant, asked=round(neighbours.WHOLE * dose))
-                        self._take(asked, other, (), dose)
+                        there = replace(variant, asked=round(neighbours.WHOLE * dose))
+                        self._take(there, other, (), dose)
                     self._taker.block += 1
 
-    def _compare(self, one: cohort.Cohort, variant: Variant, folder: Path) -> None:
+    def _compare(self, one: cohort.Cohort, other: cohort.Cohort, way: loader_model.Way) -> None:
         """Let the script train in another way, in turns with the script as it is."""
-        with ExitStack() as own:
-            other = self._started(variant, folder, own)
-            if other is not None:
-                self._settle(other, 0)
-                pair = {AS_IS.name: one, variant.name: other}
-                self._take_all([AS_IS, variant], pair, (), self._effort.blocks)
+        variant = trains(way)
+        self._settle(other, BEGIN_S if other is one else SETTLE_S, way.asked.code)
+        pair = {AS_IS.name: one, variant.name: other}
+        self._take_all([AS_IS, variant], pair, (), self._effort.blocks)
 
     def _seen(self, name: str) -> loader_model.Seen | None:
         """Return what a step of a variant takes, as far as it was measured."""
@@ -428,9 +438,7 @@ class Feed(Experiment):
     def _started(self, variant: Variant, folder: Path, stack: ExitStack) -> cohort.Cohort | None:
         """Start a variant and stop it; None where it cannot be."""
         try:
-            other, shows = self._start(
-                variant, self._resolve(variant.axes, *variant.changes), folder, stack
-            )
+            other, shows = self._start(variant, self._resolve({}, *variant.changes), folder, stack)
         except UnavailableError as error:
             self._leave_out(variant, error.reason)
             return None

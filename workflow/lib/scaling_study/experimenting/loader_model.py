@@ -1,16 +1,18 @@
 """How long a step would take with another loader, from parts that were measured.
 
 Without workers the training thread makes each batch itself, before it trains on it. With some, a
-step takes what the slowest of three takes: the loader, as alone; training, with the taking over of
-a batch; or all of their CPU time, on the CPUs that there are. Each is a bound, and the longest one
-is the prediction, as in a roofline (Williams et al. 2009, CACM 52(4)). Two that compute at once are
-slower than one, since CPUs share cores and caches: by how much was measured too.
+step takes what the slower of two takes: the loader, as alone; or training, with the taking over of
+a batch. For as long as the faster one works both are slower than alone: where they want more CPUs
+than there are, each gets its part of these (processor sharing: Kleinrock 1967, JACM 14(2)), and
+CPUs share cores and caches, which was measured too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from scaling_study.member.asked import Ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,6 +40,7 @@ NEIGHBOURS = {
 
 WORKERS = (0, 1, 2, 4)
 """Numbers of loader workers that are looked at, up to one more than a process has CPUs."""
+WHOLE = "whole_batches"
 FURTHER_AHEAD = 4
 """So many times the batches that a worker prepares ahead."""
 
@@ -50,8 +53,8 @@ class Way:
         name: after the variants' own; empty for the script as it is.
         title: for a person.
         workers: of the loader; None where it has threads or processes of its own.
-        axes: of the launch that are other ones.
-        change: the change inside members that it needs.
+        axes: of a launch that loads so.
+        change: the change inside members that does it.
         as_fast: whether the loader alone is as fast as it is now.
     """
 
@@ -71,6 +74,20 @@ class Way:
     def trains(self) -> str:
         """The name of the variant in which the script trains."""
         return f"as_is@{self.name}" if self.name else "as_is"
+
+    @property
+    def asked(self) -> Ask:
+        """What a loader is asked for that is to load so."""
+        return Ask(
+            workers=self.axes.get("loader_workers"),
+            ahead=self.axes.get("prefetch"),
+            whole=self.change == WHOLE,
+        )
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether members load so from their start on, or not at all."""
+        return self.change not in {None, WHOLE}
 
 
 def now(loader: Mapping[str, Any]) -> Way:
@@ -98,12 +115,10 @@ def ways(loader: Mapping[str, Any], cpus: float) -> list[Way]:
     found = [
         Way(f"workers-{each}", f"{each} worker{'s' * (each != 1)}", each, {"loader_workers": each})
         for each in WORKERS
-        if each <= cpus + 1 and each != workers
+        if each <= cpus + 1 and each != workers and (each <= 1 or loader["shares_out"])
     ]
     if loader["by_row"]:
-        found.append(
-            Way("whole", "all rows of a batch read at once", workers, change="whole_batches")
-        )
+        found.append(Way("whole", "all rows of a batch read at once", workers, change=WHOLE))
     if workers:
         ahead = FURTHER_AHEAD * loader["ready"] // workers
         title = f"{ahead} batches of each worker ahead"
@@ -131,16 +146,31 @@ class Seen:
 
 
 def predicted_s(
-    way: Way, workers: int | None, cpus: float, seen: Callable[[str], Seen | None]
+    way: Way, now: Way, cpus: float, seen: Callable[[str], Seen | None]
 ) -> float | None:
     """Return what a step should take; None where a part of it is not known.
 
+    As it is, and with more batches ahead, that is the sum of its parts: a bound, since no batch
+    ahead can give more. Of another way it is the step as it was measured, times the factor by which
+    the parts differ: what these do not hold is there in both.
+
     Args:
         way: how batches are loaded.
-        workers: that the script has as it is.
+        now: how they are as it is.
         cpus: that a process has.
         seen: what a variant's steps take, by its name.
     """
+    parts_s, now_s = (_of_parts_s(one, now.workers, cpus, seen) for one in (way, now))
+    as_is = seen("as_is")
+    if way.as_fast or parts_s is None or now_s is None or as_is is None:
+        return parts_s
+    return as_is.step_s * parts_s / now_s
+
+
+def _of_parts_s(
+    way: Way, workers: int | None, cpus: float, seen: Callable[[str], Seen | None]
+) -> float | None:
+    """Return what a step takes by its parts, where as it is the loader has so many workers."""
     as_is, cached, alone = seen("as_is"), seen("cached"), seen(way.alone)
     if as_is is None or cached is None or alone is None:
         return None
@@ -154,13 +184,11 @@ def predicted_s(
         apart_s -= swapped.step_s - swapped.load_s - cached.step_s
     if way.workers == 0:
         return apart_s + alone.step_s
-    slower = _slower(workers, training_s, seen)
-    makers_s = alone.cpu_s - alone.trainer_s
-    trainer_s = apart_s + takes_s + slower * min(apart_s, makers_s)
-    loader_s = alone.step_s + slower * min(apart_s, alone.step_s)
-    training_cpu_s = cached.cpu_s * apart_s / cached.step_s
-    both_s = ((1 + slower) * training_cpu_s + alone.cpu_s) / cpus
-    return max(loader_s, trainer_s, both_s)
+    # Where workers are started again and again, not all of the loader's time is spent on batches.
+    making_s = alone.made_s / way.workers if way.workers and alone.made_s else alone.step_s
+    wanted = cached.cpu_s / cached.step_s + (alone.cpu_s - alone.trainer_s) / making_s
+    longer = max(0.0, wanted / cpus - 1) + _slower(workers, training_s, seen)
+    return max(alone.step_s, apart_s + takes_s) + min(apart_s, making_s) * longer
 
 
 def _takes_s(alone: Seen, workers: int | None) -> float:

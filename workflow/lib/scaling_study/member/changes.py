@@ -1,9 +1,9 @@
 """Single changes inside a member that take something of a step away.
 
-They are experiments, no launches: cached batches train on the same data again and again, a mock
-trainer trains nothing, ranks that exchange one number train apart, and the other two belong into
-the script itself. Each is applied when torch has been imported, and tells afterwards whether it
-took effect. Standard library and torch only.
+They are experiments, no launches: cached batches train on the same data again and again, ranks that
+exchange one number train apart, and others belong into the script itself. Each is applied when
+torch has been imported, and tells afterwards whether it took effect. Standard library and torch
+only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.member import after_torch, batches, feeds, fetching, neighbours, pipelines
+from scaling_study.member import after_torch, copies, feeds, fetching, neighbours, pipelines, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -123,10 +123,11 @@ CHANGES: dict[str, tuple[Callable[[Any, Sequence[str]], None], Callable[[], bool
         for of in (feeds, neighbours)
         for name in of.KINDS
     },
+    "files_noted": (feeds.note_files, functools.partial(feeds.holds, "files_noted")),
     "one_element": (_once(_exchange_one_number), lambda: _apart > 0),
     "no_snapshots": (_once(_take_no_snapshots), lambda: _without_snapshots > 0),
-    "no_copies": (batches.send_nothing, batches.sends_nothing),
-    "whole_batches": (batches.fetch_whole, batches.fetches_whole),
+    "no_copies": (copies.send_nothing, copies.sends_nothing),
+    "whole_batches": (whole.fetch_whole, whole.fetches_whole),
     "pipeline_elsewhere": (pipelines.put_elsewhere, pipelines.is_elsewhere),
     "quick_switches": (_once(_switch_soon), _switches_soon),
     "no_collector": (_once(_stop_collecting), _collects_nothing),
@@ -135,7 +136,7 @@ CHANGES: dict[str, tuple[Callable[[Any, Sequence[str]], None], Callable[[], bool
 
 
 IMPOSSIBLE: dict[str, Callable[[], str | None]] = {
-    "whole_batches": batches.why_not_whole,
+    "whole_batches": whole.why_not,
     "pipeline_elsewhere": pipelines.why_here,
 }
 """By name: what tells why a change cannot be made in this script, though it was tried."""

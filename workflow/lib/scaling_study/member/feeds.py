@@ -1,4 +1,4 @@
-"""What takes a loader's place: batches from memory, or nobody who trains on them.
+"""What takes a loader's place: batches from memory, or a loader that is switched.
 
 Each is put around every loader of the script (see ``loaders``), in the training thread alone. The
 batches from memory are the loader's first ones. Standard library and torch only.
@@ -18,14 +18,17 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.member import loaders
+from scaling_study.member import loaders, whole
+from scaling_study.member.asked import FROM_MEMORY, NEW, NOTHING, Ask, Sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scaling_study.member.member import Member
 
-# Files that are opened while the loader is alone are named in one of this name and the slot's.
+    Gives = Callable[[Callable[..., Iterator[Any]], Member, Any], Iterator[Any]]
+
+# Files that are opened are named in one of this name and the slot's.
 OPENED = "opened-"
 MOST_FILES = 100_000
 # Nobody's data.
@@ -37,9 +40,6 @@ CACHED_BATCHES = 8
 # A loader that runs beside batches from memory looks so often whether its rate is known.
 LOOK_S = 0.01
 
-# What the coordinator asks of a loader that is switched.
-NEW, FROM_MEMORY, SWAPPED = range(3)
-
 _held: Counter[str] = Counter()
 _facts: dict[str, Any] = {}
 _filling = threading.local()
@@ -47,14 +47,20 @@ _filling = threading.local()
 
 def change(name: str, member: Member, further: Sequence[str]) -> None:
     """Put one of KINDS around every loader."""
-    _held[name] += name == "loader_switched"  # a script without a loader has nothing to switch
-    if name == "loader_only":
-        _note_files(member.folder / f"{OPENED}{member.slot}")
+    if name == "loader_switched":
+        _held[name] += 1  # a script without a loader has nothing to switch
+        whole.allow()
     put(KINDS[name], member, further)
 
 
+def note_files(member: Member, _: Sequence[str]) -> None:
+    """Have the paths of files that are opened for reading written down."""
+    _note_files(member.folder / f"{OPENED}{member.slot}")
+    _held["files_noted"] += 1
+
+
 def put(
-    gives: Callable[[Callable[[], Iterator[Any]], Member, Any], Iterator[Any]],
+    gives: Gives,
     member: Member,
     further: Sequence[str],
 ) -> None:
@@ -85,7 +91,7 @@ def facts() -> dict[str, Any]:
 
 
 def _around(
-    gives: Callable[[Callable[[], Iterator[Any]], Member, Any], Iterator[Any]],
+    gives: Gives,
     member: Member,
     trainer: tuple[int, int],
     inner: Callable[..., Iterator[Any]],
@@ -94,7 +100,10 @@ def _around(
         # A loader inside of a loader, or in a thread or process of another one, is a part of it.
         if _here() != trainer or getattr(_filling, "on", False):
             return inner(loader, *args, **kwargs)
-        make = functools.partial(_whole, inner, loader, args, kwargs)
+
+        def make(one: Any = loader) -> Iterator[Any]:
+            return _whole(inner, one, args, kwargs)
+
         return gives(make, member, loader)
 
     return makes
@@ -125,13 +134,13 @@ def _untouched(iterator: Iterator[Any]) -> Iterator[Any]:
 # ---- batches from memory
 
 
-def _cached(make: Callable[[], Iterator[Any]], _: Member, loader: Any) -> Iterator[Any]:
+def _cached(make: Callable[..., Iterator[Any]], _: Member, loader: Any) -> Iterator[Any]:
     batches = _batches(make, loader)
     _held["cached_batches"] += bool(batches)
     return _again(batches, loader)
 
 
-def _beside(make: Callable[[], Iterator[Any]], member: Member, loader: Any) -> Iterator[Any]:
+def _beside(make: Callable[..., Iterator[Any]], member: Member, loader: Any) -> Iterator[Any]:
     """Train from memory, while the loader goes on at the rate that the coordinator tells.
 
     A pipeline that gives one epoch is over once that is; the script then makes another one. A
@@ -165,7 +174,7 @@ class _Taker:
         self._wants, self._over = True, False
         threading.Thread(target=self._take, daemon=True).start()
 
-    def goes_on(self, make: Callable[[], Iterator[Any]]) -> bool:
+    def goes_on(self, make: Callable[..., Iterator[Any]]) -> bool:
         """Begin the next epoch if the last one is over; return whether there was anything in it."""
         if self._wants and not self._over:
             self._wants = False
@@ -186,22 +195,29 @@ class _Taker:
             self._wants = True
 
 
-def _switched(make: Callable[[], Iterator[Any]], member: Member, loader: Any) -> Iterator[Any]:
-    """Give in each step what the coordinator asks for: a new batch, or one from memory.
+def _switched(make: Callable[..., Iterator[Any]], member: Member, loader: Any) -> Iterator[Any]:
+    """Give in each step what the coordinator asks for: see ``asked``.
 
-    One from memory has the place of a new one that was waited for and thrown away, or of none. So
-    the same process, with its memory where it lies, trains in all of these ways.
+    A batch from memory has the place of a new one that was waited for and thrown away, or of none.
+    So the same process, with its memory where it lies, trains in all of these ways.
     """
     again = itertools.cycle(_batches(make, loader))
-    iterator, asked = make(), member.asked
+    asks, sources = _asks(member, loader), Sources(make, loader)
+    if loaders.facts(loader)["by_row"]:
+        whole.possible(loader)  # which the attestation tells
     for _ in _epoch(loader):
-        how = asked()
-        if how != FROM_MEMORY:
+        ask = asks()
+        while ask.gives == NOTHING:
+            if not _takes_one(sources, ask.way):
+                return
+            member.step_end()
+            ask = asks()
+        if ask.gives != FROM_MEMORY:
             try:
-                batch = next(iterator)
+                batch = sources.next(ask.way)
             except StopIteration:
                 return
-        if how == NEW:
+        if ask.gives == NEW:
             yield batch
             del batch
         else:
@@ -209,7 +225,44 @@ def _switched(make: Callable[[], Iterator[Any]], member: Member, loader: Any) ->
             yield next(again).take()
 
 
-def _batches(make: Callable[[], Iterator[Any]], loader: Any) -> list[Batch]:
+def _asks(member: Member, loader: Any) -> Callable[[], Ask]:
+    """Return what reads what is asked of a loader.
+
+    One that is iterated over without gradients is for validation: it gives batches, whatever is
+    asked. Another one than torch's has its own way only.
+    """
+    import torch  # noqa: PLC0415 (as above)
+
+    known: dict[int, Ask] = {}
+    trains, settable = torch.is_grad_enabled(), loaders.facts(loader)["settable"]
+
+    def asks() -> Ask:
+        code = member.asked()
+        if code not in known:
+            ask = Ask.of(code)
+            if not settable:
+                ask = Ask(ask.gives)
+            if ask.gives == NOTHING and not trains:
+                ask = ask.way
+            known[code] = ask
+        return known[code]
+
+    return asks
+
+
+def _takes_one(sources: Sources, way: Ask) -> bool:
+    """Take a batch and throw it away; return whether there was one, in this epoch or the next."""
+    for _ in range(2):
+        try:
+            sources.next(way)
+        except StopIteration:
+            sources.again(way)
+        else:
+            return True
+    return False
+
+
+def _batches(make: Callable[..., Iterator[Any]], loader: Any) -> list[Batch]:
     """Return a loader's first batches, taken once; those of pipelines serve the next ones too."""
     kind = type(loader)
     keeper = loader if hasattr(kind, "__len__") else kind
@@ -299,25 +352,7 @@ def _copy(value: Any) -> Any:
     return value.copy() if hasattr(value, "__array_interface__") else value
 
 
-# ---- a mock trainer
-
-
-def _only(make: Callable[[], Iterator[Any]], member: Member, _: Any) -> Iterator[Any]:
-    """Take batches as fast as they come: each is a step, and the script sees none of them.
-
-    A loader that is asked without gradients is one for validation, and left as it is.
-    """
-    import torch  # noqa: PLC0415 (as above)
-
-    if not torch.is_grad_enabled():
-        yield from make()
-        return
-    _held["loader_only"] += 1
-    taken = 1
-    while taken:  # a pipeline gives one epoch: the script makes another one then
-        taken = 0
-        for taken, _ in enumerate(make(), start=1):  # noqa: B007 (looked at below)
-            member.step_end()
+# ---- the loader's files
 
 
 def _note_files(path: Path) -> None:
@@ -344,10 +379,9 @@ def _note_files(path: Path) -> None:
     sys.addaudithook(note)
 
 
-KINDS: dict[str, Callable[[Callable[[], Iterator[Any]], Member, Any], Iterator[Any]]] = {
+KINDS: dict[str, Gives] = {
     "cached_batches": _cached,
     "loader_beside": _beside,
     "loader_switched": _switched,
-    "loader_only": _only,
 }
 """What can take a loader's place, by the name of the change."""

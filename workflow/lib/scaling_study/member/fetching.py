@@ -42,6 +42,12 @@ def around(wrap: Callable[[Any, Fetch], Fetch]) -> None:
     _DatasetKind.create_fetcher = staticmethod(created)
 
 
+def notes(dataset: Any) -> dict[str, Any]:
+    """Return what is noted of a data set, to be read and written: workers get what is there now."""
+    found: dict[str, Any] = getattr(dataset, "__dict__", {}).setdefault("_study", {})
+    return found
+
+
 # ---- how long it takes
 
 # Of each batch: how long it took to make, and for how much of that a CPU was used, or several.

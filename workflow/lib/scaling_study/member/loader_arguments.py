@@ -28,6 +28,27 @@ def change_arguments(change: Callable[[dict[str, Any]], None]) -> None:
         call_back(functools.partial(_change_in, module, name, change), module)
 
 
+def shares_out(dataset: Any, worker_init_fn: Any) -> bool:
+    """Whether several workers give each of its batches once.
+
+    An iterable data set gives all of them in each worker, unless it shards itself: that is taken to
+    be so where something in its class's module asks for its worker.
+    """
+    from torch.utils.data import IterableDataset  # noqa: PLC0415 (the script's to import first)
+
+    if worker_init_fn or not isinstance(dataset, IterableDataset):
+        return True
+    return _asks_for_worker(type(dataset).__module__)
+
+
+@functools.cache
+def _asks_for_worker(module: str) -> bool:
+    try:
+        return "get_worker_info" in inspect.getsource(sys.modules[module])
+    except (KeyError, OSError, TypeError):  # typed in, or compiled
+        return False
+
+
 def _change_in(module: str, name: str, change: Callable[[dict[str, Any]], None]) -> None:
     kind = getattr(sys.modules[module], name)
     make = kind.__init__

@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scaling_study.member import after_torch
+from scaling_study.member.loader_arguments import shares_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -97,10 +98,11 @@ def facts(loader: Any) -> dict[str, Any]:
     Returns:
         Its ``kind``; ``kinds``, the names of that and of what it is derived from; how many
         ``workers`` it has (None: threads or processes of its own); whether those are ``threads`` of
-        this process; whether the number is ``settable``; whether it makes a batch row ``by_row``,
-        as torch does from a data set without ``__getitems__``; how many ``batches`` a pass has
-        (None: it does not say); and how many may be ``ready`` while nobody takes any. One that a
-        config names is taken to have no workers, unless it says how many.
+        this process; whether the number is ``settable``, and whether it ``shares_out`` its batches
+        among several; whether it makes a batch row ``by_row``, as torch does from a data set
+        without ``__getitems__``; how many ``batches`` a pass has (None: it does not say); and how
+        many may be ``ready`` while nobody takes any. One that a config names is taken to have no
+        workers, unless it says how many.
     """
     kind = type(loader)
     name = f"{kind.__module__}.{kind.__qualname__}"
@@ -120,6 +122,7 @@ def facts(loader: Any) -> dict[str, Any]:
         "workers": workers,
         "threads": workers is None and "Subprocess" not in kind.__name__,
         "settable": settable,
+        "shares_out": settable and shares_out(loader.dataset, loader.worker_init_fn),
         "by_row": isinstance(loader, DataLoader) and _by_row(loader),
         "batches": length(loader),
         "ready": ready,

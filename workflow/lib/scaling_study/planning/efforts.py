@@ -148,7 +148,7 @@ class FeedEffort:
 # A loader that can be changed, and whose files are known, has the most: eight variants, and the
 # loader alone in four other ways, of which some are run beside the script as it is.
 VARIANTS, ALONE, ALONE_BLOCKS = 8, 4, 4
-LIVING = 3  # at a time, at least
+LIVING = 3  # the script as it is, its loader beside, and what it opens noted
 DOSES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Parts of the time for which each thread of a neighbour wants to work."""
 NEIGHBOURS = 4  # kinds
@@ -156,6 +156,8 @@ SETTLE_S = 4.0
 """So long the members of a variant train before they are measured. The C library's heap gets its
 form in some hundred steps: from then on it may give back what a step has used, and each step
 touches it anew, which took a third of a step of images."""
+BEGIN_S = 0.5
+"""So long they load in another way before that is measured: its workers begin."""
 
 
 def feed_seconds(name: str, start_s: float) -> tuple[float, float]:
@@ -168,10 +170,11 @@ def feed_seconds(name: str, start_s: float) -> tuple[float, float]:
     if name not in FEEDS:
         return 0.0, 0.0
     effort = FEEDS[name]
-    starts = LIVING + ALONE + effort.ways + (NEIGHBOURS if effort.neighbours else 0)
+    starts = LIVING + (NEIGHBOURS if effort.neighbours else 0)
     windows = (VARIANTS + 2 * effort.ways) * effort.blocks + ALONE * ALONE_BLOCKS
     windows += NEIGHBOURS * len(DOSES) * effort.neighbours
-    trained_s = (starts - ALONE - 1) * SETTLE_S  # all but those that train nothing
+    # All settle but those of which it is only noted what they open.
+    trained_s = (starts - 1) * SETTLE_S + (ALONE + effort.ways) * BEGIN_S
     shortest, longest = (
         effort.replicates * (starts * start_s + trained_s + windows * (window_s + EDGE_S))
         for window_s in (effort.shortest_s, effort.longest_s)

@@ -298,6 +298,6 @@ def _best(ways: list[Json]) -> list[str]:
         f"With another way to load ({best['title']}) a step should take"
         f" {format_seconds(best['predicted_s'])}, and takes {format_seconds(best['measured_s'])}"
     )
-    return [
-        said + (f": {_estimate(best['gain'])} times as fast as it is." if best["gain"] else ".")
-    ]
+    said += f": {_estimate(best['gain'])} times as fast as it is." if best["gain"] else "."
+    launch = ", ".join(f"{axis}: {value}" for axis, value in best["axes"].items())
+    return [f"{said} A launch with {launch} loads so." if launch else said]
