@@ -121,6 +121,12 @@ def test_what_a_loader_is_decides_which_of_its_reliefs_are_tried():
     }
 
 
+def test_a_loader_that_hardly_waits_may_still_be_in_the_way():
+    little = with_loader(workers=2) | {"member": {"load_s": 0.0}}
+    assert {"cached_batches", "loader_beside"} <= set(chosen(**little))
+    assert "cached_batches" not in chosen(**(with_loader() | {"member": {"load_s": 0.0}}))
+
+
 @pytest.mark.parametrize(
     ("n", "axes", "placement"),
     [(1, {}, "cores"), (2, {"placement": "spread"}, "spread"), (4, {}, None)],

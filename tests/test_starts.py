@@ -96,3 +96,17 @@ def test_members_that_took_turns_alone_make_a_comparison_surer(tmp_path):
         found = relief_share(dataclasses.replace(case, alone=alone), "level", "pinned")
         widths.append(found.high - found.low)
     assert widths[0] > widths[2] > widths[1]
+
+
+def test_swapped_batches_are_not_waited_for(tmp_path):
+    """Beside batches from memory new ones are made, and waited for; that wait is no training."""
+    rng = np.random.default_rng(2)
+    case = make_case(
+        [experiments.read_run(write_run(tmp_path / "0.jsonl", World(n=2), rng, noise=0.01))], None
+    )
+    cell = {"step_s": np.array([0.010, 0.011]), "load_s_per_step": np.array([0.004, np.nan])}
+    case = dataclasses.replace(
+        case, cells={("loader_beside", 1): cell, ("cached_batches", 1): cell}
+    )
+    assert case.step(1, "loader_beside") == pytest.approx([0.006, 0.011])
+    assert case.step(1, "cached_batches") == pytest.approx([0.010, 0.011])

@@ -222,6 +222,18 @@ def test_an_iterable_dataset_that_does_not_shard_gets_no_workers(tmp_path, extra
     assert rows["loader_workers"]["ok"] == (workers == 2)
 
 
+def test_a_loader_that_only_a_loop_holds_is_seen(tmp_path):
+    values = {"prefetch": 3, "persistent_workers": "keep", "loader_workers": 2}
+    script = tmp_path / "train.py"
+    text = SHARDING.format(extra=", get_worker_info", first="get_worker_info()")
+    text = text.replace("in loader:", "in DataLoader(Rows(), batch_size=2):")
+    assert "loader = " in text
+    script.write_text("\n".join(line for line in text.splitlines() if "loader = " not in line))
+    got, rows = member(tmp_path, values, script)
+    assert got["switches"] == values
+    assert all(row["ok"] for row in rows.values())
+
+
 def test_an_optimizer_without_such_an_implementation_is_named(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(WITHOUT.replace("SGD([weight])", "Rprop([weight])"))

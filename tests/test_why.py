@@ -83,20 +83,25 @@ def test_what_is_tried_stands_first_and_every_cohort_is_proved(records):
     names = [one["relief"] for one in head["reliefs"]]
     assert "cached_batches" in names
     assert "passive" in [one["relief"] for one in head["not_applicable"]]
+    # The data set gives no list of rows.
+    left_out = [record["relief"] for record in of(records, "relief_left_out")]
+    assert left_out == ["whole_batches"]
     proved = {record["cohort"]: record for record in of(records, "attestation")}
-    assert set(proved) == {"reference", *names}
+    assert set(proved) == {"reference", *names} - {*left_out}
+    changes = {relief.name: relief.change for relief in RELIEFS}
     for name, record in proved.items():
         assert all(check["ok"] for check in record["checks"]), record["checks"]
         for member in record["members"]:
             held = [change for change, holds in member["changes"].items() if holds]
-            assert held == ([name] if name in member["changes"] else [])
+            assert held == ([changes[name]] if changes.get(name) else [])
     assert records[-1]["kind"] == "end"
     assert records[-1]["status"] == "complete", records[-1]
 
 
 @pytest.mark.long
 def test_reference_and_reliefs_share_every_block(records):
-    names = ["reference", *(one["relief"] for one in records[0]["reliefs"])]
+    left_out = {record["relief"] for record in of(records, "relief_left_out")}
+    names = {"reference", *(one["relief"] for one in records[0]["reliefs"])} - left_out
     blocks = records[0]["blocks"]
     assert efforts.FEWEST_BLOCKS <= blocks <= efforts.EFFORTS["quick"].blocks
     first_takes = [window for window in of(records, "window", take=0)
@@ -104,7 +109,7 @@ def test_reference_and_reliefs_share_every_block(records):
     taken = [(one["block"], one["name"], one["n"]) for one in first_takes]
     # What slows one process as much as many is tried with one only.
     alone = {relief.name for relief in RELIEFS if relief.alone}
-    assert alone & set(names)
+    assert alone & names
     counts = {name: (1,) if name in alone else (1, 2) for name in names}
     expected = {(block, name, n) for block in range(blocks) for name in names for n in counts[name]}
     assert len(taken) == len(expected)
@@ -127,6 +132,28 @@ def test_the_relief_of_the_planted_loader_brings_its_time_back(records):
     assert step_s(reference) - step_s(cached) > 0.003  # of the 4 ms that were planted
     pinned = of(records, "window", name="pinned", n=1)
     assert step_s(pinned) > 0.004
+
+
+@pytest.mark.long
+def test_one_cohort_trains_without_its_loader_and_beside_all_of_its_work(tmp_path):
+    mapping = config(WORKLOADS / "feeds.py", args=["torch", "--workers", "1"], processes=[1])
+    done = subprocess.run(
+        why_command(mapping, tmp_path), env=environment(tmp_path), check=False, text=True,
+        capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = [json.loads(line) for line in (tmp_path / "0.jsonl").read_text().splitlines()]
+    names = {record["cohort"] for record in of(records, "attestation")}
+    assert "cached_batches" in names
+    assert "loader_beside" not in names
+    waited_s = {}
+    for name in ("cached_batches", "loader_beside"):
+        windows = of(records, "window", name=name, n=1)
+        assert len(windows) >= records[0]["blocks"]
+        members = [member for one in windows for member in one["members"]]
+        waited_s[name] = statistics.median(one["load_s"] / one["steps"] for one in members)
+    assert waited_s["cached_batches"] < 0.001
+    assert waited_s["loader_beside"] > 0.002  # of the 4 ms that a batch takes
 
 
 @pytest.mark.long

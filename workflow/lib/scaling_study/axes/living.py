@@ -1,7 +1,7 @@
 """Objects of a kind that live in this process, for axes that look at what holds."""
 
 import gc
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 V = TypeVar("V", int, str)
@@ -17,6 +17,34 @@ def living(kind: type[T]) -> list[T]:
     if frozen:
         gc.freeze()
     return found
+
+
+class Loading(NamedTuple):
+    """How a DataLoader of torch's prepares batches."""
+
+    num_workers: int
+    prefetch_factor: int | None
+    persistent_workers: bool
+
+
+def loaders() -> set[Loading]:
+    """Return how those load that live, or are iterated over: a loop may be all that holds one."""
+    from torch.utils.data import DataLoader
+    from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+    known = {
+        Loading(one.num_workers, one.prefetch_factor, one.persistent_workers)
+        for one in living(DataLoader)
+    }
+    # One without workers has neither of the last two.
+    return known | {
+        Loading(
+            one._num_workers,  # noqa: SLF001 (torch tells it nowhere else)
+            getattr(one, "_prefetch_factor", None),
+            getattr(one, "_persistent_workers", False),
+        )
+        for one in living(_BaseDataLoaderIter)
+    }
 
 
 def the_one(values: set[V], without: str) -> V | str:

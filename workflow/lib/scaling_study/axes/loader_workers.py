@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scaling_study.axes.axis import Axis
-from scaling_study.axes.living import living, the_one
+from scaling_study.axes.living import loaders, the_one
 from scaling_study.axes.values import counts
 
 
@@ -29,9 +29,7 @@ def apply(value: int) -> None:
 
 def observe() -> int | str:
     """Return the number of all loaders that live."""
-    from torch.utils.data import DataLoader
-
-    found = {one.num_workers for one in living(DataLoader)}
+    found: set[int] = {one.num_workers for one in loaders()}
     return the_one(found, "no torch DataLoader lives")
 
 

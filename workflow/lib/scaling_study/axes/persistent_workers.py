@@ -3,7 +3,7 @@
 from typing import Any
 
 from scaling_study.axes.axis import Axis
-from scaling_study.axes.living import living, the_one
+from scaling_study.axes.living import loaders, the_one
 
 
 def apply(value: str) -> None:
@@ -19,12 +19,8 @@ def apply(value: str) -> None:
 
 def observe() -> str:
     """Return whether those of all loaders that live do."""
-    from torch.utils.data import DataLoader
-
     found = {
-        "keep" if one.persistent_workers else "restart"
-        for one in living(DataLoader)
-        if one.num_workers
+        "keep" if one.persistent_workers else "restart" for one in loaders() if one.num_workers
     }
     return the_one(found, "no torch DataLoader with workers lives")
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from scaling_study.axes.axis import Axis
-from scaling_study.axes.living import living, the_one
+from scaling_study.axes.living import loaders, the_one
 from scaling_study.axes.values import COUNT
 
 
@@ -20,9 +20,7 @@ def apply(value: int) -> None:
 
 def observe() -> "int | str":
     """Return the number of all loaders that live and have workers."""
-    from torch.utils.data import DataLoader
-
-    found = {one.prefetch_factor for one in living(DataLoader) if one.num_workers}
+    found = {one.prefetch_factor or 0 for one in loaders() if one.num_workers}
     return the_one(found, "no torch DataLoader with workers lives")
 
 

@@ -11,10 +11,10 @@ from scaling_study.evidence.relief_share import ByRelief
 
 
 def _beside(asked: Asked) -> tuple[bool | None, str]:
-    """Whether the loader was seen to go on beside batches from memory."""
+    """Whether the loader was seen to go on while training was on batches from memory."""
     if not asked.case.measured(BESIDE, asked.scope):
         return None, "The loader has nothing that could go on beside batches from memory."
-    return True, "The loader went on at its own rate beside batches from memory."
+    return True, "The loader did all that it does while training was on batches from memory."
 
 
 INTERFERES = Route(

@@ -129,8 +129,11 @@ class Case:
         return np.where(np.isnan(times) & ~np.isnan(self.step(n, name)), 0.0, times)
 
     def step(self, n: int, name: str = REFERENCE) -> Floats:
-        """Mean time of a member's step (s)."""
-        return self.column("step_s", n, name)
+        """Mean time of a member's step (s); of swapped batches without waiting for new ones."""
+        step_s = self.column("step_s", n, name)
+        if name != BESIDE:
+            return step_s
+        return step_s - np.nan_to_num(self.column("load_s_per_step", n, name))
 
     def measured(self, name: str, scope: Scope) -> bool:
         """Whether a cohort has what a comparison in this scope needs."""

@@ -15,6 +15,7 @@ from scaling_study.axes import ranks
 from scaling_study.common.thresholds import SHARE_AT_LEAST
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.experimenting import unthrottled
+from scaling_study.member import asked
 from scaling_study.probing import probe
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class Relief:
         alone: Whether what it takes away slows one process as much as many, so that a quick
             diagnosis tries it with one only.
         bursts: Whether it is the reference itself, in windows of bursts (see ``unthrottled``).
+        asked: What its members are asked for (see ``asked``); None where they are asked nothing.
+        of: The relief whose members these are, asked for something else; empty for its own.
         restless: Whether its members do something while they rest, so that they are stopped.
         derived: Returns its axes, where they depend on the reference.
     """
@@ -84,6 +87,8 @@ class Relief:
     quick: bool = True
     alone: bool = False
     bursts: bool = False
+    asked: int | None = None
+    of: str = ""
     restless: bool = False
     derived: Callable[[Reference], Mapping[str, Any]] | None = None
 
@@ -277,6 +282,16 @@ def _any(*tests: Callable[[Reference], Reason]) -> Callable[[Reference], Reason]
     return excluded
 
 
+def _all(*tests: Callable[[Reference], Reason]) -> Callable[[Reference], Reason]:
+    """Exclude what all of them exclude, for the first one's reason."""
+
+    def excluded(reference: Reference) -> Reason:
+        reasons = [test(reference) for test in tests]
+        return None if None in reasons else reasons[0]
+
+    return excluded
+
+
 _loads = _short("load_s", "the loader")
 
 # In the order of what they cost when missed: a short budget takes the first.
@@ -323,10 +338,12 @@ RELIEFS: tuple[Relief, ...] = (
            {"allocator": "jemalloc"}, quick=False),
     Relief("mimalloc", "mimalloc", _any(_is("allocator", "mimalloc"), _faults),
            {"allocator": "mimalloc"}, quick=False),
-    Relief("cached_batches", "batches from memory instead of the loader", _loads,
-           change="cached_batches"),
-    Relief("loader_beside", "batches from memory, the loader going on beside", _no_workers,
-           change="loader_beside", restless=True),
+    Relief("cached_batches", "batches from memory instead of the loader",
+           _all(_loads, _no_workers), change="loader_switched", asked=asked.FROM_MEMORY,
+           restless=True),
+    Relief("loader_beside", "batches from memory while the loader does all that it does",
+           _no_workers, change="loader_switched", asked=asked.SWAPPED, of="cached_batches",
+           restless=True),
     Relief("no_snapshots", "no snapshots of a StatefulDataLoader's state", _no_snapshots,
            change="no_snapshots"),
     Relief("kept_workers", "loader workers that live on between epochs",

@@ -33,7 +33,6 @@ from scaling_study.experimenting.experiment_windows import (
     Taker,
     irregular,
     key,
-    mean_step_s,
     window_of,
 )
 from scaling_study.launchers.table import LAUNCHERS
@@ -64,7 +63,8 @@ MEMORY_SHARE = 0.8
 LOOKS = 60
 LOOK_EVERY_S = 0.02
 
-RESTLESS = frozenset(relief.name for relief in reliefs.RELIEFS if relief.restless)
+RELIEFS = {relief.name: relief for relief in reliefs.RELIEFS}
+RESTLESS = frozenset(name for name, relief in RELIEFS.items() if relief.restless)
 
 log = logging.getLogger("why")
 
@@ -90,8 +90,6 @@ class Experiments(Experiment):
         self._shuffle = random.Random(self._seed)  # noqa: S311 (an experiment's order)
         self._begun = False
         self._timings: dict[str, cohort.WindowSettings] = {}
-        # What a step takes at each count: the rate of a loader that goes on beside.
-        self._every_ns: dict[str, int] = {}
         self._fewer: list[int] = []
         self._looks: dict[int, Json] = {}
         self._failed: list[str] = []
@@ -150,8 +148,6 @@ class Experiments(Experiment):
         """Return a relief as the first record holds it."""
         timing = self._timings.get(relief.name)
         own: Json = {} if timing is None else {"timing": asdict(timing)}
-        if relief.restless:
-            own["every_ns"] = self._every_ns
         return {
             "relief": relief.name,
             "title": relief.title,
@@ -202,8 +198,9 @@ class Experiments(Experiment):
             }
             self._begin(head)
             self._journal.write(attestation)
+            shared = {relief.name: relief.of for relief, _ in tried if relief.of}
             for wave in self._waves(one, tried):
-                self._wave(one, wave, folder)
+                self._wave(one, wave, shared, folder)
             self._beside(one, resolved, threads, folder)
             self._look(one)
         except cohort.MemberEndedError:
@@ -231,9 +228,6 @@ class Experiments(Experiment):
                 for name, each in options.items()
                 if "timing" in each
             }
-            self._every_ns = next(
-                (each["every_ns"] for each in options.values() if "every_ns" in each), {}
-            )
             chosen = [
                 replace(relief, axes=entries[relief.name]["axes"])
                 for relief in reliefs.RELIEFS
@@ -251,11 +245,6 @@ class Experiments(Experiment):
         quota = limits.read_quota()
         effort = self._effort if quota is None else self._effort.over_periods(PERIODS_S)
         shown = [one.take(windows.Window(0, 0, n), window_of(effort)) for n in self._counts]
-        self._every_ns = {
-            str(n): round(1e9 * step_s)
-            for n, window in zip(self._counts, shown, strict=True)
-            if (step_s := mean_step_s([window])) is not None
-        }
         reference = reliefs.Reference(
             self._job.launch["axes"],
             self._machine,
@@ -309,12 +298,26 @@ class Experiments(Experiment):
             for process in counters.read_tree(pid).values()
         )
         most = max(1, int(MEMORY_SHARE * room.read_free_memory().free / used_bytes))
-        needs = [self._arm(*each).resolved.need for each in tried]
-        rest = iter(tried)
+        own = [each for each in tried if not each[0].of]
+        needs = [self._arm(*each).resolved.need for each in own]
+        rest = iter(own)
         return [list(islice(rest, size)) for size in capacity.together(needs, most)] or [[]]
 
-    def _wave(self, one: cohort.Cohort, wave: Sequence[Tried], folder: Path) -> None:
-        """Take all blocks of the reference and a group of reliefs."""
+    def _wave(
+        self,
+        one: cohort.Cohort,
+        wave: Sequence[Tried],
+        shared: Mapping[str, str],
+        folder: Path,
+    ) -> None:
+        """Take all blocks of the reference and a group of reliefs.
+
+        Args:
+            one: the reference.
+            wave: the reliefs that have members of their own.
+            shared: of all those that have none: whose they share.
+            folder: gets a part for each.
+        """
         with ExitStack() as stack:
             cohorts = {"reference": one, **{each.name: one for each, _ in wave if each.bursts}}
             arms_of_wave = [self._arm(*each) for each in wave if not each[0].bursts]
@@ -325,11 +328,14 @@ class Experiments(Experiment):
                 ):
                     if isinstance(shown, str):
                         self._write_events(arm.name, beside.events)
-                        self._give_up(arm.name, shown)
+                        lost = [name for name, of in shared.items() if of == arm.name]
+                        for name in (arm.name, *lost):
+                            self._give_up(name, shown)
                     else:
                         cohorts[arm.name] = beside
                         self._journal.write(shown)
                         self._rest(beside, arm.name)
+            cohorts |= {name: cohorts[of] for name, of in shared.items() if of in cohorts}
             self._rest(one)
             for at in range(self._effort.blocks):
                 log.info("block %d of %d, %d launches", at + 1, self._effort.blocks, len(cohorts))
@@ -371,8 +377,9 @@ class Experiments(Experiment):
         if one is None:  # it failed earlier in this block
             return
         one.thaw()
-        if name in RESTLESS:
-            one.tell(one.alive, self._every_ns.get(str(n), 0))
+        code = RELIEFS[name].asked if name in RELIEFS else None
+        if code is not None:
+            one.tell(one.alive, code)
         labels = {
             "experiment": "reference" if name == "reference" else "relief", "name": name,
             "dose": None, "count": None, "rate_share": None,
@@ -385,8 +392,9 @@ class Experiments(Experiment):
             if one is cohorts["reference"]:
                 raise
             self._write_events(name, one.events)
-            del cohorts[name]
-            self._fail(name, "a member ended")
+            for lost in [each for each, other in cohorts.items() if other is one]:
+                del cohorts[lost]
+                self._fail(lost, "a member ended")
             return
         self._rest(one, name)
 

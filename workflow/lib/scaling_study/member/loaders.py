@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scaling_study.member import after_torch
-from scaling_study.member.loader_arguments import shares_out
+from scaling_study.member.loader_arguments import LOADERS, shares_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,11 +27,10 @@ class Kind(NamedTuple):
     method: str = "__iter__"
 
 
-# Lightning's and Accelerate's iterate over torch's own. StatefulDataLoader has a method of its own,
-# and so has a pipeline, which every iterator of SPDL's in this process comes from.
+# Lightning's and Accelerate's iterate over torch's own. A pipeline is what every iterator of SPDL's
+# in this process comes from.
 KINDS = (
-    Kind("torch.utils.data.dataloader", "DataLoader"),
-    Kind("torchdata.stateful_dataloader.stateful_dataloader", "StatefulDataLoader"),
+    *(Kind(module, name) for module, name in LOADERS),
     Kind("spdl.pipeline._pipeline", "Pipeline", "get_iterator"),
     Kind("spdl.pipeline._iter_utils._subprocess", "_SubprocessIterable"),
     Kind("spdl.dataloader._dataloader", "DataLoader"),
