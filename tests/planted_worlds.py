@@ -396,7 +396,7 @@ class SlowWorker(SlowLoader):
     def step(self, relief, n):
         if relief == "more_workers":
             return self.crowd(Step(load=0.1 * MS), n)
-        return SlowLoader.step(self, "cached_batches" if relief == "loader_beside" else relief, n)
+        return SlowLoader.step(self, relief, n)
 
     def samples(self, _):
         waits = [{"syscall": "futex", "on": "", "count": 26}]
@@ -459,7 +459,9 @@ class LargeBatches(World):
         if relief == "cached_batches":
             return self.crowd(Step(load=0.05 * MS), n)
         if relief == "loader_beside":
-            return self.crowd(Step(user=10.5 * MS, load=0.05 * MS, helper_s=8 * MS, **made), n)
+            return self.crowd(
+                Step(user=10.5 * MS, blocked=5 * MS, load=5.05 * MS, helper_s=8 * MS, **made), n
+            )
         if relief == "no_copies":
             return self.crowd(Step(load=0.1 * MS, helper_s=3 * MS, **made), n)
         return self.crowd(
@@ -523,7 +525,7 @@ class Snapshots(World):
         if relief == "cached_batches":
             return self.crowd(Step(load=0.05 * MS), n)
         if relief == "loader_beside":
-            return self.crowd(Step(load=0.05 * MS, helper_s=5 * MS), n)
+            return self.crowd(Step(load=5.05 * MS, blocked=5 * MS, helper_s=5 * MS), n)
         busy = 0.0 if relief == "no_snapshots" else 5 * MS
         return self.crowd(Step(load=1 * MS + busy, blocked=busy, helper_s=busy), n)
 
@@ -538,10 +540,7 @@ class NoisyLoader(World):
     def step(self, relief, n):
         if relief == "cached_batches":
             return self.crowd(Step(load=0.05 * MS), n)
-        slowed = Step(user=15 * MS, helper_s=4 * MS, load=0.05 * MS)
-        if relief != "loader_beside":
-            slowed.blocked, slowed.load = 2 * MS, 2 * MS
-        return self.crowd(slowed, n)
+        return self.crowd(Step(user=15 * MS, helper_s=4 * MS, blocked=2 * MS, load=2 * MS), n)
 
 
 @dataclasses.dataclass(slots=True)

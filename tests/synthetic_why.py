@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from scaling_study.experimenting.reliefs import RELIEFS
 from synthetic import AXES, machine
 
 MS = 1e-3
@@ -25,7 +26,7 @@ TITLES = {
     "jemalloc": "jemalloc",
     "tcmalloc": "tcmalloc",
     "cached_batches": "batches from memory instead of the loader",
-    "loader_beside": "batches from memory, the loader going on beside",
+    "loader_beside": "batches from memory while the loader does all that it does",
     "no_snapshots": "no snapshots of a StatefulDataLoader's state",
     "kept_workers": "loader workers that live on between epochs",
     "whole_batches": "all rows of a batch read at once",
@@ -41,6 +42,7 @@ TITLES = {
     "no_collector": "Python's garbage collector off",
     "unthrottled": "bursts that the quota leaves alone",
 }
+WHOSE = {relief.name: relief.of for relief in RELIEFS if relief.of}
 RELIEF_AXES = {
     "passive": {"wait_policy": "passive"},
     "one_thread": {"intra_op": 1},
@@ -179,15 +181,16 @@ def write_run(
     """
     records = [_head(world, replicate, effort)]
     names = ["reference", *world.reliefs]
-    records += [_attestation(world, name) for name in names]
-    luck = {name: np.exp(rng.normal(0, start, world.n)) for name in names}
+    starts = [name for name in names if name not in WHOSE]
+    records += [_attestation(world, name) for name in starts]
+    luck = {name: np.exp(rng.normal(0, start, world.n)) for name in starts}
     for block in range(blocks):
         odd = rng.integers(2 * len(names)) if rng.random() < outliers else -1
         cells = [(name, n) for name in names for n in (1, world.n)]
         fit = world.cpus // world.threads
         cells += [("reference", fit)] if 1 < fit < world.n else []
         for at, (name, n) in enumerate(cells):
-            factor = np.exp(rng.normal(0, noise)) * luck[name]
+            factor = np.exp(rng.normal(0, noise)) * luck[WHOSE.get(name, name)]
             if at == odd:
                 factor *= rng.choice([1.3, 1 / 1.3])
             step = world.step(name, n)
@@ -283,7 +286,8 @@ def _head(world: World, replicate: int, effort: str) -> dict[str, Any]:
                 "relief": name,
                 "title": TITLES[name],
                 "axes": RELIEF_AXES.get(name, {}),
-                "options": {} if name in RELIEF_AXES else {name: True},
+                "options": ({} if name in RELIEF_AXES else {name: True})
+                | ({"of": WHOSE[name]} if name in WHOSE else {}),
             }
             for name in world.reliefs
         ],

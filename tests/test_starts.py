@@ -6,9 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from planted_worlds import NoisyLoader
 from scaling_study.collecting import experiments
+from scaling_study.evidence.asking import Asked
 from scaling_study.evidence.case import make_case
-from scaling_study.evidence.relief_share import relief_share
+from scaling_study.evidence.relief_share import ByRelief, relief_share
 from scaling_study.evidence.starts import START_DEGREES, START_SD, start_sd
 from synthetic_why import World, write_run
 
@@ -110,3 +112,19 @@ def test_swapped_batches_are_not_waited_for(tmp_path):
     )
     assert case.step(1, "loader_beside") == pytest.approx([0.006, 0.011])
     assert case.step(1, "cached_batches") == pytest.approx([0.010, 0.011])
+
+
+def test_two_things_asked_of_one_start_are_compared_without_that_of_another(tmp_path):
+    rng = np.random.default_rng(2)
+    path = write_run(tmp_path / "0.jsonl", NoisyLoader(n=2), rng, noise=0.01, start=0.1)
+    case = make_case([experiments.read_run(path)], None)
+    assert case.whose == {"loader_beside": "cached_batches"}
+    interference = ByRelief(("cached_batches",), beyond=("loader_beside",))
+
+    def found(case):
+        return interference.measure(Asked(case, "level", {})).estimate
+
+    shared, apart = found(case), found(dataclasses.replace(case, whose={}))
+    # Of a step of 17 ms, 5 are taken from training.
+    assert shared.low < 5 / 17 < shared.high
+    assert shared.high - shared.low < 0.5 * (apart.high - apart.low)

@@ -6,7 +6,8 @@ from scaling_study.common.quantities import format_cpus, format_number
 from scaling_study.common.thresholds import FOREIGN_CPUS
 from scaling_study.evidence.agreement import Fact, other_threads_cpus
 from scaling_study.evidence.asking import Asked
-from scaling_study.evidence.measures import Account, Beyond
+from scaling_study.evidence.case import CACHED
+from scaling_study.evidence.measures import Account
 from scaling_study.evidence.runqueue import SCHEDSTAT
 
 
@@ -26,9 +27,9 @@ def _helpers(asked: Asked) -> tuple[bool | None, str]:
 
 def _waits(*, relieved: bool) -> Route:
     waited = "waiting for a CPU that helper threads had"
-    account = Account(("wait_threads_s_per_step",), waited, relieved=relieved)
-    # Where these are a loader's, an experiment tells what they take.
-    return Route(Beyond(account, ("loader_interference",)), (Fact(_helpers, "account"),))
+    # Without the loader, whose own threads have causes of their own.
+    account = Account(("wait_threads_s_per_step",), waited, relieved=relieved, cohort=CACHED)
+    return Route(account, (Fact(_helpers, "account"),))
 
 
 PLANTS = {

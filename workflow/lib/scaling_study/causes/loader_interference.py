@@ -17,8 +17,12 @@ def _beside(asked: Asked) -> tuple[bool | None, str]:
     return True, "The loader did all that it does while training was on batches from memory."
 
 
+# What its workers have a CPU for while training waits for one is theirs, wherever others are idle.
 INTERFERES = Route(
-    Beyond(ByRelief((CACHED,), beyond=(BESIDE, *SPECIAL)), ("loader_lock",)),
+    Beyond(
+        ByRelief((CACHED,), beyond=(BESIDE, *SPECIAL), own="wait_pileup_s_per_step"),
+        ("loader_lock",),
+    ),
     needs=(Fact(_beside),),
 )
 

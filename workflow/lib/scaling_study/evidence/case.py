@@ -67,6 +67,7 @@ class Case:
         placeable: How many of the reference's members can have a CPU of their own, by their masks.
         failed: Reason by relief without a result.
         left_out: Reason by relief that does not apply.
+        whose: Of reliefs that are no members of their own: the relief whose members they share.
         sampled: What training threads were found doing, by n.
         foreign: Programs beside the study.
         fingerprint: fingerprint.json, if there is one.
@@ -86,6 +87,7 @@ class Case:
     failed: Mapping[str, str]
     left_out: Mapping[str, str]
     titles: Mapping[str, str]
+    whose: Mapping[str, str]
     sampled: Mapping[int, Sampled]
     foreign: Sequence[Mapping[str, Any]]
     fingerprint: Mapping[str, Any] | None
@@ -263,6 +265,9 @@ def make_case(runs: Sequence[WhyRun], fingerprint: Mapping[str, Any] | None) -> 
             one["relief"]: one["title"]
             for run in runs
             for one in (*run.head["not_applicable"], *run.head["reliefs"])
+        },
+        whose={
+            one["relief"]: one["options"]["of"] for one in head["reliefs"] if "of" in one["options"]
         },
         sampled=waits,
         foreign=[one for run in runs for one in run.foreign],

@@ -50,15 +50,16 @@ class Account:
     def measure(self, asked: Asked) -> Measured | Untested:
         """The part of the time in these accounts."""
         case, scope = asked.case, asked.scope
-        name = relieved_cohort(asked) if self.relieved else self.cohort
-        name = name if case.measured(name, scope) else REFERENCE
+        name = relieved_cohort(asked) if self.relieved else REFERENCE
+        if name == REFERENCE and case.measured(self.cohort, scope):
+            name = self.cohort
         counts = (1, case.n) if scope == "growth" else (1,)
         if any(np.isnan(case.column(one, n, name)).all() for one in self.columns for n in counts):
             return Untested(self.missing)
         over = np.sum([case.account(one, scope, name) for one in self.columns], axis=0)
         for one in self.less:
             over = over - np.nan_to_num(case.account(one, scope, name))
-        if not self.relieved:  # of the reference's T(1), wherever the time is counted
+        if name == self.cohort:  # of the reference's T(1), wherever the time is counted
             over = over * case.step(1, name) / case.step(1)
         estimate = case.estimate(over, case.under(scope))
         if estimate is None:

@@ -64,16 +64,15 @@ class ByRelief:
         return max(shares, key=_surest)
 
     def _share(self, case: Case, scope: Scope, name: str) -> Measured | None:
-        more = [saved(case, scope, one) for one in self.beyond if case.measured(one, scope)]
-        specific = max(more, key=mean, default=None)
-        if specific is not None and not mean(specific) > 0:
-            specific = None
-        over = saved(case, scope, name, self.own)
-        over = over if specific is None else over - specific
-        estimate = _compared(case, scope, name, over)
+        more = {one: saved(case, scope, one) for one in self.beyond if case.measured(one, scope)}
+        special = max(more, key=lambda one: mean(more[one]), default=REFERENCE)
+        if special != REFERENCE and not mean(more[special]) > 0:
+            special = REFERENCE
+        over = saved(case, scope, name, self.own) - more.get(special, 0.0)
+        estimate = _compared(case, scope, name, over, special)
         if estimate is None:
             return None
-        beyond = "" if specific is None else " beyond what more special changes bring back"
+        beyond = "" if special == REFERENCE else " beyond what more special changes bring back"
         text = (
             f"With one change ({case.titles.get(name, name)}) {percent(estimate)} of "
             f"{whole(scope)} comes back{beyond}, over {np.count_nonzero(~np.isnan(over))} pairs "
@@ -111,7 +110,9 @@ class AtLeast:
         return dataclasses.replace(told, estimate=estimate, also=(counted.weight,))
 
 
-def _compared(case: Case, scope: Scope, name: str, over: Floats) -> Estimate | None:
+def _compared(
+    case: Case, scope: Scope, name: str, over: Floats, other: str = REFERENCE
+) -> Estimate | None:
     """A share that a comparison with a relief gives, with its interval."""
     tests = [one for one in case.names if one != REFERENCE and case.measured(one, scope)]
     count = case.n if scope == "growth" else 1
@@ -120,6 +121,8 @@ def _compared(case: Case, scope: Scope, name: str, over: Floats) -> Estimate | N
         START_SD * mean(case.step(count, name) / case.step(1)),
         case.start_sd * mean(case.step(count) / case.step(1)),
     )
+    if case.whose.get(name, name) == case.whose.get(other, other):  # one start of both
+        start = 0.0
     return case.estimate(
         over,
         case.under(scope),

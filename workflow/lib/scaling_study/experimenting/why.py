@@ -148,6 +148,7 @@ class Experiments(Experiment):
         """Return a relief as the first record holds it."""
         timing = self._timings.get(relief.name)
         own: Json = {} if timing is None else {"timing": asdict(timing)}
+        own |= {"of": relief.of} if relief.of else {}
         return {
             "relief": relief.name,
             "title": relief.title,
