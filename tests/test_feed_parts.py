@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from scaling_study.collecting.feeds import FeedRun
+from scaling_study.common.quantities import MISSING
 from scaling_study.diagnosing.feed import feed
 from scaling_study.experimenting import loader_model
 from scaling_study.member import neighbours
@@ -190,9 +191,11 @@ def test_other_ways_to_load_are_predicted_and_the_best_is_compared():
     assert rows["ahead"]["predicted_s"] == rows[""]["predicted_s"]
     assert rows["workers-2"]["gain"]["value"] == pytest.approx(14 / 10.2, rel=0.03)
     assert rows["workers-0"]["measured_s"] is None
-    text = " ".join(view_feed(found, MACHINE).findings)
+    view = view_feed(found, MACHINE)
+    text = " ".join(view.findings)
     assert "With another way to load (2 workers) a step should take" in text
-    assert "times as fast as it is" in text
+    assert "times as fast as it is. A launch with loader_workers: 2 loads so." in text
+    assert [row["gain"].text == MISSING for row in view.ways] == [True, True, False, True, True]
 
 
 def test_ways_to_load_are_those_that_can_be():

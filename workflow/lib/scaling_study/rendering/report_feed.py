@@ -199,10 +199,11 @@ def _way(one: Json) -> Row:
         value = one[name]
         return number_cell(value, text=MISSING if value is None else format_seconds(value))
 
+    gain = one["gain"] if one["name"] else None  # as it is, it is as fast as it is
     return {
         "label": one["title"],
         **{name: time(f"{name}_s") for name in ("loader", "predicted", "measured")},
-        "gain": number_cell(one["gain"] and one["gain"]["value"], text=_estimate(one["gain"])),
+        "gain": number_cell(gain and gain["value"], text=_estimate(gain)),
     }
 
 
@@ -255,8 +256,8 @@ def _findings(found: Json, l3_bytes: int | None) -> list[str]:
     rest = parts.get("rest")
     if rest and abs(rest["share"]["value"]) > LARGE_REST:
         said.append(
-            f"{format_share(rest['share'])} of a step is not accounted for: the parts are measured"
-            " one by one, and need not add up."
+            f"{format_share(rest['share'])} of a step is not accounted for: training on a new batch"
+            " may take longer than on one from memory, and the parts are measured one by one."
         )
     cached = found["cached"] or {}
     size = cached.get("cached_bytes")
