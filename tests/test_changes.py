@@ -106,3 +106,45 @@ print(json.dumps([batches, changes.effective()["whole_batches"], changes.impossi
     assert batches == [[1, 2, 3, 4], [5, 6, 7, 8]]
     assert not holds
     assert impossible == {"whole_batches": "the data set gives single rows only"}
+
+
+def test_looking_at_whole_batches_leaves_the_data_set_as_it_is_and_fails_nothing():
+    code = """
+import json, torch
+from scaling_study.member import whole
+from torch.utils.data import DataLoader, Dataset
+
+class Lazy(Dataset):
+    file = None
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        self.file = self.file or open("/dev/null")
+        return torch.arange(8.0)[index]
+
+class Unsized(Lazy):
+    __len__ = None
+
+class Uneven(Lazy):
+    def __getitem__(self, index):
+        return torch.zeros(1 if isinstance(index, list) else index + 1)
+
+class Words(Lazy):
+    def __getitem__(self, index):
+        import numpy
+        return numpy.array(list("abcdefgh"))[index]
+
+found = {}
+for kind in (Lazy, Unsized, Uneven, Words):
+    sampler = [[0, 1], [2, 3]]
+    loader = DataLoader(kind(), batch_sampler=sampler)
+    found[kind.__name__] = [whole.possible(loader), loader.dataset.file is None]
+print(json.dumps(found))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == {
+        "Lazy": [True, True], "Unsized": [False, True], "Uneven": [False, True],
+        "Words": [False, True],
+    }  # fmt: skip

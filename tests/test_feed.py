@@ -128,6 +128,16 @@ def test_a_loader_that_the_config_names_is_known(tmp_path):
 
 
 @pytest.mark.long
+def test_a_way_to_load_that_a_script_cannot_take_is_left_out(tmp_path):
+    found, _ = run(tmp_path, "torch", "--file", "here")
+    assert found.end["status"] == "complete", found.end
+    left = {one["variant"]: one["reason"] for one in found.end["left_out"]}
+    for way in ("only@workers-1", "only@workers-2"):
+        assert left[way] == "a member ended when it was asked to load so"
+    assert {"as_is", "cached", "swapped", "only"} <= set(found.windows["variant"])
+
+
+@pytest.mark.long
 def test_work_beside_training_is_measured_at_every_dose(tmp_path, monkeypatch):
     monkeypatch.setattr(loader_model, "WORKERS", ())
     monkeypatch.setattr(feed, "VARIANTS", (feed.AS_IS,))

@@ -282,6 +282,7 @@ def test_a_member_imports_nothing_of_the_study_around_it(trained):
         ".channel",
         ".fetching",
         ".iterations",
+        ".loader_arguments",
         ".loaders",
         ".member",
     )

@@ -36,7 +36,7 @@ def loaders() -> set[Loading]:
         Loading(one.num_workers, one.prefetch_factor, one.persistent_workers)
         for one in living(DataLoader)
     }
-    # One without workers has neither of the last two.
+    # One without workers prepares nothing ahead.
     return known | {
         Loading(
             one._num_workers,  # noqa: SLF001 (torch tells it nowhere else)

@@ -352,7 +352,7 @@ def _in_loader(
 
 KINDS = ("lock", "device", "peer", "futex", "sleep", "stopped")
 CACHED, BESIDE = "cached_batches", "loader_beside"
-"""The reliefs whose members wait for no loader: it is gone, or goes on beside."""
+"""The reliefs in which waiting for the loader is no part of a step: it is gone, or not counted."""
 
 
 def _stolen(rows: pd.DataFrame) -> pd.DataFrame:

@@ -64,7 +64,11 @@ class ByRelief:
         return max(shares, key=_surest)
 
     def _share(self, case: Case, scope: Scope, name: str) -> Measured | None:
-        more = {one: saved(case, scope, one) for one in self.beyond if case.measured(one, scope)}
+        more = {
+            one: saved(case, scope, one, self.own if one in case.whose else "")
+            for one in self.beyond
+            if case.measured(one, scope)
+        }
         special = max(more, key=lambda one: mean(more[one]), default=REFERENCE)
         if special != REFERENCE and not mean(more[special]) > 0:
             special = REFERENCE
@@ -206,9 +210,11 @@ def _external(case: Case, scope: Scope, name: str, own: str) -> Floats | float:
     """Change of external times but `own` from the reference to a relief, as part of T(1)."""
     n = case.n if scope == "growth" else 1
     total: Floats | float = 0.0
+    # Where waiting for the loader is no part of a step, what happens meanwhile is none either.
+    kept = case.step(n, name) / case.column("step_s", n, name)
     for column in _external_accounts(case, scope):
         if column != own:
-            change = case.time(column, n) - case.time(column, n, name)
+            change = case.time(column, n) - kept * case.time(column, n, name)
             total = total + change / case.step(1)
     return total
 

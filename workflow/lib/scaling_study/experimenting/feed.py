@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.axes import ranks
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.experimenting import arms, loader_model, use
@@ -98,7 +99,7 @@ VARIANTS = (
     _of(AS_IS, "warm", files="loaded"),
     COLD,
 )
-NOTED = Variant("noted", "what it opens is noted", ("files_noted",))
+NOTED = Variant("noted", "the files that it opens", ("files_noted",))
 
 
 def alone(way: loader_model.Way) -> Variant:
@@ -136,6 +137,7 @@ class Feed(Experiment):
         self._left: list[Json] = []
         self._windows: list[Json] = []
         self._impossible: Mapping[str, str] = {}
+        self._ended: set[str] = set()
 
     def leave_out(self, reason: str) -> None:
         """Leave a file that says why nothing was measured."""
@@ -210,17 +212,23 @@ class Feed(Experiment):
         variants = []
         for each in (known.get(one.name, one) for one in VARIANTS):
             reason = _files_unfit(each, files)
+            if each.asked == asked.NOTHING and self._in_ranks:
+                reason = "ranks train together, and take their batches at different times alone"
             if reason is not None:
                 self._leave_out(each, reason)
             elif (each.of or each.name) in own:
                 variants.append(each)
         cohorts = {each.name: own[each.of or each.name] for each in variants}
         self._take_all(variants, cohorts, files, self._effort.blocks)
-        if len(seen) == 1:
+        if len(seen) == 1 and not self._in_ranks:
             self._impossible = attestation["members"][0]["impossible"]
             self._sweep(one, seen[0], self._cpus(resolved), folder)
         self._neighbours(folder)
         return "complete", None
+
+    @property
+    def _in_ranks(self) -> bool:
+        return ranks.processes(self._job.launch["axes"]) > 1
 
     def _cold_window(
         self, seen: Sequence[Mapping[str, Any]], step_s: float
@@ -345,8 +353,10 @@ class Feed(Experiment):
                 return
             variants = [alone(way) for way in others if way.name in there and not way.as_fast]
             cohorts = {alone(way).name: there[way.name] for way in others if way.name in there}
-            for variant in variants:
-                self._settle(cohorts[variant.name], BEGIN_S, variant.asked or 0)
+            for way in others:
+                variant = alone(way)
+                if variant in variants:
+                    self._begin(way, cohorts[variant.name], BEGIN_S, variant.asked or 0)
             self._take_all(variants, cohorts, (), ALONE_BLOCKS)
             steps_s = {
                 way.name: s
@@ -356,17 +366,21 @@ class Feed(Experiment):
             known = [way for way in (now, *others) if way.name in steps_s]
             ways = [asdict(way) for way in known]
             self._journal.write({"kind": "ways", "cpus": cpus, "ways": ways})
-            # Of equal ones as it is.
-            best = sorted(known, key=lambda way: steps_s[way.name])
+            best = sorted(
+                (way for way in others if way.name in there and way.name in steps_s),
+                key=lambda way: steps_s[way.name],
+            )
             for way in best[: self._effort.ways]:
-                if way.name in there:
-                    self._compare(one, there[way.name], way)
+                self._compare(one, there[way.name], way)
 
     def _can(
         self, way: loader_model.Way, one: cohort.Cohort, folder: Path, stack: ExitStack
     ) -> cohort.Cohort | None:
         """Return the members that can load in another way; None where none can."""
         variant = alone(way)
+        if way.name in self._ended:
+            self._leave_out(variant, "a member ended when it was asked to load so")
+            return None
         if way.elsewhere:
             return self._started(variant, folder, stack)
         try:
@@ -379,6 +393,18 @@ class Feed(Experiment):
             self._leave_out(variant, reason)
             return None
         return one
+
+    def _begin(self, way: loader_model.Way, one: cohort.Cohort, for_s: float, code: int) -> None:
+        """Let members begin to load in another way; note where they end of it.
+
+        Raises:
+            MemberEndedError: a member died or hung.
+        """
+        try:
+            self._settle(one, for_s, code)
+        except cohort.MemberEndedError:
+            self._ended.add(way.name)
+            raise
 
     def _watch(self, one: cohort.Cohort) -> None:
         """Look at what the machine is used for while the script trains as it is."""
@@ -411,7 +437,7 @@ class Feed(Experiment):
     def _compare(self, one: cohort.Cohort, other: cohort.Cohort, way: loader_model.Way) -> None:
         """Let the script train in another way, in turns with the script as it is."""
         variant = trains(way)
-        self._settle(other, BEGIN_S if other is one else SETTLE_S, way.asked.code)
+        self._begin(way, other, BEGIN_S if other is one else SETTLE_S, way.asked.code)
         pair = {AS_IS.name: one, variant.name: other}
         self._take_all([AS_IS, variant], pair, (), self._effort.blocks)
 

@@ -162,9 +162,9 @@ def predicted_s(
     """
     parts_s, now_s = (_of_parts_s(one, now.workers, cpus, seen) for one in (way, now))
     as_is = seen("as_is")
-    if way.as_fast or parts_s is None or now_s is None or as_is is None:
-        return parts_s
-    return as_is.step_s * parts_s / now_s
+    if parts_s is None or now_s is None or as_is is None:
+        return None
+    return parts_s if way.as_fast else as_is.step_s * parts_s / now_s
 
 
 def _of_parts_s(

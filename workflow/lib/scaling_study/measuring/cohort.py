@@ -386,7 +386,7 @@ class Cohort:
     def tell(self, slots: Sequence[int], asked: int) -> None:
         """Put a number beside the members' orders; it stays there until it is changed."""
         for slot in slots:
-            self.members.words(slot)[channel.ASKED] = asked
+            self.members.ask(slot, asked)
 
     @contextmanager
     def training(self, n: int, asked: int) -> Iterator[list[windows.Activity]]:

@@ -63,6 +63,11 @@ class Members:
         """Return the words of a member's block (see ``channel``)."""
         return self._pages[slot].words
 
+    def ask(self, slot: int, number: int) -> None:
+        """Put a number beside the orders of a member, for all of its ranks."""
+        for page in (self._pages[slot], *self._others[slot]):
+            page.words[channel.ASKED] = number
+
     def steps(self, slot: int) -> list[channel.Step]:
         """Return a member's kept steps since its last release."""
         return self._pages[slot].steps()

@@ -6,6 +6,7 @@ Standard library and torch only.
 from __future__ import annotations
 
 import contextlib
+import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scaling_study.member import whole
@@ -70,10 +71,20 @@ class Sources:
 
     Each way has an iterator of its own, made when it is first asked for. One that is not asked
     rests: its workers have filled their queues.
+
+    Args:
+        make: makes the iterator of a loader.
+        loader: the script's.
+        holds: is told of each loader of another way.
     """
 
-    def __init__(self, make: Callable[..., Iterator[Any]], loader: Any) -> None:
-        self._make, self._loader = make, loader
+    def __init__(
+        self,
+        make: Callable[..., Iterator[Any]],
+        loader: Any,
+        holds: Callable[[Any], None],
+    ) -> None:
+        self._make, self._loader, self._holds = make, loader, holds
         self._iterators: dict[Ask, Iterator[Any]] = {}
 
     def next(self, way: Ask) -> Any:
@@ -94,9 +105,10 @@ class Sources:
     def _made(self, way: Ask) -> Iterator[Any]:
         if way == AS_IT_IS:
             return self._make(self._loader)
-        at_once = whole.asked(self._loader) if way.whole else contextlib.nullcontext()
-        with at_once:
-            return self._make(_changed(self._loader, way))
+        other = _changed(self._loader, way)
+        self._holds(other)
+        with whole.asked(other) if way.whole else contextlib.nullcontext():
+            return self._make(other)
 
 
 def _changed(loader: Any, way: Ask) -> Any:
@@ -104,17 +116,28 @@ def _changed(loader: Any, way: Ask) -> Any:
 
     One that keeps its workers is the same one in every epoch.
     """
-    known: dict[Ask, Any] = loader.__dict__.setdefault("_study_others", {})
-    if way not in known:
-        workers = loader.num_workers if way.workers is None else way.workers
-        other = known[way] = object.__new__(type(loader))
-        # torch refuses to have some of these set, of a loader that has been made.
-        other.__dict__.update(
-            loader.__dict__,
-            num_workers=workers,
-            prefetch_factor=(way.ahead or loader.prefetch_factor or 2) if workers else None,
-            persistent_workers=loader.persistent_workers and workers > 0,
-            timeout=loader.timeout if workers else 0,
-            _iterator=None,
-        )
-    return known[way]
+    workers = loader.num_workers if way.workers is None else way.workers
+    kept: dict[Ask, Any] = loader.__dict__.setdefault("_study_others", {})
+    other = kept.get(way) or object.__new__(type(loader))
+    own = {
+        "num_workers": workers,
+        "prefetch_factor": (way.ahead or loader.prefetch_factor or 2) if workers else None,
+        "persistent_workers": loader.persistent_workers and workers > 0,
+        "timeout": loader.timeout if workers else 0,
+        "_iterator": other.__dict__.get("_iterator"),
+    }
+    if own["persistent_workers"]:
+        kept[way] = other
+    if not workers:
+        # What it opens to read a row is not to be there when other workers are forked.
+        own["dataset"] = _copied(loader.dataset)
+    # torch refuses to have some of these set, of a loader that has been made.
+    other.__dict__.update(loader.__dict__ | own)
+    return other
+
+
+def _copied(dataset: Any) -> Any:
+    try:
+        return copy.copy(dataset)
+    except Exception:  # noqa: BLE001 (the script's own: whatever it raises, there is no copy)
+        return dataset

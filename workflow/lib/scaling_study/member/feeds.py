@@ -202,7 +202,7 @@ def _switched(make: Callable[..., Iterator[Any]], member: Member, loader: Any) -
     So the same process, with its memory where it lies, trains in all of these ways.
     """
     again = itertools.cycle(_batches(make, loader))
-    asks, sources = _asks(member, loader), Sources(make, loader)
+    asks, sources = _asks(member, loader), Sources(make, loader, member.holds_ready)
     if loaders.facts(loader)["by_row"]:
         whole.possible(loader)  # which the attestation tells
     for _ in _epoch(loader):

@@ -222,13 +222,17 @@ class Member:
                 return iterator
             facts = loaders.facts(loader)
             self._loaders[facts["kind"]] = facts
-            ready = facts["ready"]
-            if ready:
-                # One more is in the loop's hands, and one may be on its way.
-                self._words[channel.SAVED] = max(self._words[channel.SAVED], ready + 2)
+            self.holds_ready(loader)
             return loaders.time_next(iterator, self.wrap_loader)
 
         return makes
+
+    def holds_ready(self, loader: Any) -> None:
+        """Note what a loader may hold ready, from which batches are taken from now on."""
+        ready = loaders.facts(loader)["ready"]
+        if ready:
+            # One more is in the loop's hands, and one may be on its way.
+            self._words[channel.SAVED] = max(self._words[channel.SAVED], ready + 2)
 
     def wrap_loader(self, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Time ``inner``, a method of a loader or of its iterator, as load."""

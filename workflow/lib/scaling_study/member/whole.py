@@ -7,6 +7,7 @@ tensors and arrays do. Standard library and torch only.
 from __future__ import annotations
 
 import contextlib
+import copy
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.member import fetching, loaders
@@ -87,13 +88,14 @@ def _gives_whole(loader: Any) -> bool:
 
     if not loaders.facts(loader)["by_row"]:
         return False
-    dataset = loader.dataset
-    indices = sorted({0, len(dataset) // 2, len(dataset) - 1})
     try:
+        # Whatever it opens to read a row is not to be there when workers are forked.
+        dataset = copy.copy(loader.dataset)
+        indices = sorted({0, len(dataset) // 2, len(dataset) - 1})
         whole = default_convert(dataset[indices])
+        return _equal(whole, default_collate([dataset[index] for index in indices]))
     except Exception:  # noqa: BLE001 (the script's own code: whatever it raises, it cannot)
         return False
-    return _equal(whole, default_collate([dataset[index] for index in indices]))
 
 
 def _equal(one: Any, other: Any) -> bool:
