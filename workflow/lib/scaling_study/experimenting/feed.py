@@ -29,6 +29,7 @@ from scaling_study.experimenting.experiment_windows import Taker, key, mean_step
 from scaling_study.experimenting.loader_model import TITLES
 from scaling_study.measuring import capacity, cohort, page_cache, resolve, windows
 from scaling_study.member import asked, feeds, neighbours
+from scaling_study.member.asked import Ask
 from scaling_study.planning.efforts import ALONE_BLOCKS, BEGIN_S, DOSES, FEEDS, LIVING, SETTLE_S
 from scaling_study.probing import probe
 
@@ -86,16 +87,19 @@ def _of(other: Variant, name: str, code: int | None = None, files: str = "stay")
     return Variant(name, TITLES[name], of=other.name, asked=code, files=files)
 
 
-AS_IS = Variant("as_is", TITLES["as_is"], ("loader_switched",), asked=asked.NEW)
+NEW, FROM_MEMORY, SWAPPED, NOTHING = (
+    Ask(gives).code for gives in (asked.NEW, asked.FROM_MEMORY, asked.SWAPPED, asked.NOTHING)
+)
+AS_IS = Variant("as_is", TITLES["as_is"], ("loader_switched",), asked=NEW)
 BESIDE = Variant("beside", TITLES["beside"], ("loader_beside",))
 COLD = _of(AS_IS, "cold", files="dropped")
 VARIANTS = (
     AS_IS,
-    _of(AS_IS, "cached", asked.FROM_MEMORY),
-    _of(AS_IS, "swapped", asked.SWAPPED),
+    _of(AS_IS, "cached", FROM_MEMORY),
+    _of(AS_IS, "swapped", SWAPPED),
     BESIDE,
     _of(BESIDE, "still", 0),
-    _of(AS_IS, "only", asked.NOTHING),
+    _of(AS_IS, "only", NOTHING),
     _of(AS_IS, "warm", files="loaded"),
     COLD,
 )
@@ -199,8 +203,8 @@ class Feed(Experiment):
         one.freeze()
         self._watch(one)
         # The rate of the script as it is, at which its loader goes on beside.
-        every_ns = round(1e9 * (mean_step_s([self._untold(one, asked.NEW)]) or 0.0))
-        self._settle(one, SETTLE_S, asked.NEW, asked.FROM_MEMORY, asked.SWAPPED)
+        every_ns = round(1e9 * (mean_step_s([self._untold(one, NEW)]) or 0.0))
+        self._settle(one, SETTLE_S, NEW, FROM_MEMORY, SWAPPED)
         beside = self._start_beside(seen, every_ns, folder, stack)
         own = {AS_IS.name: one} | ({} if beside is None else {BESIDE.name: beside})
         files = self._files(folder)
@@ -212,7 +216,7 @@ class Feed(Experiment):
         variants = []
         for each in (known.get(one.name, one) for one in VARIANTS):
             reason = _files_unfit(each, files)
-            if each.asked == asked.NOTHING and self._in_ranks:
+            if each.asked == NOTHING and self._in_ranks:
                 reason = "ranks train together, and take their batches at different times alone"
             if reason is not None:
                 self._leave_out(each, reason)
@@ -409,7 +413,7 @@ class Feed(Experiment):
     def _watch(self, one: cohort.Cohort) -> None:
         """Look at what the machine is used for while the script trains as it is."""
         watcher = use.Watcher(frozenset(probe.usable_topology(self._machine).cpu_ids))
-        one.tell(one.alive, asked.NEW)
+        one.tell(one.alive, NEW)
         one.thaw()
         one.watch(self._n, use.LOOKS, use.EVERY_S, watcher.look)
         one.freeze()

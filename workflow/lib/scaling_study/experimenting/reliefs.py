@@ -16,6 +16,7 @@ from scaling_study.common.thresholds import SHARE_AT_LEAST
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.experimenting import unthrottled
 from scaling_study.member import asked
+from scaling_study.member.asked import Ask
 from scaling_study.probing import probe
 
 if TYPE_CHECKING:
@@ -339,11 +340,11 @@ RELIEFS: tuple[Relief, ...] = (
     Relief("mimalloc", "mimalloc", _any(_is("allocator", "mimalloc"), _faults),
            {"allocator": "mimalloc"}, quick=False),
     Relief("cached_batches", "batches from memory instead of the loader",
-           _all(_loads, _no_workers), change="loader_switched", asked=asked.FROM_MEMORY,
+           _all(_loads, _no_workers), change="loader_switched", asked=Ask(asked.FROM_MEMORY).code,
            restless=True),
     Relief("loader_beside", "batches from memory while the loader does all that it does",
-           _no_workers, change="loader_switched", asked=asked.SWAPPED, of="cached_batches",
-           restless=True),
+           _no_workers, change="loader_switched", asked=Ask(asked.SWAPPED).code,
+           of="cached_batches", restless=True),
     Relief("no_snapshots", "no snapshots of a StatefulDataLoader's state", _no_snapshots,
            change="no_snapshots"),
     Relief("kept_workers", "loader workers that live on between epochs",

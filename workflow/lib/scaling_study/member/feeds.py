@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.member import loaders, whole
-from scaling_study.member.asked import FROM_MEMORY, NEW, NOTHING, Ask, Sources
+from scaling_study.member.asked import FROM_MEMORY, NEW, NOTHING, Ask
+from scaling_study.member.sources import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
