@@ -186,6 +186,22 @@ def test_whole_batches_are_asked_for_where_rows_are_the_same(cohort):
     assert mean_ms() > by_row / 2
 
 
+def test_a_loader_that_lightning_iterates_over_is_asked_too(cohort):
+    how = cohort.launcher(change=("loader_switched",))
+    pid = cohort.start(how, 0, WORKLOADS / "lightning_fit.py", "--steps", "20000")
+    cohort.wait_resting([0])
+    for what, trains, workers in (
+        (Ask(), True, 0),
+        (Ask(asked.SWAPPED), True, 0),
+        (Ask(asked.NOTHING), False, 0),
+        (Ask(workers=1), True, 1),
+    ):
+        ask(cohort, what)
+        steps = [step for _, step in cohort.train(0, 40)[10:]]
+        assert all(bool(step.optimizer_ns) == trains for step in steps)
+        assert len(family(pid)) == workers
+
+
 def test_a_number_holds_what_is_asked_for():
     for one in (Ask(), Ask(asked.NOTHING, 0, None), Ask(asked.SWAPPED, 12, 8, whole=True)):
         assert Ask.of(one.code) == one
