@@ -145,7 +145,7 @@ def test_a_loader_alone_trains_nothing(cohort, kind):
     assert all(step.optimizer_ns for _, step in cohort.train(0, 20)[1:])
 
 
-@pytest.mark.parametrize("kind", ["torch", "workers", "stateful", "stateful workers"])
+@pytest.mark.parametrize("kind", ["workers", "stateful"])
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("gives", [asked.NEW, asked.NOTHING])
 def test_one_process_loads_in_another_way(cohort, kind, workers, gives):
