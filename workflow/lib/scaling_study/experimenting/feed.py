@@ -65,8 +65,8 @@ class Variant:
         title: for a person.
         changes: the changes inside its members that make it (see ``changes``).
         of: the variant whose members these are; empty for members of its own.
-        asked: the number that members are told: ``asked.Ask.code``, the nanoseconds between two
-            batches of a loader beside, or a neighbour's dose; None where they are told none.
+        asked: the number that members are told, if any. It is an ``Ask.code``, a loader beside's
+            time between batches (ns), or a neighbour's dose.
         files: what becomes of the loader's files before each window: they stay, are loaded into
             memory, or dropped from there.
         timing: of its windows, where it is another one.
@@ -355,13 +355,11 @@ class Feed(Experiment):
             there = {name: other for name, other in tried.items() if other is not None}
             if not there:
                 return
-            variants = [alone(way) for way in others if way.name in there and not way.as_fast]
-            cohorts = {alone(way).name: there[way.name] for way in others if way.name in there}
-            for way in others:
-                variant = alone(way)
-                if variant in variants:
-                    self._begin(way, cohorts[variant.name], BEGIN_S, variant.asked or 0)
-            self._take_all(variants, cohorts, (), ALONE_BLOCKS)
+            apart = [way for way in others if way.name in there and not way.as_fast]
+            for way in apart:
+                self._begin(way, there[way.name], BEGIN_S, alone(way))
+            cohorts = {way.alone: there[way.name] for way in apart}
+            self._take_all([alone(way) for way in apart], cohorts, (), ALONE_BLOCKS)
             steps_s = {
                 way.name: s
                 for way in (now, *others)
@@ -398,14 +396,16 @@ class Feed(Experiment):
             return None
         return one
 
-    def _begin(self, way: loader_model.Way, one: cohort.Cohort, for_s: float, code: int) -> None:
+    def _begin(
+        self, way: loader_model.Way, one: cohort.Cohort, for_s: float, variant: Variant
+    ) -> None:
         """Let members begin to load in another way; note where they end of it.
 
         Raises:
             MemberEndedError: a member died or hung.
         """
         try:
-            self._settle(one, for_s, code)
+            self._settle(one, for_s, variant.asked or 0)
         except cohort.MemberEndedError:
             self._ended.add(way.name)
             raise
@@ -441,7 +441,7 @@ class Feed(Experiment):
     def _compare(self, one: cohort.Cohort, other: cohort.Cohort, way: loader_model.Way) -> None:
         """Let the script train in another way, in turns with the script as it is."""
         variant = trains(way)
-        self._begin(way, other, BEGIN_S if other is one else SETTLE_S, way.asked.code)
+        self._begin(way, other, BEGIN_S if other is one else SETTLE_S, variant)
         pair = {AS_IS.name: one, variant.name: other}
         self._take_all([AS_IS, variant], pair, (), self._effort.blocks)
 

@@ -77,7 +77,7 @@ class Way:
 
     @property
     def asked(self) -> Ask:
-        """What a loader is asked for that is to load so."""
+        """What members are asked for, to load in this way."""
         return Ask(
             workers=self.axes.get("loader_workers"),
             ahead=self.axes.get("prefetch"),
@@ -184,7 +184,7 @@ def _of_parts_s(
         apart_s -= swapped.step_s - swapped.load_s - cached.step_s
     if way.workers == 0:
         return apart_s + alone.step_s
-    # Where workers are started again and again, not all of the loader's time is spent on batches.
+    # Starting workers takes a part of the loader's time; the rest is spent on batches.
     making_s = alone.made_s / way.workers if way.workers and alone.made_s else alone.step_s
     wanted = cached.cpu_s / cached.step_s + (alone.cpu_s - alone.trainer_s) / making_s
     longer = max(0.0, wanted / cpus - 1) + _slower(workers, training_s, seen)

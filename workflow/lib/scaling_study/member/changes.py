@@ -1,9 +1,9 @@
 """Single changes inside a member that take something of a step away.
 
-They are experiments, no launches: cached batches train on the same data again and again, ranks that
-exchange one number train apart, and others belong into the script itself. Each is applied when
-torch has been imported, and tells afterwards whether it took effect. Standard library and torch
-only.
+They are experiments and no launches: training on cached batches sees the same data again and again,
+ranks that exchange one number drift apart, and other changes belong into the script itself. Each is
+applied when torch has been imported, and tells afterwards whether it took effect. Standard library
+and torch only.
 """
 
 from __future__ import annotations

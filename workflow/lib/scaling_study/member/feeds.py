@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.member import loaders, whole
-from scaling_study.member.asked import FROM_MEMORY, NEW, NOTHING, Ask
+from scaling_study.member.asked import AS_IT_IS, FROM_MEMORY, NEW, NOTHING, Ask
 from scaling_study.member.sources import Sources
 
 if TYPE_CHECKING:
@@ -52,12 +52,6 @@ def change(name: str, member: Member, further: Sequence[str]) -> None:
         _held[name] += 1  # a script without a loader has nothing to switch
         whole.allow()
     put(KINDS[name], member, further)
-
-
-def note_files(member: Member, _: Sequence[str]) -> None:
-    """Have the paths of files that are opened for reading written down."""
-    _note_files(member.folder / f"{OPENED}{member.slot}")
-    _held["files_noted"] += 1
 
 
 def put(
@@ -203,22 +197,23 @@ def _switched(make: Callable[..., Iterator[Any]], member: Member, loader: Any) -
     So the same process, with its memory where it lies, trains in all of these ways.
     """
     again = itertools.cycle(_batches(make, loader))
-    asks, sources = _asks(member, loader), Sources(make, loader, member.holds_ready)
-    if loaders.facts(loader)["by_row"]:
+    facts, sources = loaders.facts(loader), Sources(make, loader, member.holds_ready)
+    asks = _asks(member, settable=facts["settable"])
+    if facts["by_row"]:
         whole.possible(loader)  # which the attestation tells
     for _ in _epoch(loader):
-        ask = asks()
-        while ask.gives == NOTHING:
-            if not _takes_one(sources, ask.way):
+        gives, way = asks()
+        while gives == NOTHING:
+            if not _takes_one(sources, way):
                 return
             member.step_end()
-            ask = asks()
-        if ask.gives != FROM_MEMORY:
+            gives, way = asks()
+        if gives != FROM_MEMORY:
             try:
-                batch = sources.next(ask.way)
+                batch = sources.next(way)
             except StopIteration:
                 return
-        if ask.gives == NEW:
+        if gives == NEW:
             yield batch
             del batch
         else:
@@ -226,26 +221,23 @@ def _switched(make: Callable[..., Iterator[Any]], member: Member, loader: Any) -
             yield next(again).take()
 
 
-def _asks(member: Member, loader: Any) -> Callable[[], Ask]:
-    """Return what reads what is asked of a loader.
+def _asks(member: Member, *, settable: bool) -> Callable[[], tuple[int, Ask]]:
+    """Return what reads what a loader is asked for: what the script gets, and the way to load.
 
     One that is iterated over without gradients is for validation: it gives batches, whatever is
     asked. Another one than torch's has its own way only.
     """
     import torch  # noqa: PLC0415 (as above)
 
-    known: dict[int, Ask] = {}
-    trains, settable = torch.is_grad_enabled(), loaders.facts(loader)["settable"]
+    known: dict[int, tuple[int, Ask]] = {}
+    trains = torch.is_grad_enabled()
 
-    def asks() -> Ask:
+    def asks() -> tuple[int, Ask]:
         code = member.asked()
         if code not in known:
             ask = Ask.of(code)
-            if not settable:
-                ask = Ask(ask.gives)
-            if ask.gives == NOTHING and not trains:
-                ask = ask.way
-            known[code] = ask
+            gives = NEW if ask.gives == NOTHING and not trains else ask.gives
+            known[code] = gives, ask.way if settable else AS_IT_IS
         return known[code]
 
     return asks
@@ -356,12 +348,14 @@ def _copy(value: Any) -> Any:
 # ---- the loader's files
 
 
-def _note_files(path: Path) -> None:
+def note_files(member: Member, _: Sequence[str]) -> None:
     """Have the paths of files that are opened for reading written down, a line for each.
 
     Worker processes inherit the hook. What is opened by libraries without Python's knowledge is not
     seen.
     """
+    _held["files_noted"] += 1
+    path = member.folder / f"{OPENED}{member.slot}"
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     known: set[object] = set()
 

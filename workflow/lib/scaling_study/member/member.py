@@ -222,14 +222,13 @@ class Member:
                 return iterator
             facts = loaders.facts(loader)
             self._loaders[facts["kind"]] = facts
-            self.holds_ready(loader)
+            self.holds_ready(facts["ready"])
             return loaders.time_next(iterator, self.wrap_loader)
 
         return makes
 
-    def holds_ready(self, loader: Any) -> None:
-        """Note what a loader may hold ready, from which batches are taken from now on."""
-        ready = loaders.facts(loader)["ready"]
+    def holds_ready(self, ready: int) -> None:
+        """Note how many batches a loader may hold ready that is taken from."""
         if ready:
             # One more is in the loop's hands, and one may be on its way.
             self._words[channel.SAVED] = max(self._words[channel.SAVED], ready + 2)

@@ -1,4 +1,4 @@
-"""What a loader gives, as it is and in other ways, in one process.
+"""Iterators of one loader that load in different ways, in one process.
 
 Standard library and torch only.
 """
@@ -9,7 +9,7 @@ import contextlib
 import copy
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.member import whole
+from scaling_study.member import loaders, whole
 from scaling_study.member.asked import AS_IT_IS, Ask
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ class Sources:
     Args:
         make: makes the iterator of a loader.
         loader: the script's.
-        holds: is told of each loader of another way.
+        holds: is told how many batches each loader of another way may hold ready.
     """
 
     def __init__(
         self,
         make: Callable[..., Iterator[Any]],
         loader: Any,
-        holds: Callable[[Any], None],
+        holds: Callable[[int], None],
     ) -> None:
         self._make, self._loader, self._holds = make, loader, holds
         self._iterators: dict[Ask, Iterator[Any]] = {}
@@ -56,7 +56,7 @@ class Sources:
         if way == AS_IT_IS:
             return self._make(self._loader)
         other = _changed(self._loader, way)
-        self._holds(other)
+        self._holds(loaders.facts(other)["ready"])
         with whole.asked(other) if way.whole else contextlib.nullcontext():
             return self._make(other)
 
