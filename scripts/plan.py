@@ -14,10 +14,12 @@ from typing import Any
 from scaling_study.common import file_errors
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.storage import write_json
+from scaling_study.common.unavailable import UnavailableError
 from scaling_study.configuring.config import load_config
 from scaling_study.configuring.config_file import read_config
 from scaling_study.importing.import_config import is_import
 from scaling_study.importing.imported import load_import, outline
+from scaling_study.measuring import resolve
 from scaling_study.planning import ladder
 from scaling_study.planning.estimate import describe, estimate
 from scaling_study.planning.plan import make_plan
@@ -33,17 +35,20 @@ def check(config: Path) -> tuple[str, dict[str, Any]]:
 
     Raises:
         ConfigError: with every mistake found.
+        UnavailableError: the workload cannot start here.
     """
     mapping = read_config(config)
     if isinstance(mapping, dict) and is_import(mapping):
         study = load_import(mapping)
         return outline(study), study.to_dict()
     plan = make_plan(load_config(mapping))
+    runs_in = resolve.check_workload(plan.workload.model_dump())
     topology = system.read_topology().restricted(limits.read_allowed_cpus())
     quota_cpus = limits.read_quota_cpus()
     counts = ladder.resolve(plan.processes, topology, quota_cpus)
     race = forecast.describe(plan.to_dict(), topology, quota_cpus)
-    return describe(plan, counts, estimate(plan, counts), race), plan.to_dict()
+    text = describe(plan, counts, estimate(plan, counts), race)
+    return f"{text}\n  runs in {runs_in}", plan.to_dict()
 
 
 def main() -> int:
@@ -56,6 +61,9 @@ def main() -> int:
         text, plan = check(options.config)
     except ConfigError as error:
         print(error, file=sys.stderr)
+        return WRONG_INPUT
+    except UnavailableError as error:
+        print(f"{error.reason}\n  What helps: {error.remedy}", file=sys.stderr)
         return WRONG_INPUT
     print(text)
     if options.output:

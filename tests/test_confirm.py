@@ -10,8 +10,9 @@ import pytest
 
 import confirm_jobs
 from jobs import WORKLOADS, environment, left_behind, processes
-from scaling_study.confirming import running
+from scaling_study.confirming import running, switch_script
 from scaling_study.launchers.launcher import Launch, Member
+from scaling_study.measuring.environment import LIBRARY_FOLDER
 from scaling_study.member import counted
 
 SECONDS = 12
@@ -100,9 +101,9 @@ def test_a_stop_leaves_no_process(tmp_path):
         stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 120
-    while not processes(tmp_path, "scaling_study.member.counted") and time.monotonic() < deadline:
+    while not processes(tmp_path, "plain_loop.py") and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert processes(tmp_path, "scaling_study.member.counted")
+    assert processes(tmp_path, "plain_loop.py")
     job.terminate()
     assert job.wait(60) == 143
     assert left_behind(tmp_path) == []
@@ -169,38 +170,40 @@ def test_the_counted_process_is_that_of_the_launch_script(tmp_path, inter_op):
         cwd=tmp_path,
         check=True,
     )
-    page = tmp_path / "page"
-    counted.make_page(page, 1)
-    library = str(running.counted.Path(counted.__file__).parents[2])
-    env = {**kept, **own, "TOLD": str(tmp_path / "b"), "PYTHONPATH": library}
-    switches = () if inter_op is None else (f"scaling_study.axes.inter_op={inter_op}",)
-    launch = Launch(tmp_path, sys.executable, env, step="optimizer", switches=switches)
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    switches = tmp_path / "it's switched.py" if inter_op else None
+    env = {**kept, **own, "TOLD": str(tmp_path / "b")}
+    launch = Launch(tmp_path, sys.executable, env, step="optimizer")
+    program = running.Program([str(script)], switches)
     member = Member(0, cpu, "default", (str(script), "--x", "0"))
-    words = running.command(launch, member, page, "process_per_model")
+    words = program.command(launch, member, pages, "process_per_model")
     subprocess.run(words, env=env, cwd=tmp_path, check=True)
     first, second = (json.loads((tmp_path / name).read_text()) for name in "ab")
-    assert second["env"].pop("PYTHONPATH") == library
+    assert second["env"].pop("PYTHONPATH") == counted.HOOK
+    assert second["env"].pop(counted.VARIABLE) == f"optimizer|{pages}"
     for told in (first, second):
         told["env"].pop("TOLD")
     assert first == second
 
 
-def count(tmp_path, text, *options, starts=1):
-    script, page = tmp_path / "train.py", tmp_path / "page"
+def count(tmp_path, text, *, step="mark", options=(), env=()):
+    """Run a script with a counter; return its exit status and the pages."""
+    script, pages = tmp_path / "train.py", tmp_path / "pages"
     script.write_text(text)
-    counted.make_page(page, starts)
-    done = subprocess.run(
-        [sys.executable, "-m", "scaling_study.member.counted", page, *options, "--", script],
-        check=False,
-    )
-    return done.returncode, counted.read_page(page)
+    pages.mkdir()
+    own = {**os.environ, **dict(env), "PYTHONPATH": str(LIBRARY_FOLDER)}
+    own |= counted.environment(pages, step, own)
+    done = subprocess.run([sys.executable, *options, script], env=own, cwd=tmp_path, check=False)
+    return done.returncode, counted.read_pages(pages)
 
 
 def test_marks_are_counted(tmp_path):
     text = "from scaling_study import mark\nfor _ in range(7): mark()\n"
-    code, (seen,) = count(tmp_path, text, "--step", "mark")
+    code, (page,) = count(tmp_path, text)
     assert code == 0
-    assert seen.iterations == 7
+    (seen,) = page.starts()
+    assert seen.iterations == page.iterations == sum(page.iterations_by_tenth().values()) == 7
     assert 0 < seen.first_ns < seen.latest_ns
     assert seen.ended_ns == 0
 
@@ -210,12 +213,13 @@ def test_ordinary_iterations_are_told_from_long_ones(tmp_path):
         "import time\nfrom scaling_study import mark\nmark()\n"
         "for step in range(40):\n    time.sleep(0.4 if step % 10 == 9 else 0.005)\n    mark()\n"
     )
-    _, (seen,) = count(tmp_path, text, "--step", "mark")
-    ordinary_ns = counted.read_ordinary_ns(tmp_path / "page", long=4.0)
+    _, (page,) = count(tmp_path, text)
+    (seen,) = page.starts()
+    ordinary_ns = page.ordinary_ns(long=4.0)
     mean_ns = (seen.latest_ns - seen.first_ns) / (seen.iterations - 1)
     # Four of 40 sleep 80 times as long: without them the mean is a ninth.
     assert ordinary_ns < mean_ns / 3
-    assert counted.read_ordinary_ns(tmp_path / "page", long=1e6) == pytest.approx(mean_ns, rel=1e-6)
+    assert page.ordinary_ns(long=1e6) == pytest.approx(mean_ns, rel=1e-6)
 
 
 @pytest.mark.parametrize("ns", [2, 3, 5, 1000, 10**9, 2**46, 2**60])
@@ -226,19 +230,63 @@ def test_bins_are_half_octaves(ns):
     assert counted.bin_of(0) == counted.bin_of(1) == counted.bin_of(2)
 
 
-def test_a_process_that_the_script_forks_is_not_counted(tmp_path):
-    text = (
-        "import os\nfrom scaling_study import mark\nmark()\n"
-        "if not os.fork():\n    mark()\n    os._exit(0)\nos.wait()\nmark()\n"
-    )
-    _, (seen,) = count(tmp_path, text, "--step", "mark")
-    assert seen.iterations == 2
+CHILDREN = """
+import multiprocessing, sys, torch
+
+def train(steps):
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        model(torch.ones(2)).sum().backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("{how}")
+    children = [context.Process(target=train, args=(steps,)) for steps in (3, 5)]
+    [child.start() for child in children]
+    [child.join() for child in children]
+    {own}
+"""
 
 
-def test_starts_in_one_process_are_counted_apart_until_the_page_is_full(tmp_path):
-    text = "from scaling_study import mark\nfor _ in range(5): mark()\n"
-    code, seen = count(tmp_path, text, "--step", "mark", "--again", starts=3)
+@pytest.mark.parametrize("how", ["fork", "spawn", "forkserver"])
+def test_a_process_that_the_script_starts_has_a_page_of_its_own(tmp_path, how):
+    code, pages = count(tmp_path, CHILDREN.format(how=how, own="train(2)"), step="optimizer")
     assert code == 0
+    assert sorted(page.iterations for page in pages) == [2, 3, 5]
+    own = next(page for page in pages if page.iterations == 2)
+    children = [page.parent for page in pages if page is not own]
+    assert children == [own.pid] * 2 or how == "forkserver"
+
+
+def test_another_sitecustomize_is_run_and_the_package_is_not_there(tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "sitecustomize.py").write_text("import builtins\nbuiltins.told = __file__\n")
+    text = (
+        "import sys\nassert told.endswith('other/sitecustomize.py')\n"
+        "assert not [name for name in sys.modules if name.startswith('scaling_study')]\n"
+        "assert not [path for path in sys.path if 'scaling_study' in path]\n"
+    )
+    script, pages = tmp_path / "train.py", tmp_path / "pages"
+    script.write_text(text)
+    env = {**os.environ, "PYTHONPATH": str(other)}
+    env |= counted.environment(pages, "optimizer", env)
+    subprocess.run([sys.executable, "-P", script], env=env, check=True)
+
+
+def test_starts_in_one_process_are_counted_apart(tmp_path):
+    script, pages, orders = tmp_path / "train.py", tmp_path / "pages", tmp_path / "orders"
+    script.write_text("from scaling_study import mark\nfor _ in range(5): mark()\n")
+    pages.mkdir()
+    orders.write_text(f"{json.dumps({'arguments': [], 'log': os.devnull})}\n" * 3)
+    env = {**os.environ, "PYTHONPATH": str(LIBRARY_FOLDER)}
+    env |= counted.environment(pages, "mark", env)
+    words = switch_script.reused_command(sys.executable, [str(script)], None)
+    with orders.open("rb") as given:
+        subprocess.run(words, env=env, stdin=given, check=True)
+    (page,) = counted.read_pages(pages)
+    seen = page.starts()
     assert [one.iterations for one in seen] == [5, 5, 5]
     assert all(one.first_ns <= one.latest_ns <= one.ended_ns for one in seen)
     assert seen[0].ended_ns <= seen[1].first_ns

@@ -45,7 +45,7 @@ def arm(role, launch, label, n, value, **changes):
         "role": role, "launch": launch, "label": label, "n": n, "queue": "process_per_model",
         "ran": "exec", "rounds": 4, "value": value, "low": 0.95 * value, "high": 1.05 * value,
         "predicted": None, "start_s": 4.0, "iteration_s": 0.01, "end_s": 0.1, "whole_models": 8,
-        "ended_after": None, "cut": False, **changes,
+        "ended_after": None, "cut": False, "end_seen": True, **changes,
     }  # fmt: skip
 
 
@@ -57,6 +57,7 @@ def confirmation(**changes):
         "reason": None,
         "objective": "models_per_hour",
         "raced": False,
+        "seconds": None,
         "arms": [
             arm("recommended", "b", "intra_op 1", 4, 911.0, predicted=1440.0),
             arm("recommended", "b", "intra_op 1", 4, 1100.0, queue="one_process", ran="fork"),

@@ -11,9 +11,9 @@ import pytest
 
 from processes import PATIENCE_S
 from scaling_study.common.workload_env import MASK, write_private
-from scaling_study.member import again, bind, model_queue
+from scaling_study.confirming.switch_script import render_switches
+from scaling_study.member import bind, model_queue
 from scaling_study.rendering.launch_script import render_launch_script
-from scaling_study.rendering.switch_script import render_switches
 
 BASH = "/bin/bash"
 KEPT = ("PATH", "HOME", "LANG")
@@ -71,11 +71,10 @@ def write(tmp_path, found, planned, binder=BINDER, python=sys.executable):
         python=python,
         binder=binder,
         queue=QUEUE,
-        again=again.__file__,
         folder=str(tmp_path),
         kept=KEPT,
         values_file=str(tmp_path / "it's the values"),
-        switches_file=str(tmp_path / "it's switched.py"),
+        switches_file=tmp_path / "it's switched.py",
     )
     recommended = found["recommended"]
     if switches := recommended and render_switches(recommended["axes"], "it's switched.py"):

@@ -68,7 +68,7 @@ def test_a_confirmation_is_the_headline_of_report_and_terminal(tmp_path):
         "role": "recommended", "launch": best["launch"], "label": best["label"], "n": best["n"],
         "queue": "process_per_model", "ran": "exec", "rounds": 4, "value": 911.0, "low": 900.0,
         "high": 922.0, "predicted": 1000.0, "start_s": 1.0, "iteration_s": 0.01, "end_s": 0.1,
-        "whole_models": 3, "ended_after": 500, "cut": False,
+        "whole_models": 3, "ended_after": 500, "cut": False, "end_seen": True,
         "rounds_unseen": 0, "round_s": 10.0, "longest_s": 10.0, "later_starts": False,
         "foreign_cpus": 0.0,
     }  # fmt: skip
@@ -76,7 +76,7 @@ def test_a_confirmation_is_the_headline_of_report_and_terminal(tmp_path):
         "machine": rendering.machine_entry(folder, "recommendation")["machine"],
         "status": "confirmed", "reason": None, "objective": "models_per_hour", "arms": [arm],
         "left_out": [],
-        "ratio": None, "ratio_same_n": None, "difference": None,
+        "ratio": None, "ratio_same_n": None, "difference": None, "seconds": None,
     }  # fmt: skip
     write_json(folder / "analysis/confirmation.json", {"machines": [entry]})
     said = conclusion(folder, folder / "plan.json", folder / "report.html")

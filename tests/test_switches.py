@@ -20,8 +20,8 @@ from scaling_study.axes.table import (
 )
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
+from scaling_study.confirming.switch_script import lines, render_switches
 from scaling_study.probing import probe
-from scaling_study.rendering.switch_script import lines, render_switches
 from small_cohort import SmallCohort
 
 SCRIPT = Path(__file__).with_name("workloads") / "switched.py"

@@ -18,9 +18,9 @@ import hostile_study
 import sandbox
 import texts
 from scaling_study.common.workload_env import write_private
-from scaling_study.member import again, bind, model_queue
+from scaling_study.confirming.switch_script import render_switches
+from scaling_study.member import bind, model_queue
 from scaling_study.rendering import launch_script
-from scaling_study.rendering.switch_script import render_switches
 
 REASON = sandbox.reason_against()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -131,7 +131,6 @@ def test_the_launch_script_carries_everything(tmp_path):
         python=str(folder / texts.NAME / "python"),
         binder=[sys.executable, "-P", str(bind.__file__)],
         queue=[sys.executable, "-P", str(model_queue.__file__)],
-        again=str(again.__file__),
         folder=str(folder),
         kept=["PATH"],
         values_file=str(folder / "values.json"),

@@ -3,6 +3,8 @@
 import subprocess
 
 from scaling_study.common import file_errors
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.measuring import resolve
 from scaling_study.rendering.study import (
     StudyInUseError,
     StudyLock,
@@ -31,6 +33,9 @@ def announce():
         study_lock = StudyLock(Path(RESULTS))
         if not IMPORTED:
             WORKLOAD_ENV.keep()
+            runs_in = resolve.check_workload(PLAN_JSON["workload"])
+    except UnavailableError as error:
+        raise WorkflowError(f"\n{error.reason}\n  What helps: {error.remedy}") from None
     except (StudyInUseError, UnusableError) as error:
         raise WorkflowError(f"\n{error}") from None
     except OSError as error:
@@ -43,6 +48,7 @@ def announce():
         records = of_chosen(RECORDS)
         measured = sum(Path(path).exists() for path in records)
         print(outline(PLAN, len(records), measured, CHOSEN))
+        print(f"  runs in {runs_in}")
         # On a cluster other machines measure, and have not been chosen yet.
         left = RACED or measured < len(records)
         busy = look_around() if left and workflow.local_exec else ""

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 from scaling_study.common.topology import Topology, format_cpu_list
 from scaling_study.common.unavailable import UnavailableError
@@ -20,7 +20,7 @@ from scaling_study.common.unavailable import UnavailableError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Value = str | int | float | tuple[str, ...]
+Value = Union[str, int, float, tuple[str, ...]]  # noqa: UP007 (members may be of Python 3.9)
 Axes = Mapping[str, Any]
 """The value of every axis of a launch."""
 Attestation = Mapping[str, Any]
@@ -30,7 +30,7 @@ LAST = 1000
 """The order of an axis that names none."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Library:
     """A library that a launch may preload or need.
 
@@ -42,7 +42,7 @@ class Library:
     install: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Others:
     """The values of an axis that are not words.
 
@@ -56,7 +56,7 @@ class Others:
     read: Callable[[object, bool], Value | None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Where:
     """A machine on which a launch is prepared.
 
@@ -69,7 +69,7 @@ class Where:
     builds: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Effects:
     """What a launch does to a process before it starts.
 
@@ -97,7 +97,7 @@ class Effects:
         return {**self.env, **preload}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MemoryPolicy:
     """A memory policy as in set_mempolicy(2)."""
 
@@ -109,7 +109,7 @@ class MemoryPolicy:
         return f"{self.mode}:{format_cpu_list(self.nodes)}" if self.nodes else self.mode
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Slot:
     """What is of one member's own.
 
@@ -153,7 +153,7 @@ def _never(_axes: Axes) -> None:
     return
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Axis:
     """One thing that is fixed when a process starts.
 
@@ -237,7 +237,7 @@ def preloaded(path: str) -> Effects:
             f"{path} cannot be preloaded: its path has a space or a colon",
             f"ln -s {shlex.quote(path)} to a path without, and name that one",
         )
-    return Effects(preload=(path,))
+    return Effects(preload=(os.path.abspath(path),))  # noqa: PTH100 (members run elsewhere)
 
 
 def is_path(value: Value) -> bool:

@@ -1,5 +1,7 @@
 """Objects of a kind that live in this process, for axes that look at what holds."""
 
+from __future__ import annotations
+
 import gc
 from typing import NamedTuple, TypeVar
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Counter:
     """Something that is counted in members.
 
@@ -49,7 +49,7 @@ class Counter:
         return f"{self.field}_per_step"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class KernelCount:
     """A number that the kernel counts for members, and the coordinator reads at a window's edges.
 

@@ -1,42 +1,61 @@
-"""Looks up the files that a config names, relative to the working directory."""
+"""Looks up the files that a config names."""
+
+from __future__ import annotations
 
 from pathlib import Path
 
 from scaling_study.common.problems import nearest_word, wrong
 
 
-def require_path(path: str, allowed: str) -> None:
+def require_path(path: str, allowed: str, folder: str = "") -> None:
     """Check that there is a file or a folder.
+
+    Args:
+        path: As the config has it.
+        allowed: What is allowed, for a person.
+        folder: Where a relative path starts; the working directory where it is empty.
 
     Raises:
         ConfigError: There is none, or it may not be looked at.
     """
     try:
-        Path(path).stat()
+        Path(folder, path).stat()
     except (FileNotFoundError, NotADirectoryError):
-        raise wrong(path, "does not exist", allowed, nearest_file(path)) from None
+        where = f"does not exist in {folder}" if folder else "does not exist"
+        raise wrong(path, where, allowed, nearest_file(path, folder)) from None
     except OSError as error:
         raise wrong(path, str(error.strerror).lower(), allowed) from None
     except ValueError:  # NUL, or characters that no file name has
         raise wrong(path, "is not a path", allowed) from None
 
 
-def require_file(path: str, allowed: str) -> None:
-    """Check that there is a file.
+def require_file(path: str, allowed: str, folder: str = "") -> None:
+    """Check that there is a file; the arguments are those of ``require_path``.
 
     Raises:
         ConfigError: There is none, it is a folder, or it may not be looked at.
     """
-    require_path(path, allowed)
-    if Path(path).is_dir():
+    require_path(path, allowed, folder)
+    if Path(folder, path).is_dir():
         raise wrong(path, "is a folder", allowed)
 
 
-def nearest_file(path: str) -> str | None:
+def require_folder(path: str, allowed: str) -> None:
+    """Check that there is a folder.
+
+    Raises:
+        ConfigError: There is none, it is a file, or it may not be looked at.
+    """
+    require_path(path, allowed)
+    if not Path(path).is_dir():
+        raise wrong(path, "is no folder", allowed)
+
+
+def nearest_file(path: str, folder: str = "") -> str | None:
     """Return the file beside a missing one whose name is closest, as the config would have it."""
     missing = Path(path)
     try:
-        names = [entry.name for entry in missing.parent.iterdir()]
+        names = [entry.name for entry in Path(folder, missing.parent).iterdir()]
     except OSError:  # no such folder either: then there is nothing to suggest
         return None
     close = nearest_word(missing.name, names)

@@ -1,5 +1,7 @@
 """Mistakes in a config: where, what is wrong, what is allowed, and what was probably meant."""
 
+from __future__ import annotations
+
 import difflib
 import math
 import re
@@ -33,7 +35,7 @@ _KINDS: tuple[tuple[type, str], ...] = (
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Problem:
     """One mistake.
 

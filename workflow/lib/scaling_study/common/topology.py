@@ -4,10 +4,15 @@ Pure: :mod:`scaling_study.probing.system` reads the files, this module gives the
 file formats are the kernel's (Documentation/ABI/stable/sysfs-devices-system-cpu and -node).
 """
 
+from __future__ import annotations
+
 import re
-from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Self
 
 CPU_LIMIT = 65_536
 """Ids stay below this: eight times the kernel's largest NR_CPUS, so only a typo is refused."""
@@ -62,7 +67,7 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
     return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cpu:
     """A logical CPU and the groups that it belongs to.
 
@@ -77,7 +82,7 @@ class Cpu:
     l3: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Node:
     """A NUMA node, which may have no CPUs or no memory.
 
@@ -89,7 +94,7 @@ class Node:
     distances: dict[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CpuText:
     """What sysfs says about an online CPU; None where the kernel has no such file."""
 
@@ -101,7 +106,7 @@ class CpuText:
     """shared_cpu_list of the cache whose level is 3"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeText:
     """What sysfs says about an online node: cpulist, meminfo, distance."""
 
@@ -110,7 +115,7 @@ class NodeText:
     distances: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Topology:
     """The online CPUs (ascending) and nodes of a machine, or those that a process may use."""
 

@@ -1,5 +1,7 @@
 """Why a launch is skipped."""
 
+from __future__ import annotations
+
 
 class UnavailableError(Exception):
     """This machine cannot do what a launch asks for: a skipped launch, with a way out.

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -21,9 +22,10 @@ from pydantic import (
     model_validator,
 )
 
+from scaling_study.axes.build import INTERPRETER, read_interpreter
 from scaling_study.axes.table import AXES
 from scaling_study.common import placeholders
-from scaling_study.common.named_files import require_file, require_path
+from scaling_study.common.named_files import require_file, require_folder, require_path
 from scaling_study.common.problems import (
     ConfigError,
     Problem,
@@ -53,6 +55,7 @@ from scaling_study.configuring.config_parameters import (
     read_text,
 )
 from scaling_study.configuring.config_schema import (
+    MISSING,
     UNKNOWN_KEY,
     Allowed,
     Context,
@@ -73,7 +76,11 @@ VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Far above any machine; a larger count is a slip of the keyboard.
 MOST_PROCESSES = 10_000
 COUNT = f"a whole number from 1 to {MOST_PROCESSES}"
-SCRIPT = "the path of a Python file, relative to the working directory"
+SCRIPT = "the path of a Python file, relative to workload.cwd"
+MODULE = "the name of a module, such as mypkg.train, or null"
+MODULE_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+CWD = "the path of a folder, relative to the working directory, or null"
+PYTHON = f"{INTERPRETER}, or null"
 INPUTS = "a list of paths of files and folders"
 ARGUMENTS = 'a list of texts and numbers, such as ["--seed", "{member}"]'
 VARIABLES = "a section of variable names with a text or number each"
@@ -86,9 +93,36 @@ def _read_study(value: str) -> str:
     return value
 
 
-def _read_script(value: str, info: ValidationInfo) -> str:
-    if must_exist(info):
-        require_file(value, SCRIPT)
+def _read_python(value: str | None, info: ValidationInfo) -> str | None:
+    return value and read_interpreter(value, PYTHON, files=must_exist(info))
+
+
+def _read_cwd(value: str | None, info: ValidationInfo) -> str | None:
+    if value is not None and must_exist(info):
+        require_folder(str(Path(value).expanduser()), CWD)
+    return value
+
+
+def _cwd(info: ValidationInfo) -> str:
+    """Return the folder in which the workload runs, as far as it is known already."""
+    return str(Path(info.data.get("cwd") or "").expanduser())
+
+
+def _read_module(value: str | None) -> str | None:
+    if value is not None and not MODULE_NAME.fullmatch(value):
+        path = re.sub(r"\.py$", "", value).replace("/", ".").strip(".")
+        raise wrong(value, "is no name of a module", MODULE, path if value != path else None)
+    return value
+
+
+def _read_script(value: str | None, info: ValidationInfo) -> str | None:
+    module = info.data.get("module")
+    if value is None and "module" in info.data and module is None:
+        raise ConfigError([Problem((), "", MISSING, f"{SCRIPT}, or workload.module")])
+    if value is not None and module is not None:
+        raise wrong(value, "stands beside workload.module", "one of both")
+    if value is not None and must_exist(info):
+        require_file(value, SCRIPT, _cwd(info))
     return value
 
 
@@ -97,7 +131,7 @@ def _read_inputs(value: object, info: ValidationInfo) -> tuple[str, ...]:
         if not isinstance(item, str):
             raise wrong(item, found(item), "a path")
         if must_exist(info):
-            require_path(item, "a file or a folder")
+            require_path(item, "a file or a folder", _cwd(info))
         return item
 
     return read_distinct(value, read, INPUTS)
@@ -229,8 +263,19 @@ def _read_samples(value: object, info: ValidationInfo) -> int | float | str | No
 class Workload(Section):
     """The training script that is measured."""
 
-    script: Annotated[StrictStr, AfterValidator(_read_script), Allowed(SCRIPT)]
-    """The training script, unmodified."""
+    python: Annotated[StrictStr | None, AfterValidator(_read_python), Allowed(PYTHON)] = None
+    """The interpreter that runs the script, in all launches; by default the study's own."""
+
+    cwd: Annotated[StrictStr | None, AfterValidator(_read_cwd), Allowed(CWD)] = None
+    """The folder in which the script runs: relative paths of the script start there."""
+
+    module: Annotated[StrictStr | None, AfterValidator(_read_module), Allowed(MODULE)] = None
+    """In place of a script: the module that `python -m` runs."""
+
+    script: Annotated[StrictStr | None, AfterValidator(_read_script), Allowed(SCRIPT)] = Field(
+        default=None, validate_default=True
+    )
+    """The training script, unmodified; required without `module`."""
 
     parameters: Annotated[
         Mapping[str, str | int | float], PlainValidator(read_parameters), Allowed(PARAMETERS)

@@ -18,16 +18,21 @@ from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.confirming import losses, rounds
 from scaling_study.confirming.round_schema import SCHEMA_VERSION
-from scaling_study.confirming.running import RunningRound
+from scaling_study.confirming.running import Program, RunningRound
+from scaling_study.confirming.switch_script import render_switches
 from scaling_study.measuring import measure, resolve
 from scaling_study.measuring.journal import Journal
+from scaling_study.planning import work
 from scaling_study.probing import probe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-MODULES = ("confirming/confirm", "confirming/losses", "confirming/rounds", "confirming/running")
+MODULES = (
+    *("confirming/confirm", "confirming/losses", "confirming/rounds", "confirming/running"),
+    "confirming/switch_script",
+)
 """What decides, beside the harness, what is run."""
 
 # What must be equal for rounds of an earlier run to stand beside new ones.
@@ -94,10 +99,9 @@ class Confirmation:
 
     def _head(self) -> Json:
         plan = self._job.plan
-        python = build.interpreter("default", self._builds)
-        if self._arms:
-            asked = self._launches[self._arms[0].launch]["axes"]["build"]
-            python = build.interpreter(asked, self._builds)
+        asked = self._arms[0].launch if self._arms else self._job.launch["id"]
+        own = build.interpreter(self._launches[asked]["axes"]["build"], self._builds)
+        python = own or work.interpreter(plan["workload"])
         return {
             "kind": "confirmation",
             "schema_version": SCHEMA_VERSION,
@@ -126,6 +130,8 @@ class Confirmation:
         }
         if done:
             log.info("goes on after %d rounds of an interrupted run", len(done))
+        # An arm whose model does not end within an extended round is not waited for again.
+        endless = {one["arm"] for one in records if one["kind"] == "round" and not _ended(one)}
         with private.folder() as folder:
             for number, one in enumerate(planned.rounds):
                 if (one.turn, one.arm.key) in done or one.arm.key in given_up:
@@ -135,26 +141,36 @@ class Confirmation:
                     one.arm.label, one.arm.n, one.arm.queue.replace("_", " "),
                 )  # fmt: skip
                 with private.part(folder, f"round-{number}") as own:
-                    record = self._round(one, planned, own)
+                    record = self._round(one, planned, own, extended=one.arm.key not in endless)
                 self._journal.write(record)
+                if record["kind"] == "round" and not _ended(record):
+                    endless.add(one.arm.key)
                 if record.get("status") != "ok":
                     log.info("%s: %s", one.arm.label, record["reason"])
                     given_up.add(one.arm.key)
 
-    def _round(self, one: rounds.Round, planned: rounds.Schedule, folder: Path) -> Json:
+    def _round(
+        self, one: rounds.Round, planned: rounds.Schedule, folder: Path, *, extended: bool
+    ) -> Json:
         """Run one round and return its record."""
         arm = one.arm
         try:
             resolved = self._resolve(arm.launch, arm.n)
         except UnavailableError as error:
             return {"kind": "left_out", "arm": arm.key, "reason": error.reason}
+        workload = self._job.plan["workload"]
+        switches = folder / "recommended.switches.py"
+        text = render_switches(self._launches[arm.launch]["axes"], switches.name)
+        if text:
+            switches.write_text(text, encoding="utf-8")
         running = RunningRound(
             replace(resolved.launch, folder=folder),
             resolved.members[: arm.n],
+            Program(work.program(workload), switches if text else None, work.marks(workload)),
             arm.queue,
             resolve.host(self._machine),
         )
-        found = running.run(planned.round_s, planned.most_s)
+        found = running.run(planned.round_s, planned.most_s, extended=extended)
         return {"kind": "round", "turn": one.turn, "arm": arm.key, **found}
 
     def _compare_losses(self, done: set[str]) -> None:
@@ -185,3 +201,9 @@ class Confirmation:
                 self._job.plan, axes, self._machine, self._builds, [n, *ladder]
             )
         return self._resolved[launch]
+
+
+def _ended(record: Json) -> bool:
+    """Whether a model has ended in each slot of a round."""
+    slots = {run["slot"] for run in record["runs"]}
+    return slots == {run["slot"] for run in record["runs"] if run["ended_s"] is not None}

@@ -82,7 +82,7 @@ def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
     with log.open("wb") as output:
         try:
             done = subprocess.run(
-                command, env=env, stdin=subprocess.DEVNULL, stdout=output,
+                command, env=env, cwd=launch.cwd, stdin=subprocess.DEVNULL, stdout=output,
                 stderr=subprocess.STDOUT, timeout=LIMIT_S, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:

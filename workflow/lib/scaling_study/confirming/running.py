@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
 import resource
+import shutil
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.confirming import switch_script
 from scaling_study.launchers.launcher import bind_command, describe_exit, split_preload
-from scaling_study.measuring import between, edges, family
+from scaling_study.measuring import between, edges, environment, family
 from scaling_study.measuring.machine_counters import read_machine
-from scaling_study.member import counted, model_queue, switching
+from scaling_study.member import counted, model_queue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,9 +23,6 @@ if TYPE_CHECKING:
     from scaling_study.confirming.rounds import Way
     from scaling_study.launchers.launcher import Launch, Member
     from scaling_study.measuring.cohort import Host
-
-# Starts of a script in one process that are counted: at one a second, an hour.
-MOST_STARTS = 3600
 
 # While a round waits for a slot that has not trained enough, and for readings of the clock.
 LOOK_EVERY_S = 1.0
@@ -35,8 +36,9 @@ ORPHANS_S = 1.0
 
 LOG_CHARACTERS = 500
 
-# A round goes on up to so many times its limit until each slot has ended a first model.
-FIRST_END = 1.5
+# A round goes on up to so many times its limit until each slot has ended a first model: without one
+# the end of a model is not confirmed.
+EXTENDED = 4.0
 
 ONCE = "once"
 
@@ -53,16 +55,49 @@ class RoundError(Exception):
         self.status = status
 
 
-def command(launch: Launch, member: Member, page: Path, way: Way) -> list[str]:
-    """Return what runs in a slot: the launch script's binding and program, counted."""
-    _, preload = split_preload(launch.env)
-    again = ["--again"] if way == "one_process" else []
-    options = ["--step", launch.step, *again, *switching.options(launch.switches)]
-    return [
-        *bind_command(member.cpus, member.mempolicy, preload, launch.group),
-        *(launch.python, "-m", "scaling_study.member.counted", str(page), *options),
-        *("--", *member.command),
-    ]
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What runs in the slots of a round: the program of the launch script.
+
+    Attributes:
+        words: what stands for the script after ``python`` (``work.program``).
+        switches: the file that makes the launch's switches true; None where it has none.
+        marks: the script imports this package, to mark its steps.
+    """
+
+    words: Sequence[str]
+    switches: Path | None = None
+    marks: bool = False
+
+    def environment(self, launch: Launch) -> dict[str, str]:
+        """Return the environment that the launch script gives it."""
+        paths = launch.env.get("PYTHONPATH", "").split(os.pathsep)
+        if not self.marks:
+            paths = [path for path in paths if path != str(environment.LIBRARY_FOLDER)]
+        kept = {name: value for name, value in launch.env.items() if name != "PYTHONPATH"}
+        return {**kept, **({"PYTHONPATH": os.pathsep.join(paths)} if any(paths) else {})}
+
+    def command(self, launch: Launch, member: Member, pages: Path, way: Way) -> list[str]:
+        """Return the command line of a slot: the launch script's, with a counter on PYTHONPATH.
+
+        Args:
+            launch: the launch.
+            member: of the slot.
+            pages: folder of what processes count.
+            way: how the queue is run.
+        """
+        env, preload = split_preload(self.environment(launch))
+        own = {**preload, **counted.environment(pages, launch.step, env)}
+        python, words, switches = launch.python, self.words, self.switches
+        return [
+            *bind_command(member.cpus, member.mempolicy, own, launch.group),
+            *(
+                switch_script.reused_command(python, words, switches)
+                if way == "one_process"
+                else switch_script.command(python, words, switches)
+            ),
+            *(member.command[len(words) :] if way == "process_per_model" else ()),
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +106,15 @@ class _Process:
 
     slot: int
     number: int
-    page: Path
+    pid: int
+    pages: Path
     began_s: float
+
+    def page(self) -> counted.Page | None:
+        """Return what it has counted itself; of a group of ranks, what the first one has."""
+        pages = counted.read_pages(self.pages)
+        own = [page for page in pages if page.pid == self.pid]
+        return next(iter([*own, *(page for page in pages if page.parent == self.pid)]), None)
 
     def runs(self, origin_s: float, ended_s: float | None) -> list[dict[str, Any]]:
         """Return the starts of the script in it.
@@ -85,8 +127,9 @@ class _Process:
         def since(ns: int) -> float | None:
             return ns / 1e9 - origin_s if ns else None
 
-        seen = counted.read_page(self.page)
-        ordinary_ns = counted.read_ordinary_ns(self.page, between.LONG)
+        page = self.page()
+        seen = page.starts() if page else []
+        ordinary_ns = page.ordinary_ns(between.LONG) if page else None
         # A start without an iteration has no numbers yet.
         if not seen or seen[-1].ended_ns:
             seen.append(counted.Counted(0, 0, 0, 0))
@@ -117,12 +160,14 @@ class RunningRound:
     Attributes:
         launch: the launch; its folder is private to this round.
         members: one for each slot.
+        program: what runs in the slots.
         way: how the queue is run.
         host: what is known of the machine.
     """
 
     launch: Launch
     members: Sequence[Member]
+    program: Program
     way: Way
     host: Host
     _slots: model_queue.Slots = field(init=False)
@@ -130,14 +175,17 @@ class RunningRound:
     _runs: list[dict[str, Any]] = field(init=False, default_factory=list)
     _clocks: list[float] = field(init=False, default_factory=list)
     _origin_s: float = field(init=False, default=0.0)
+    _longest_s: float = field(init=False, default=0.0)
 
-    def run(self, limit_s: float, most_s: float) -> dict[str, Any]:
+    def run(self, limit_s: float, most_s: float, *, extended: bool = True) -> dict[str, Any]:
         """Run it and return its record, without what names the round.
 
         Args:
             limit_s: it is cut then.
             most_s: it goes on up to then where a slot has not trained enough.
+            extended: it goes on until each slot has ended a first model, up to ``EXTENDED``.
         """
+        self._longest_s = (EXTENDED if extended else 1.0) * limit_s
         self._slots = model_queue.Slots(len(self.members))
         before, used_s = read_machine(self.host.cpus), _own_s()
         self._origin_s = time.monotonic()
@@ -182,19 +230,30 @@ class RunningRound:
                 self._end(ended)
 
     def _start(self, slot: int, number: int) -> None:
-        launch = self.launch
-        page = launch.folder / "memory" / f"page-{slot}-{number}"
-        counted.make_page(page, MOST_STARTS if self.way == "one_process" else 1)
-        words = command(launch, self.members[slot], page, self.way)
-        env, _ = split_preload(launch.env)
-        began_s = self._slots.start(slot, words, launch.log(slot), env)
-        self._now[slot] = _Process(slot, number, page, began_s)
+        launch, member = self.launch, self.members[slot]
+        pages = launch.folder / "memory" / f"pages-{slot}-{number}"
+        pages.mkdir()
+        words = self.program.command(launch, member, pages, self.way)
+        env, _ = split_preload(self.program.environment(launch))
+        orders = self._orders(slot) if self.way == "one_process" else None
+        began_s = self._slots.start(
+            slot, words, launch.log(slot), env, folder=launch.cwd, orders=orders
+        )
+        self._now[slot] = _Process(slot, number, self._slots.pid(slot), pages, began_s)
+
+    def _orders(self, slot: int) -> Path:
+        """Return a file that has ``again.py`` train a slot's model more often than is counted."""
+        arguments = self.members[slot].command[len(self.program.words) :]
+        order = {"arguments": arguments, "log": str(self.launch.log(slot))}
+        path = self.launch.folder / f"orders-{slot}"
+        path.write_text(f"{json.dumps(order)}\n" * (counted.MOST_STARTS + 1), encoding="utf-8")
+        return path
 
     def _end(self, ended: model_queue.Ended) -> None:
         process = self._now.pop(ended.slot)
         runs = process.runs(self._origin_s, ended.ended_s)
         self._runs += runs
-        process.page.unlink()
+        shutil.rmtree(process.pages)
         how = f"slot {ended.slot} {describe_exit(ended.status)}{self._tail(ended.slot)}"
         # A script that cannot be started twice says so before its second start has trained.
         if self.way == "one_process" and [bool(run["iterations"]) for run in runs] == [True, False]:
@@ -213,7 +272,7 @@ class RunningRound:
         else:
             runs = [run for one in self._now.values() for run in one.runs(self._origin_s, None)]
             seen = {run["slot"] for run in runs if run["again"] and run["iterations"] > 1}
-        if len(seen) < len(self.members) and passed_s < FIRST_END * limit_s:
+        if len(seen) < len(self.members) and passed_s < self._longest_s:
             return False
         return self._enough(ENOUGH * limit_s)
 

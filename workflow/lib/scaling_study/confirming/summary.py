@@ -40,7 +40,7 @@ SECONDS_PER_HOUR = 3600
 
 EMPTY: Json = {
     **{name: [] for name in ("arms", "left_out", "losses")},
-    **dict.fromkeys(("ratio", "ratio_same_n", "difference")),
+    **dict.fromkeys(("ratio", "ratio_same_n", "difference", "seconds")),
 }
 
 
@@ -157,6 +157,7 @@ def _confirmed(
     ratios = _means({key: gains[RECOMMENDED] / own for key, own in others.items()})
     shown = [_arm_entry(arm, means[key], _predicted(entry, arm.about)) for key, arm in arms.items()]
     best = arms[RECOMMENDED]
+    unseen = [arm for arm in arms.values() if arm.mean("end_s") is None]
     return {
         "status": "confirmed",
         "reason": None,
@@ -165,8 +166,23 @@ def _confirmed(
         "losses": [one for one in records if one["kind"] == "losses"],
         "ratio": _ratio(ratios.get(DEFAULT)),
         "ratio_same_n": _ratio(ratios.get(DEFAULT_SAME_N)),
+        "seconds": _seconds_to_ends(head, unseen, length) if unseen else None,
         "difference": _difference(entry, best, means[RECOMMENDED].value, windows, length),
     }
+
+
+def _seconds_to_ends(head: Mapping[str, Any], arms: Sequence[_Arm], length: Length) -> float | None:
+    """Return what ``confirm.seconds`` takes for a model of each of some arms to end in each round.
+
+    It is a lower bound, with half as much again for ends, which have not been seen.
+    """
+    times = [
+        timeline.longest_model_s(arm.records.values(), length.of(arm.about["launch"]))
+        for arm in arms
+    ]
+    known = [time_s for time_s in times if time_s is not None]
+    turns = max(len(arm.records) for arm in arms)
+    return 1.5 * max(known) * turns * len(head["arms"]) if known else None
 
 
 def _arms(
@@ -239,6 +255,7 @@ def _arm_entry(arm: _Arm, found: stats.Estimate, predicted: float | None) -> Jso
         "ended_after": _ended_after(arm),
         "cut": not arm.how.whole,
         "later_starts": arm.how.later,
+        "end_seen": arm.mean("end_s") is not None,
         "round_s": max(one["limit_s"] for one in arm.records.values()),
         "longest_s": max(one["cut_s"] for one in arm.records.values()),
         "foreign_cpus": foreign_s / sum(one["cut_s"] for one in arm.records.values()),

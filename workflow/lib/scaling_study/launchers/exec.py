@@ -41,6 +41,7 @@ class Exec:
             process = subprocess.Popen(
                 command,
                 env=env,
+                cwd=launch.cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

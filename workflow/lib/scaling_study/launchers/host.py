@@ -42,6 +42,7 @@ class Host:
             self._process = subprocess.Popen(
                 command,
                 env=env,
+                cwd=launch.cwd,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Member:
     """What a member is to be, apart from what its whole launch shares."""
 
@@ -30,13 +30,14 @@ class Member:
     command: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Launch:
     """What all members of a cohort share.
 
     Attributes:
         folder: the cohort's private folder.
         python: the interpreter of the build.
+        cwd: the folder in which the script runs.
         env: the members' whole environment.
         step: what ends a step, as ``iterations.encode`` writes it.
         launcher: name of what starts them.
@@ -51,6 +52,7 @@ class Launch:
     python: str
     env: Mapping[str, str]
     step: str
+    cwd: str = "."
     launcher: str = "exec"
     switches: tuple[str, ...] = ()
     change: tuple[str, ...] = ()
@@ -97,7 +99,7 @@ def _sets_nothing() -> Mapping[str, str]:
     return {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Launcher:
     """A way to start members.
 
@@ -135,7 +137,7 @@ def bind_command(
         env: what is for the command alone, such as preloads.
         group: options for a group of ranks (see ``Launch.group``).
     """
-    command = [sys.executable, "-P", str(bind.__file__), "--mempolicy", mempolicy]
+    command = [sys.executable, "-E", "-P", str(bind.__file__), "--mempolicy", mempolicy]
     if cpus is not None:
         command += ["--cpus", cpus]
     for name, value in env.items():

@@ -24,7 +24,7 @@ from scaling_study.launchers.launcher import LaunchError, Member
 from scaling_study.launchers.table import LAUNCHERS
 from scaling_study.measuring import counters, edges, footprint, perf_events, windows
 from scaling_study.measuring.members import Members
-from scaling_study.member import channel
+from scaling_study.member import channel, counted
 from scaling_study.probing import room
 
 if TYPE_CHECKING:
@@ -49,6 +49,16 @@ START_LOOK_S = 0.25
 
 # Members that report at once have so many CPUs for each of their threads.
 CPUS_FOR_EACH = 8
+
+# A script whose child processes have trained for this long, while it has finished no step itself,
+# trains there.
+ELSEWHERE_S = 5.0
+
+ELSEWHERE = (
+    "the script trains in processes that it starts itself: {steps:,} optimizer steps were seen in"
+    " {processes} of them, none in its own. Such a program is measured as a whole: set"
+    " workload.pool to true, and write {{n}} for the number of its processes in workload.args"
+)
 
 # Starting members stop when this part of the machine's memory is left.
 LEAST_FREE_SHARE = 0.03
@@ -207,12 +217,25 @@ class Cohort:
             look_ns = time.perf_counter_ns() + round(START_LOOK_S * 1e9)
             self._bury(self.members.wait_resting(waiting, min(look_ns, deadline_ns)))
             self._guard_memory()
+            self._end_elsewhere(waiting - self.members.resting)
             waiting &= set(self.alive)
         for slot in sorted(waiting - self.members.resting):
             self._end(slot, "hung", f"no step within {timeout_s:g} s of its start")
         for slot in set(slots) & set(self.alive):
             first = self.members.steps(slot)[0]  # a group rests one step later
             self._start_s[slot] = (first.end_ns - self._launched_ns[slot]) / 1e9
+
+    def _end_elsewhere(self, slots: set[int]) -> None:
+        """End the members, of those without a step, whose child processes train instead."""
+        for slot in slots & set(self.alive):
+            seen = [one for page in self._pages(slot) for one in page.starts()]
+            if seen and max(one.latest_ns - one.first_ns for one in seen) > ELSEWHERE_S * 1e9:
+                self._end(slot, "not_started", "it has no step of its own")
+
+    def _pages(self, slot: int) -> list[counted.Page]:
+        """Return what processes have counted that a member's script has started."""
+        folder = self._launch.folder / f"{counted.ELSEWHERE}{slot}"
+        return counted.read_pages(folder) if folder.exists() else []
 
     def _guard_memory(self) -> None:
         """End the last member while too little memory is left for all."""
@@ -679,7 +702,15 @@ class Cohort:
     def _event(self, slot: int, what: str, reason: str) -> None:
         text = _tail(self._launch.log(slot)).decode(errors="replace")
         reason += footprint.why_bus_error(text, reason)
+        if not self._has_stepped(slot) and (pages := self._pages(slot)):
+            reason = ELSEWHERE.format(
+                steps=sum(page.iterations for page in pages), processes=len(pages)
+            )
         self.events.append({"slot": slot, "what": what, "reason": reason, "log": text})
+
+    def _has_stepped(self, slot: int) -> bool:
+        words = self.members.words(slot)
+        return bool(words[channel.STEPS] or words[channel.EARLIER])
 
     def _shorten_logs(self) -> None:
         """Keep the end of what members have printed; they print at the end of the file."""

@@ -7,6 +7,7 @@ what is measured without a word in the plan. So a member inherits only what is n
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,24 @@ INHERITED = (
 LIBRARY_FOLDER = Path(__file__).parents[2]
 
 
+def activated(python: str, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that activating an interpreter's environment sets.
+
+    Args:
+        python: the interpreter; nothing is set for the one that runs this.
+        inherited: the environment before.
+    """
+    if python == sys.executable:
+        return {}
+    folder = Path(python).parent
+    kinds = {"VIRTUAL_ENV": "pyvenv.cfg", "CONDA_PREFIX": "conda-meta"}
+    own = {
+        name: str(folder.parent) for name, mark in kinds.items() if (folder.parent / mark).exists()
+    }
+    paths = [str(folder), *filter(None, [inherited.get("PATH")])]
+    return {**own, "PATH": os.pathsep.join(paths)}
+
+
 def member_environment(
     inherited: Mapping[str, str], launch: Mapping[str, str], workload: Mapping[str, str]
 ) -> dict[str, str]:
@@ -40,5 +59,6 @@ def member_environment(
     kept = {name: inherited[name] for name in INHERITED if name in inherited}
     merged = {**kept, **launch, **workload}
     # The harness is imported from here by whichever interpreter the build has.
-    paths = [str(LIBRARY_FOLDER), *filter(None, [merged.get("PYTHONPATH")])]
-    return {**merged, "PYTHONPATH": os.pathsep.join(paths)}
+    # The working directory of a member may be another one than ours.
+    own = [os.path.abspath(path) for path in merged.get("PYTHONPATH", "").split(os.pathsep) if path]  # noqa: PTH100
+    return {**merged, "PYTHONPATH": os.pathsep.join([str(LIBRARY_FOLDER), *own])}

@@ -15,7 +15,7 @@ import os
 import random
 import shutil
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ from scaling_study.measuring import (
 )
 from scaling_study.measuring.cohort_windows import CohortWindows
 from scaling_study.measuring.journal import Journal
+from scaling_study.planning import work
 from scaling_study.probing import probe, room
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ SCHEMA_VERSION = 1
 HARNESS = (
     *("common/counter", "common/private", "common/thresholds", "common/topology"),
     *("common/workload_env", "planning/ladder"),
-    *("axes", "counters", "launchers", "probing", "member", "measuring"),
+    *("axes", "counters", "launchers", "probing", "member", "member/hook"),
+    "measuring",
 )
 
 OUTSIDE = ("axes", "counters", "launchers")
@@ -161,19 +163,29 @@ def digest(*parts: object) -> str:
 def workload_digest(workload: Mapping[str, Any]) -> str:
     """Return a digest of a workload's files.
 
-    A script counts by its content. Inputs may be large, so they count by their names, sizes and
+    A script counts by its content, and so do the modules of a package below the working directory
+    that a module is run from. Inputs may be large, so they count by their names, sizes and
     times of modification, with everything below a folder.
     """
-    script = hashlib.sha256(Path(workload["script"]).read_bytes()).hexdigest()
+    folder = Path(work.folder(workload))
+    script = [hashlib.sha256(file.read_bytes()).hexdigest() for file in _program(workload, folder)]
     files = [
         file
-        for path in map(Path, workload["inputs"])
+        for path in (folder / name for name in workload["inputs"])
         for file in ([path, *path.rglob("*")] if path.is_dir() else [path])
     ]
     states = {str(file): file.stat() for file in files}
     return digest(
         script, sorted((name, state.st_size, state.st_mtime_ns) for name, state in states.items())
     )
+
+
+def _program(workload: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Return the files of the program: the script, or all modules of the module's package."""
+    if not workload.get("module"):
+        return [folder / workload["script"]]
+    top = folder / workload["module"].partition(".")[0]
+    return sorted(top.rglob("*.py")) if top.is_dir() else [*top.parent.glob(f"{top.name}.py")]
 
 
 def measured_digest(workload: Mapping[str, Any], python: str) -> str:
@@ -186,9 +198,11 @@ def measured_digest(workload: Mapping[str, Any], python: str) -> str:
     kept = workload["env_kept"]
     return digest(
         workload_digest(workload),
-        *(workload[key] for key in ("script", "args", "step")),
+        workload.get("cwd"),
+        work.program(workload),
+        *(workload[key] for key in ("args", "step")),
         kept and kept["hmac"],
-        resolve.build_versions(python),
+        asdict(resolve.versions(python)),
     )
 
 

@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +22,7 @@ from scaling_study.launchers.launcher import Launch, Member
 from scaling_study.measuring import capacity, cohort, environment
 from scaling_study.measuring.footprint import UNKNOWN, Footprint
 from scaling_study.member import iterations
-from scaling_study.planning import ladder
-from scaling_study.planning.work import parameters_of
+from scaling_study.planning import ladder, work
 from scaling_study.probing import probe
 
 if TYPE_CHECKING:
@@ -94,8 +92,9 @@ def resolve(
     effects = table.prepare(asked, Where(machine, builds))
     topology = probe.usable_topology(machine)
     slots = [slot.to_dict() for slot in table.place(asked, topology, max(counts))]
-    own = parameters_of(workload, asked)
+    own = work.parameters_of(workload, asked)
     members = [_member(workload, own, slot) for slot in slots]
+    python = effects.python or work.interpreter(workload)
     cache = compile_cache(plan, asked, machine, builds)
     caching = {} if cache is None else {COMPILE_CACHE: str(cache)}
     variables = {name: placeholders.fill_known(text, own) for name, text in workload["env"].items()}
@@ -107,9 +106,12 @@ def resolve(
     return Resolved(
         launch=Launch(
             folder=Path(),
-            python=effects.python or sys.executable,
+            python=python,
+            cwd=work.folder(workload),
             env=environment.member_environment(
-                os.environ, effects.environment() | caching, variables
+                os.environ | environment.activated(python, os.environ),
+                effects.environment() | caching,
+                variables,
             ),
             step=iterations.encode(workload["step"]),
             launcher=asked["launcher"],
@@ -140,35 +142,126 @@ def compile_cache(
     """
     if asked["compile"] == "off":
         return None
-    key = [plan["study"], plan["workload"]["script"], machine["hash"], dict(asked)]
+    workload = plan["workload"]
+    key = [
+        plan["study"],
+        workload.get("cwd"),
+        *work.program(workload),
+        machine["hash"],
+        dict(asked),
+    ]
     name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     return (builds / "compiled" / name).absolute()
 
 
-def build_versions(python: str) -> str:
-    """Return the versions of an interpreter and of its torch.
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What an interpreter is: its own version, and that of its torch."""
+
+    python: str
+    torch: str
+
+
+def versions(python: str) -> Versions:
+    """Return the versions of an interpreter that can run members.
 
     Raises:
-        UnavailableError: the interpreter does not run, or has no torch.
+        UnavailableError: it does not run, is too old, has no torch, or cannot import the harness.
     """
-    code = "import sys, importlib.metadata as m; print(sys.version, m.version('torch'))"
-    try:
-        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise UnavailableError(f"{python}: {error.strerror}", "name another build") from error
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:]
+    found = _ask(python, VERSIONS)
+    if found.returncode:
+        raise UnavailableError(f"{python} does not run: {_last(found.stderr)}", ANOTHER)
+    version, number, torch = found.stdout.splitlines()
+    if json.loads(number) < [*OLDEST_PYTHON]:
+        oldest = ".".join(map(str, OLDEST_PYTHON))
+        reason = f"{python} is Python {version.split()[0]}; {oldest} or newer is needed"
+        raise UnavailableError(reason, ANOTHER)
+    if not torch:
+        raise UnavailableError(f"{python} has no torch", f"{python} -m pip install torch")
+    library = {"PYTHONPATH": str(environment.LIBRARY_FOLDER)}
+    harness = _ask(python, "import scaling_study.member.worker", env=library)
+    if harness.returncode:
+        reason = f"{python} cannot import what measures: {_last(harness.stderr)}"
+        raise UnavailableError(reason, ANOTHER)
+    return Versions(version, torch)
+
+
+def require_module(python: str, module: str, folder: str) -> None:
+    """Check that ``python -m MODULE`` would find its module, whose packages are imported for that.
+
+    Raises:
+        UnavailableError: it would not.
+    """
+    found = _ask(python, FIND, module, folder=folder)
+    if found.returncode:
+        why = _last(found.stderr) or f"No module named {module}"
         raise UnavailableError(
-            f"{python} has no torch ({''.join(last)})", f"{python} -m pip install torch"
+            f"workload.module = '{module}': {python} finds no such module in {folder}: {why}",
+            "correct workload.module or workload.cwd, or install the package that has it",
         )
-    return done.stdout.strip()
+
+
+def check_workload(workload: Mapping[str, Any]) -> str:
+    """Check that a workload can start here; return what its interpreter is, for a person.
+
+    Args:
+        workload: the plan's section.
+
+    Raises:
+        UnavailableError: its interpreter cannot run members, or its module is not found.
+    """
+    python = work.interpreter(workload)
+    found = versions(python)
+    if workload["module"]:
+        require_module(python, workload["module"], work.folder(workload))
+    return f"{python}: Python {found.python.split()[0]}, torch {found.torch}"
+
+
+OLDEST_PYTHON = (3, 9)
+ANOTHER = "name another interpreter (workload.python)"
+VERSIONS = """
+import sys
+print(sys.version.replace("\\n", " "))
+print(list(sys.version_info[:2]))
+try:
+    from importlib.metadata import version
+    print(version("torch"))
+except ImportError:
+    print("")
+"""
+FIND = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+
+
+def _ask(
+    python: str,
+    code: str,
+    *words: str,
+    folder: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a line of Python in an interpreter.
+
+    Raises:
+        UnavailableError: it cannot be started.
+    """
+    try:
+        return subprocess.run(
+            [python, "-c", code, *words], cwd=folder, env={**os.environ, **(env or {})},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    except OSError as error:
+        raise UnavailableError(f"{python}: {error.strerror}", ANOTHER) from error
+
+
+def _last(text: str) -> str:
+    return "".join(text.strip().splitlines()[-1:])
 
 
 def _member(workload: Mapping[str, Any], own: Mapping[str, Any], slot: Mapping[str, Any]) -> Member:
     """Return the member of a slot, with the launch's values of the study's own axes."""
     values = {**own, placeholders.MEMBER: slot["slot"]}
     arguments = [placeholders.fill(text, values) for text in workload["args"]]
-    command = (str(Path(workload["script"]).resolve()), *arguments)
+    command = (*work.program(workload), *arguments)
     return Member(slot["slot"], slot["cpus"], slot["policy"], command)
 
 

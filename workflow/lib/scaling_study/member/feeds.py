@@ -271,9 +271,8 @@ def _batches(make: Callable[..., Iterator[Any]], loader: Any) -> list[Batch]:
 
 def _again(batches: Sequence[Batch], loader: Any) -> Iterator[Any]:
     """Give them again and again, in epochs of the loader's length where it has one."""
-    return (
-        batch.take() for batch, _ in zip(itertools.cycle(batches), _epoch(loader), strict=False)
-    )
+    pairs = zip(itertools.cycle(batches), _epoch(loader))
+    return (batch.take() for batch, _ in pairs)
 
 
 def _epoch(loader: Any) -> Iterable[Any]:
@@ -311,7 +310,7 @@ def _parts(value: Any) -> Iterator[Any]:
     """Return a batch's tensors and arrays: collate functions make tuples, lists and dicts."""
     if isinstance(value, dict):
         value = list(value.values())
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         for one in value:
             yield from _parts(one)
     else:
@@ -338,7 +337,7 @@ def _copy(value: Any) -> Any:
         return type(value)({key: _copy(one) for key, one in value.items()})
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(_copy, value))
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return type(value)(map(_copy, value))
     if isinstance(value, torch.Tensor):
         return value.clone()

@@ -13,7 +13,11 @@ Standard library only; called in every step, so that it looks up one number and 
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 MARK = "mark"
 """In a config: what the script says by calling ``scaling_study.mark``."""
@@ -37,10 +41,32 @@ class Iterations:
     def begin(self) -> None:
         """Forget all optimizers: the script starts anew, and makes others."""
         self._steps = 0
+        self._frame: FrameType | None = None
         # By identity, each with its class's name and its steps.
         self._seen: dict[int, list[Any]] = {}
         self._last = 0
         self._in_a_row = 0
+
+    def enter(self, frame: FrameType) -> bool:
+        """Note that an optimizer's step begins; return whether it is part of no other one.
+
+        An optimizer that calls another one's step, or its own class's, makes one step: torch
+        calls both hooks from one frame, and what runs below it belongs to that step.
+
+        Args:
+            frame: from which torch calls its hooks.
+        """
+        if self._frame is not None and _runs(self._frame):
+            return False
+        self._frame = frame
+        return True
+
+    def leave(self, frame: FrameType) -> bool:
+        """Note that an optimizer's step ends; return whether it was part of no other one."""
+        if frame is not self._frame:
+            return False
+        self._frame = None
+        return True
 
     def ends(self, optimizer: Any) -> bool:
         """Count a step of an optimizer; return whether an iteration ends with it."""
@@ -89,3 +115,11 @@ def encode(step: Any) -> str:
         return step
     ((kind, value),) = dict(step).items()
     return f"every:{value}" if kind == "every" else f"only:{value}"
+
+
+def _runs(frame: FrameType) -> bool:
+    """Whether a function is still running: one that has raised is not."""
+    caller: FrameType | None = sys._getframe(1)  # noqa: SLF001 (CPython's, as documented)
+    while caller is not None and caller is not frame:
+        caller = caller.f_back
+    return caller is frame

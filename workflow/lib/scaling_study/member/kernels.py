@@ -46,7 +46,7 @@ GATHERS = 100_000
 WAKES = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Kernel:
     """A kernel: what a person calls it, and which part of the machine bounds it."""
 
@@ -82,7 +82,7 @@ def rest_s(busy_s: float, duty: float) -> float:
     return busy_s * (1 - duty) / max(duty, 1 / DUTIES)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sizes:
     """Working sets (bytes) that stay in L2, in a share of the last-level cache, and in neither."""
 

@@ -1,6 +1,6 @@
 """Run a script for some steps and write down its losses; nothing is timed.
 
-``python -m scaling_study.member.losses FILE --steps N --seed K [--switch ..] -- SCRIPT ARGS...``
+``python -m scaling_study.member.losses FILE --steps N --seed K [--switch ..] -- PROGRAM``
 
 A loss is what ``backward`` is called on, where that is one number. Seed K is added to every seed
 that the script sets for torch, so that runs of one script differ as other trainings of it would, on
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scaling_study.member import after_torch, bind, counted, switching
+from scaling_study.member import after_torch, bind, program, switching
 
 
 class Losses:
@@ -66,7 +66,7 @@ class Losses:
 
 
 def main(argv: list[str]) -> None:
-    """Parse ``FILE [options] -- SCRIPT ARGS`` and run."""
+    """Parse ``FILE [options] -- PROGRAM`` and run."""
     import argparse  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(description="Write down a training script's losses.")
@@ -74,7 +74,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--steps", type=int, required=True, help="of optimizers, then it ends")
     parser.add_argument("--seed", type=int, default=0, help="added to the script's seeds")
     parser.add_argument("--switch", action="append", default=[], help="an axis's value to set")
-    arguments, (script, *args) = bind.split_command(argv)
+    arguments, command = bind.split_command(argv)
     options = parser.parse_args(arguments)
     del sys.path[0]  # -m put the working directory there
     losses = Losses(options.file.absolute(), options.steps)
@@ -85,7 +85,8 @@ def main(argv: list[str]) -> None:
         switching.apply(options.switch)
 
     after_torch.call_back(prepare)
-    counted.run_once(script, args)
+    program.add_path(command)
+    program.run(command)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ from scaling_study.member.iterations import Iterations
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-    from types import FrameType
 
     from scaling_study.member import profiled
 
@@ -58,7 +57,6 @@ class Member:
         self._load_ns = self._backward_ns = self._optimizer_ns = 0
         self._timed_ns, self._no_ns = _timed_ns(), _timed_ns()
         self._optimizer_began_ns = self._closure_ns = 0
-        self._optimizer_frame: FrameType | None = None
         self._profile: profiled.Profile | None = None
         self._passed = False
         self._trainer = threading.get_ident()
@@ -272,14 +270,9 @@ class Member:
         return backward
 
     def before_optimizer(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Start the optimizer's time, and keep a closure's time out of it.
-
-        An optimizer that calls another one's step, or its own class's, makes one step: torch
-        calls both hooks from one frame, and what runs below it belongs to that step.
-        """
-        if self._optimizer_frame is not None and _runs(self._optimizer_frame):
+        """Start the optimizer's time, and keep a closure's time out of it."""
+        if not self._iterations.enter(sys._getframe(1)):  # noqa: SLF001 (CPython's, as documented)
             return None
-        self._optimizer_frame = sys._getframe(1)  # noqa: SLF001 (CPython's, as documented)
         self._closure_ns = 0
         self._optimizer_began_ns = _now()
         return replace_closure(args, kwargs, self._timed)
@@ -296,9 +289,8 @@ class Member:
 
     def after_optimizer(self, optimizer: Any, *_: Any) -> None:
         """End the optimizer's time and, where it is the last one of a round, the step."""
-        if sys._getframe(1) is not self._optimizer_frame:  # noqa: SLF001
+        if not self._iterations.leave(sys._getframe(1)):  # noqa: SLF001
             return
-        self._optimizer_frame = None
         self._optimizer_ns += _now() - self._optimizer_began_ns - self._closure_ns
         if self._iterations.ends(optimizer):
             self.step_end()
@@ -325,11 +317,3 @@ def replace_closure(
     if "closure" in kwargs:
         return args, {**kwargs, "closure": wrap(closure)}
     return (args[0], wrap(closure), *args[2:]), kwargs
-
-
-def _runs(frame: FrameType) -> bool:
-    """Whether a function is still running: one that has raised is not."""
-    caller: FrameType | None = sys._getframe(1)  # noqa: SLF001
-    while caller is not None and caller is not frame:
-        caller = caller.f_back
-    return caller is frame

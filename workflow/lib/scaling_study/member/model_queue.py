@@ -84,8 +84,19 @@ class Slots:
         """Slots without a process."""
         return [slot for slot in range(self._count) if slot not in self._running]
 
+    def pid(self, slot: int) -> int:
+        """Return the process of a busy slot."""
+        return self._running[slot].process.pid
+
     def start(
-        self, slot: int, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
+        self,
+        slot: int,
+        command: Sequence[str],
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        *,
+        folder: str | None = None,
+        orders: Path | None = None,
     ) -> float:
         """Start a process in a free slot.
 
@@ -94,6 +105,8 @@ class Slots:
             command: the program and its arguments.
             log: gets its output; what it held is lost.
             env: its environment; None for this process's.
+            folder: its working directory; None for this process's.
+            orders: what it reads as standard input; None for nothing.
 
         Returns:
             When it began.
@@ -102,11 +115,12 @@ class Slots:
             OSError: it cannot be started.
         """
         began_s = time.monotonic()
-        with log.open("wb") as output:
+        with log.open("wb") as output, open(orders or os.devnull, "rb") as given:  # noqa: PTH123
             process = subprocess.Popen(
                 command,
                 env=env,
-                stdin=subprocess.DEVNULL,
+                cwd=folder,
+                stdin=given,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

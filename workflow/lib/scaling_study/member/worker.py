@@ -1,9 +1,9 @@
 """The harness inside a member: it runs the user's script, times its steps and holds it at the gate.
 
-``python -m scaling_study.member.worker FOLDER SLOT [--step HOW] [options] -- SCRIPT ARGS``
+``python -m scaling_study.member.worker FOLDER SLOT [--step HOW] [options] -- PROGRAM``
 
-The script runs in this process as ``__main__`` (runpy). The end of a step is also the gate at which
-a member outside the current window sleeps (see ``member``).
+The script runs in this process as ``__main__`` (see ``program``). The end of a step is also the
+gate at which a member outside the current window sleeps (see ``member``).
 
 A script that ends is started again in the same process, or, where it can run only once in one, in
 this process begun anew. The module needs torch and the standard library only, because it runs in
@@ -15,14 +15,13 @@ from __future__ import annotations
 import functools
 import gc
 import os
-import runpy
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import scaling_study
 from scaling_study.common.counter import COUNTERS
-from scaling_study.member import after_torch, bind, loaders, switching
+from scaling_study.member import after_torch, bind, counted, loaders, program, switching
 from scaling_study.member.iterations import MARK
 from scaling_study.member.member import Member
 
@@ -59,18 +58,16 @@ def attach(member: Member, *, by_mark: bool, further: Sequence[str] = ()) -> Non
 
 def run(
     member: Member,
-    script: str,
-    args: list[str],
+    command: Sequence[str],
     begin_anew: Callable[[], None] | None = None,
     *,
     once: bool = False,
 ) -> None:
-    """Run the script as ``python SCRIPT ARGS`` would, again and again.
+    """Run the program as ``python PROGRAM`` would, again and again.
 
     Args:
         member: this process's.
-        script: its path.
-        args: its arguments.
+        command: the program (see ``program``).
         begin_anew: replaces this process by a fresh one that runs the script again, for a script
             that can run only once in a process; None where that is not possible.
         once: this script is known to be such a one.
@@ -78,14 +75,13 @@ def run(
     Raises:
         RuntimeError: the script ended without having finished a step, so it never will.
     """
-    sys.path.insert(0, str(Path(script).resolve().parent))
+    program.add_path(command)
     folder = Path.cwd()
     again = False
     while True:
         os.chdir(folder)  # the script may have left it
-        sys.argv = [script, *args]
         try:
-            runpy.run_path(script, run_name="__main__")
+            program.run(command)
         except SystemExit as stop:
             if stop.code not in {None, 0}:
                 raise
@@ -101,10 +97,8 @@ def run(
             os._exit(0)
         if member.fresh:  # no step since the script was started
             raise RuntimeError(
-                f"{script} ended without a step: a step ends with optimizer.step(), or, with"
-                " 'step: mark' in the config, with scaling_study.mark(). A script that starts its"
-                " ranks itself (torch.multiprocessing.spawn) trains in other processes: let it read"
-                " RANK and WORLD_SIZE as torchrun sets them, and the axis ranks start them"
+                f"{program.name(command)} ended without a step: a step ends with optimizer.step(),"
+                " or, with 'step: mark' in the config, with scaling_study.mark()"
             )
         # The script's globals refer to each other: its model and data would stay beside the next.
         gc.unfreeze()
@@ -134,7 +128,7 @@ def serve(
     Args:
         folder: the cohort's private folder.
         slot: this member's slot.
-        command: the script and its arguments.
+        command: the program (see ``program``).
         step: what ends a step: ``mark`` where the script calls ``scaling_study.mark()``, else as
             ``Iterations`` takes it.
         switches: values of axes that are made true in this process (see ``switching``).
@@ -162,7 +156,15 @@ def serve(
             module = ["-m", "scaling_study.member.worker", str(folder), str(slot)]
             anew = [sys.executable, *module, *options, "--", *command]
             begin_anew = functools.partial(_become, anew, dict(os.environ))
-    os.register_at_fork(after_in_child=member.leave)
+    elsewhere = folder / f"{counted.ELSEWHERE}{slot}"
+    elsewhere.mkdir(exist_ok=True)
+    os.environ.update(counted.environment(elsewhere, step, os.environ))
+
+    def leave() -> None:
+        member.leave()
+        counted.Counter(str(elsewhere), step).attach()
+
+    os.register_at_fork(after_in_child=leave)
     scaling_study.mark = member.mark
     scaling_study.asked = member.asked
 
@@ -180,7 +182,7 @@ def serve(
         attach(member, by_mark=step == MARK, further=further)
 
     after_torch.call_back(prepare)
-    run(member, command[0], command[1:], begin_anew, once=once)
+    run(member, command, begin_anew, once=once)
 
 
 def _become(command: list[str], environment: dict[str, str]) -> None:
@@ -195,7 +197,7 @@ def _become(command: list[str], environment: dict[str, str]) -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Parse ``FOLDER SLOT [options] -- SCRIPT ARGS`` and serve."""
+    """Parse ``FOLDER SLOT [options] -- PROGRAM`` and serve."""
     import argparse  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(description="Run a training script as a member of a cohort.")
@@ -210,7 +212,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--ranks", type=int, help="this is one of so many ranks")
     arguments, command = bind.split_command(argv)
     options = parser.parse_args(arguments)
-    del sys.path[0]  # -m put the working directory there; the script's own folder takes its place
+    del sys.path[0]  # -m put the working directory there; the program's own folder takes its place
     serve(
         options.folder,
         options.slot,

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from scaling_study.common.printable import printable
 from scaling_study.configuring.config import Profile
-from scaling_study.planning import efforts
+from scaling_study.member.program import name
+from scaling_study.planning import efforts, work
 from scaling_study.planning.plan import Plan
 
 # Start, data and warm-up of a cohort where nothing is measured yet: torch and Lightning took 6 to
@@ -139,7 +140,7 @@ def describe(
     profiles = f"; profiles of {points}" if forecast.profiles else ""
     return "\n".join(
         [
-            f"Study {plan.study}: {printable(plan.workload.script)}",
+            f"Study {plan.study}: {printable(name(work.program(plan.workload.model_dump())))}",
             f"  {launches}: {arms}{dropped}",
             f"  processes: {', '.join(map(str, ladder))}",
             *race,

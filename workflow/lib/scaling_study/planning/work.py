@@ -9,9 +9,12 @@ its samples, they are what all ranks have said.
 from __future__ import annotations
 
 import math
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.axes import ranks
+from scaling_study.axes.build import as_interpreter
 from scaling_study.axes.table import AXES
 from scaling_study.member.iterations import MARK
 
@@ -21,6 +24,22 @@ if TYPE_CHECKING:
 
 SAME = 0.01
 """Samples of a step that differ by less, as a mean over few epochs may, train alike."""
+
+
+def program(workload: Mapping[str, Any]) -> list[str]:
+    """Return the words that stand for the script after ``python``, without its arguments."""
+    return ["-m", workload["module"]] if workload.get("module") else [str(workload["script"])]
+
+
+def folder(workload: Mapping[str, Any]) -> str:
+    """Return the absolute path of the folder in which the script runs."""
+    return os.path.abspath(os.path.expanduser(workload.get("cwd") or ""))  # noqa: PTH100, PTH111
+
+
+def interpreter(workload: Mapping[str, Any]) -> str:
+    """Return the absolute path of the interpreter that runs the script."""
+    python = workload.get("python")
+    return as_interpreter(python) if python else sys.executable
 
 
 def with_samples(plan: Mapping[str, Any], samples: Mapping[str, float]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ The choice was made on the study's windows, the gain comes from the confirmation
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common.objectives import OBJECTIVES
@@ -44,6 +45,7 @@ PARTS = {
     "queue": "the queue",
     "clock": "the clock under sustained load",
 }
+UNSEEN = "rate confirmed, end of a model not seen"
 PREDICTED = "Predicted from windows of training, without the end of a process"
 EXPLAIN_FROM = 0.05
 """A larger difference between confirmed and predicted is explained, or said to be unexplained."""
@@ -70,20 +72,32 @@ def confirmed_verdict(confirmation: Json, recommended: Json) -> str:
     ratio, same = confirmation["ratio"], confirmation["ratio_same_n"]
     objective = confirmation["objective"]
     value = amount(objective=objective, **_shown(recommended, objective))
+    how, most = _how_sure(recommended, objective)
     if ratio is None:
-        return f"Confirmed: {value} with {processes(recommended)} of {name_launch(recommended)}"
+        what = f"{most}{value} with {processes(recommended)} of {name_launch(recommended)}"
+        return f"{how[:1].upper()}{how[1:]}: {what}"
     than = against(objective, "the default launch")
-    gives = f"{open_with(recommended)}: {value}, {times(ratio, than)}"
+    gives = f"{open_with(recommended)}: {most}{value}, {times(ratio, than)}"
     if not span(ratio):
-        return f"{gives}, confirmed without an interval"
+        return f"{gives}, {how} without an interval"
     if ratio["low"] > 1:
-        return f"{gives}, confirmed"
+        return f"{gives}, {how}"
     if ratio["high"] < 1:
-        return f"{gives}, confirmed; the prediction does not hold"
+        return f"{gives}, {how}; the prediction does not hold"
     if same is not None and known(same["low"]) and same["low"] > 1:
         than = against(objective, f"the default at {processes(recommended)}")
-        return f"{open_with(recommended)}: {value}, {times(same, than)}, confirmed"
-    return f"{gives}, confirmed; a gain is not certain"
+        return f"{open_with(recommended)}: {most}{value}, {times(same, than)}, {how}"
+    return f"{gives}, {how}; a gain is not certain"
+
+
+def _how_sure(one: Json, objective: str) -> tuple[str, str]:
+    """Say what of an arm was seen, and what its value is then.
+
+    Without the end of a model the time of one is too short, by all that comes after its steps.
+    """
+    if one["end_seen"] or OBJECTIVES[objective].rate != "models_per_hour":
+        return "confirmed", ""
+    return UNSEEN, "at least " if OBJECTIVES[objective].single else "at most "
 
 
 def confirmed_bars(confirmation: Json) -> tuple[Bar, ...]:
@@ -120,7 +134,7 @@ def _named(one: Json) -> str:
 
 
 def _print(one: Json, shown: Json, objective: str, scale: float) -> str:
-    interval = f"confirmed, {small_print(**shown, unit=scale)}"
+    interval = f"{_how_sure(one, objective)[0]}, {small_print(**shown, unit=scale)}"
     predicted, *_ = OBJECTIVES[objective].shown(one["predicted"], None, None, one["n"])
     if predicted is None or not known(predicted):
         return interval
@@ -189,14 +203,16 @@ def _how(confirmation: Json, recommended: Json) -> list[Note]:
         )
     notes = [Note(text)]
     if recommended["whole_models"] == 0 and OBJECTIVES[objective].rate == "models_per_hour":
-        text = "No model was trained to its end: its time is the start plus all its iterations."
+        text = "No model ended: its time is the start plus all its iterations, without an end."
+        if confirmation["seconds"] is not None:
+            text += f" Set confirm.seconds to {math.ceil(confirmation['seconds'])} to see ends."
         if recommended["ended_after"] is not None:
             text = (
                 f"The script ended after {recommended['ended_after']:,} iterations, which is not "
                 "what workload.steps_per_model says: a model's time is put together from start, "
                 "iterations and end."
             )
-        notes.append(Note(text))
+        notes.append(Note(text, warning=not recommended["end_seen"]))
     if recommended["cut"]:
         notes.append(Note("A round was stopped at its time limit: its iterations give the rate."))
     return notes

@@ -20,13 +20,15 @@ from scaling_study.common.quantities import (
     format_probability,
     known,
 )
+from scaling_study.confirming.switch_script import command, reused_command, switched
 from scaling_study.launchers.table import LAUNCHERS
-from scaling_study.measuring.environment import LIBRARY_FOLDER
-from scaling_study.planning.work import marks, parameters_of
-from scaling_study.rendering.switch_script import switched
+from scaling_study.measuring.environment import LIBRARY_FOLDER, activated
+from scaling_study.member.program import name
+from scaling_study.planning.work import marks, parameters_of, program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
 COLUMNS = 96
 
@@ -163,11 +165,10 @@ def render_launch_script(
     python: str,
     binder: Sequence[str],
     queue: Sequence[str],
-    again: str,
     folder: str,
     kept: Sequence[str],
     values_file: str,
-    switches_file: str,
+    switches_file: Path,
 ) -> str:
     """Write the launch script of one machine's recommendation.
 
@@ -177,8 +178,7 @@ def render_launch_script(
         python: the interpreter of the launch's build.
         binder: the command line of ``bind.py``, to which its options are added.
         queue: the command line of ``model_queue.py``, likewise.
-        again: ``again.py``.
-        folder: the folder that a relative ``workload.script`` starts from.
+        folder: the folder in which the program runs.
         kept: names of the variables that members inherit.
         values_file: the file with the values of ``workload.env``.
         switches_file: the file that makes the launch's switches true (see ``switch_script``).
@@ -194,12 +194,12 @@ def render_launch_script(
     workload = plan["workload"]
     slots = launch["slots"][: launch["n"]]
     values = launch["requested_env"]
-    switches = [switches_file] if switched(launch["axes"]) else []
-    options = [word for file in switches for word in ("--switches", file)]
+    words = program(workload)
+    switches = switches_file if switched(launch["axes"]) else None
     own = parameters_of(workload, launch["axes"])
     private = sorted(workload["env"])
     return SCRIPT.format(
-        script_text=_one_line(workload["script"]),
+        script_text=_one_line(name(words)),
         times=format_count(launch["n"], "time"),
         study=study,
         label=_one_line(launch["label"]),
@@ -209,8 +209,8 @@ def render_launch_script(
         at_once=f"{launch['n']} at once" if launch["n"] > 1 else "one after the other",
         bind=_words(binder),
         queue=_words(queue),
-        command=_words([python, *switches, str(workload["script"])]),
-        reused=_words([python, "-P", again, *options, str(workload["script"])]),
+        command=_words(command(python, words, switches)),
+        reused=_words(reused_command(python, words, switches)),
         refused="" if ranks.asked(launch["axes"]) is None else NO_REUSE,
         started=" ".join(
             ['"${command[@]}"', *(_argument(str(argument), own) for argument in workload["args"])]
@@ -222,6 +222,7 @@ def render_launch_script(
             private=bool(private),
             marks=marks(workload),
             group=ranks.asked(launch["axes"]),
+            activated=activated(python, {}),
         ),
         cpus=_words(slot["cpus"] or "" for slot in slots),
         policies=_words(slot["policy"] for slot in slots),
@@ -270,14 +271,21 @@ def _values(names: Sequence[str], file: str) -> str:
 
 
 def _environment(
-    values: Mapping[str, str | None], *, private: bool, marks: bool, group: int | None
+    values: Mapping[str, str | None],
+    *,
+    private: bool,
+    marks: bool,
+    group: int | None,
+    activated: Mapping[str, str],
 ) -> str:
     """Options of bind.py, one a line; a variable without a value is not passed on."""
     lines = [
         f"  --env {shlex.quote(f'{name}={value}')}"
-        for name, value in sorted(values.items())
-        if value is not None
+        for name, value in sorted(({**activated, **values}).items())
+        if value is not None and name != "PATH"
     ]
+    if "PATH" in activated:
+        lines.append(f'  --env PATH={shlex.quote(activated["PATH"])}:"$PATH"')
     if private:
         lines.append('  --env-file "$values"')
     if marks:

@@ -12,9 +12,11 @@ from scaling_study.analysing.analyse import FILES
 from scaling_study.axes.build import interpreter
 from scaling_study.common import placeholders, storage, workload_env
 from scaling_study.common.columns import BETWEEN, POINTS, WINDOWS
+from scaling_study.confirming.switch_script import render_switches
 from scaling_study.diagnosing.cause_file import read_causes
 from scaling_study.measuring.environment import INHERITED, member_environment
-from scaling_study.member import again, bind, model_queue
+from scaling_study.member import bind, model_queue
+from scaling_study.planning import work
 from scaling_study.planning.work import marks, parameters_of
 from scaling_study.profiling import profiles
 from scaling_study.rendering import svg
@@ -25,7 +27,6 @@ from scaling_study.rendering.report_figures import MEMBER_COLUMNS, compare_membe
 from scaling_study.rendering.report_flames import view_flames
 from scaling_study.rendering.report_time import view_time
 from scaling_study.rendering.study import read_confirmations
-from scaling_study.rendering.switch_script import render_switches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -227,14 +228,13 @@ def _launch_script(
     return render_launch_script(
         recommendation,
         plan,
-        python=str(Path(interpreter(build, builds)).absolute()),
+        python=interpreter(build, builds) or work.interpreter(plan["workload"]),
         binder=BINDER,
         queue=QUEUE,
-        again=str(again.__file__),
-        folder=str(Path.cwd()),
+        folder=work.folder(plan["workload"]),
         kept=INHERITED,
         values_file=str(_values_of(path).absolute()),
-        switches_file=str(_switches_of(path).absolute()),
+        switches_file=_switches_of(path).absolute(),
     )
 
 

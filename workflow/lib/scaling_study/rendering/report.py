@@ -22,11 +22,13 @@ from scaling_study.common.columns import EXPERIMENTS, OPERATORS, TABLES
 from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import format_count, format_percent, format_seconds
 from scaling_study.configuring.launches import differing
-from scaling_study.planning import ladder
+from scaling_study.confirming import switch_script
+from scaling_study.member import program
+from scaling_study.planning import ladder, work
 from scaling_study.planning.plan import asked_replicates
 from scaling_study.planning.work import samples_per_step, with_samples, work_by_launch
 from scaling_study.probing.probe import usable_topology
-from scaling_study.rendering import report_rows, svg, switch_script
+from scaling_study.rendering import report_rows, svg
 from scaling_study.rendering.busy import tell_lost_windows
 from scaling_study.rendering.explanation import explain
 from scaling_study.rendering.figure_axes import find_boundaries
@@ -159,7 +161,7 @@ def render_report(
         flames=any(time.flames for time in times),
         study=plan["study"],
         description=plan["description"],
-        script_name=plan["workload"]["script"],
+        script_name=program.name(work.program(plan["workload"])),
         dropped=plan["dropped"],
         config_yaml=_dump_yaml(_readable_plan(plan, compared)),
         provenance=_provenance(plan, machines),

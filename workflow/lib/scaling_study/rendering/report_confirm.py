@@ -34,8 +34,7 @@ DISTURBED = 0.05
 """Other programs that took more CPUs than this are said: a window with 0.05 would not count."""
 
 LONG_ROUND = 1.6
-"""A round may last half as long again until a first process has ended (`running.FIRST_END`); what
-lasts longer waited for processes that had hardly trained."""
+"""A round lasts longer until each slot has ended a model, or has trained enough (`running`)."""
 
 PARTS = {
     "start": "Start and end of a process",
@@ -130,8 +129,8 @@ def _notes(arms: Sequence[Json], objective: Objective) -> tuple[str, ...]:
     longest_s = max(arm["longest_s"] for arm in arms)
     if longest_s > LONG_ROUND * max(arm["round_s"] for arm in arms):
         notes.append(
-            "Some rounds went on until every process had trained, up to "
-            f"{format_seconds(longest_s)}: starts or iterations took longer than a round."
+            "Some rounds went on until every slot had ended a model, up to "
+            f"{format_seconds(longest_s)}: a model took longer than a round."
         )
     busy = max(arm["foreign_cpus"] for arm in arms)
     if busy > DISTURBED:

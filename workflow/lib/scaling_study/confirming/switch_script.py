@@ -1,4 +1,4 @@
-"""Writes the file beside a launch script that makes its switches true in any script's process."""
+"""What starts a recommended launch's program, and the file that makes its switches true."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from scaling_study.axes.table import AXES, DEFAULTS, read_value
 from scaling_study.common.problems import ConfigError
-from scaling_study.member import after_torch, loader_arguments
+from scaling_study.member import after_torch, again, loader_arguments, program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from types import ModuleType
 
     from scaling_study.axes.axis import Axes
@@ -22,6 +22,7 @@ TEXT = '''\
 """Start a script with {label}, in its own process.
 
     python {name} SCRIPT ARGUMENTS...
+    python {name} -m MODULE ARGUMENTS...
 
 It takes effect when the script imports torch. These lines of the script, after the import, do the
 same without this file:
@@ -42,23 +43,35 @@ def start():
 {calls}
 
 
-def main():
-    """Run the script as `python SCRIPT ARGUMENTS...` does."""
-    import os
-    import runpy
-
-    sys.argv = sys.argv[1:]
-    sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
-    runpy.run_path(sys.argv[0], run_name="__main__")
-
-
 call_back(start)
 if __name__ == "__main__":
-    main()
+    del sys.path[0]
+    add_path(sys.argv[1:])
+    run(sys.argv[1:])
 '''
 
 FUTURE = "from __future__ import annotations\n"
-OWN_IMPORT = re.compile(r"^ *from scaling_study\.member\.\w+ import \w+\n\n?", re.MULTILINE)
+OWN_IMPORT = re.compile(r"^ *from scaling_study\.member\.\w+ import [\w, ]+\n\n?", re.MULTILINE)
+
+
+def command(python: str, words: Sequence[str], switches: Path | None) -> list[str]:
+    """Return the command line of one process that trains one model, without its arguments.
+
+    Args:
+        python: the interpreter.
+        words: the program's (``work.program``).
+        switches: the file that makes a launch's switches true; None where it has none.
+    """
+    return [python, *([str(switches)] if switches else []), *words]
+
+
+def reused_command(python: str, words: Sequence[str], switches: Path | None) -> list[str]:
+    """Return the command line of one process that trains one model after the other.
+
+    The arguments are those of ``command``.
+    """
+    options = ["--switches", str(switches)] if switches else []
+    return [python, str(again.__file__), *options, "--", *words]
 
 
 def switched(axes: Axes) -> dict[str, object]:
@@ -112,7 +125,7 @@ def render_switches(axes: Axes, name: str) -> str | None:
 def _needed(found: Iterable[str]) -> list[ModuleType]:
     """Return the modules of this package that are copied, each after those that it needs."""
     of_loaders = any(loader_arguments.__name__ in _applied(axis) for axis in found)
-    return [after_torch, *([loader_arguments] if of_loaders else [])]
+    return [program, after_torch, *([loader_arguments] if of_loaders else [])]
 
 
 def _source(module: ModuleType) -> str:

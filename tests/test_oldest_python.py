@@ -1,0 +1,56 @@
+"""What runs in a member's interpreter can be imported by the oldest Python that is allowed."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs import ROOT
+from scaling_study.axes.table import AXES
+from scaling_study.measuring.resolve import OLDEST_PYTHON
+
+LIBRARY = ROOT / "workflow/lib"
+# Where numpy and torch are not installed, what needs them at once cannot be imported.
+NOT_IN_MEMBERS = {"model_queue"}
+IMPORT = """
+import importlib, sys
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "numpy"):
+            raise
+"""
+
+
+def oldest():
+    name = "python" + ".".join(map(str, OLDEST_PYTHON))
+    pyenv = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{name[6:]}.*/bin/python"))
+    return next(map(str, pyenv), shutil.which(name))
+
+
+def test_members_modules_are_imported_by_the_oldest_python():
+    python = oldest()
+    if python is None:
+        pytest.skip(f"there is no Python {OLDEST_PYTHON} here")
+    members = (LIBRARY / "scaling_study/member").glob("*.py")
+    modules = [
+        f"scaling_study.member.{path.stem}" for path in members if path.stem not in NOT_IN_MEMBERS
+    ]
+    modules += [axis.apply.__module__ for axis in AXES.values() if axis.apply is not None]
+    modules += ["scaling_study.launchers.fork", "scaling_study.launchers.dask"]
+    done = subprocess.run(
+        [python, "-c", IMPORT, *modules],
+        env={**os.environ, "PYTHONPATH": str(LIBRARY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_this_python_is_not_older():
+    assert sys.version_info[:2] >= OLDEST_PYTHON

@@ -1,0 +1,212 @@
+"""A script or a module runs in a study as it does when its user starts it."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from configs import minimal
+from jobs import config as job_config
+from jobs import run
+from scaling_study.common.problems import ConfigError
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.configuring.config import load_config
+from scaling_study.measuring import measure, resolve
+from scaling_study.measuring.environment import LIBRARY_FOLDER, activated
+
+TELL = """
+import json, os, pickle, sys
+class Row: pass
+print(json.dumps({
+    "argv": sys.argv, "path": sys.path[0], "name": __name__, "package": __package__,
+    "spec": __spec__ and __spec__.name, "file": __file__, "folder": os.getcwd(),
+    "main": sys.modules["__main__"].__dict__ is globals(), "loader": type(__loader__).__name__,
+    "pickled": pickle.loads(pickle.dumps(Row())).__class__ is Row,
+    "builtins": type(__builtins__).__name__, "names": sorted(globals()),
+}))
+"""
+AS_A_MEMBER = """
+import sys
+from scaling_study.member import program
+del sys.path[0]
+program.add_path(sys.argv[1:])
+program.run(sys.argv[1:])
+"""
+TRAIN = """
+import torch
+from .model import make
+model = make()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.load("data/x.pt")
+open(f"ran-{__spec__.name}", "w").close()
+for _ in range(100_000):
+    model(data).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A package with a script, a module and relative imports, outside of the project."""
+    folder = tmp_path / "own project"
+    (folder / "mypkg").mkdir(parents=True)
+    (folder / "data").mkdir()
+    (folder / "mypkg/__init__.py").touch()
+    (folder / "mypkg/__main__.py").write_text(TELL)
+    (folder / "mypkg/tell.py").write_text(TELL)
+    (folder / "mypkg/model.py").write_text(
+        "import torch\ndef make(): return torch.nn.Linear(8, 1)\n"
+    )
+    (folder / "mypkg/train.py").write_text(TRAIN)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def venv(tmp_path_factory):
+    """An environment of a user's own: torch is there, and this project is not."""
+    folder = tmp_path_factory.mktemp("user") / "my env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    own = next(folder.glob("lib/python*/site-packages"))
+    (own / "above.pth").write_text(sysconfig.get_paths()["purelib"])
+    (own / "my_extra.py").touch()
+    return folder
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        ["mypkg/tell.py", "--x"],
+        ["./mypkg/../mypkg/tell.py"],
+        ["-m", "mypkg.tell", "--x", "1"],
+        ["-m", "mypkg"],
+    ],
+)
+def test_a_program_finds_what_it_finds_as_its_user_starts_it(package, program):
+    env = {**os.environ, "PYTHONPATH": str(LIBRARY_FOLDER)}
+    told = [
+        json.loads(
+            subprocess.run(
+                [sys.executable, *words], cwd=package, env=env, capture_output=True, text=True,
+                check=True,
+            ).stdout
+        )
+        for words in (program, ["-c", AS_A_MEMBER, *program])
+    ]  # fmt: skip
+    for one in told:  # of a script that is run by its path, CPython sets it where it finds one
+        one["names"] = [name for name in one["names"] if name != "__annotations__"]
+    assert told[0] == told[1]
+
+
+def test_a_module_is_measured_in_its_folder_and_in_its_own_interpreter(package, venv, tmp_path):
+    import torch
+
+    torch.save(torch.ones(4, 8), package / "data/x.pt")
+    mapping = job_config("", processes=[1], windows=1)
+    mapping["workload"] = {
+        "module": "mypkg.train", "cwd": str(package), "python": str(venv), "inputs": ["data"],
+    }  # fmt: skip
+    records = run(mapping, tmp_path)
+    (end,) = records["end"]
+    assert end["status"] == "complete", end
+    assert (package / "ran-mypkg.train").exists()
+    for attestation in records["attestation"]:
+        assert {one["python"] for one in attestation["members"]} == {str(venv / "bin/python")}
+
+
+def workload(**keys):
+    return minimal(workload=keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "place", "words"),
+    [
+        ({}, "workload.script", ("missing", "workload.module")),
+        ({"script": "train.py", "module": "mypkg.train"}, "workload.script", ("beside",)),
+        ({"module": "mypkg/train.py"}, "workload.module", ("mypkg.train",)),
+        ({"module": "my-pkg"}, "workload.module", ("no name",)),
+        ({"script": "train.py", "cwd": "mypk"}, "workload.cwd", ("does not exist", "mypkg")),
+        ({"script": "trian.py", "cwd": "mypkg"}, "workload.script", ("in mypkg", "train.py")),
+        ({"script": "mypkg/train.py", "cwd": "mypkg/train.py"}, "workload.cwd", ("no folder",)),
+        ({"script": "mypkg/train.py", "python": "mypkg"}, "workload.python", ("no bin/python",)),
+        ({"script": "mypkg/train.py", "python": "mypkg/train.py"}, "workload.python", ("execu",)),
+        ({"script": "mypkg/train.py", "python": "no/venv"}, "workload.python", ("not exist",)),
+        ({"script": "mypkg/train.py", "inputs": ["data/y"]}, "workload.inputs[0]", ("not exist",)),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(package, monkeypatch, keys, place, words):
+    monkeypatch.chdir(package)
+    with pytest.raises(ConfigError) as raised:
+        load_config(workload(**keys))
+    text = str(raised.value)
+    assert text.startswith(place), text
+    assert all(word in text for word in words), text
+
+
+def test_paths_of_a_workload_start_in_its_folder(package, monkeypatch):
+    monkeypatch.chdir(package.parent)
+    found = load_config(workload(script="mypkg/train.py", cwd=package.name, inputs=["data"]))
+    digests = [measure.workload_digest(found.workload.model_dump())]
+    (package / "data/more").touch()
+    digests.append(measure.workload_digest(found.workload.model_dump()))
+    (package / "mypkg/train.py").write_text("")
+    digests.append(measure.workload_digest(found.workload.model_dump()))
+    assert len(set(digests)) == 3
+
+
+def test_another_module_of_the_package_counts(package, monkeypatch):
+    monkeypatch.chdir(package)
+    found = load_config(workload(module="mypkg.train")).workload.model_dump()
+    before = measure.workload_digest(found)
+    (package / "mypkg/model.py").write_text("")
+    assert measure.workload_digest(found) != before
+
+
+SAYS = "print('3.12.1'); print([3, 12]); print('2.9')"
+
+
+def interpreter(folder, text):
+    path = folder / "python"
+    path.write_text(f"#!{sys.executable}\nimport sys\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sys.exit('no licence')", ("does not run", "no licence")),
+        ("print('2.7.18'); print([2, 7]); print('1.0')", ("Python 2.7.18", "3.9 or newer")),
+        ("print('3.12.1'); print([3, 12]); print('')", ("no torch", "-m pip install torch")),
+        (
+            "'worker' in sys.argv[2] and sys.exit('ImportError: broken')\n" + SAYS,
+            ("cannot import what measures", "broken"),
+        ),
+    ],
+)
+def test_an_interpreter_that_cannot_run_members_says_why(tmp_path, text, words):
+    with pytest.raises(UnavailableError) as raised:
+        resolve.versions(interpreter(tmp_path, text))
+    said = f"{raised.value.reason} {raised.value.remedy}"
+    assert all(word in said for word in words), said
+
+
+def test_a_module_that_is_not_there_is_named(package):
+    for module, words in (("mypkg.trane", "mypkg.trane"), ("nopkg.train", "nopkg")):
+        with pytest.raises(UnavailableError) as raised:
+            resolve.require_module(sys.executable, module, str(package))
+        assert words in raised.value.reason
+    resolve.require_module(sys.executable, "mypkg.train", str(package))
+
+
+def test_an_environment_is_activated(venv):
+    own = activated(str(venv / "bin/python"), {"PATH": "/usr/bin"})
+    assert own == {"VIRTUAL_ENV": str(venv), "PATH": f"{venv}/bin:/usr/bin"}
+    assert activated(sys.executable, {"PATH": "/usr/bin"}) == {}
+
+
+def test_the_interpreter_of_an_environment_is_no_link_that_was_followed(venv):
+    assert Path(resolve.work.interpreter({"python": str(venv)})) == venv / "bin/python"

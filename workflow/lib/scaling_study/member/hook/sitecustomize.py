@@ -1,0 +1,49 @@
+"""Count the optimizer steps of this process (see ``counted``), whatever program it runs.
+
+The folder of this file stands first on PYTHONPATH, so that Python's ``site`` module imports it in
+each process of a program, also in those that the program starts. It leaves no trace of its own: the
+package and its path are gone before the program begins, and another ``sitecustomize`` is run too.
+Interpreters that ignore PYTHONPATH (options -E and -I) are not counted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIBRARY = os.path.abspath(os.path.join(HERE, *[os.pardir] * 3))
+
+
+def count(what: str) -> None:
+    """Attach a counter.
+
+    Args:
+        what: the value of ``counted.VARIABLE``.
+    """
+    known = set(sys.modules)
+    sys.path.insert(0, LIBRARY)
+    try:
+        from scaling_study.member import counted
+    finally:
+        sys.path.remove(LIBRARY)
+        for name in {one for one in sys.modules if one.startswith("scaling_study")} - known:
+            del sys.modules[name]
+    step, _, folder = what.partition("|")
+    counted.Counter(folder, step).attach()
+
+
+def run_other() -> None:
+    """Run the module of this name that Python would have found without this one."""
+    rest = [path for path in sys.path if os.path.abspath(path) != HERE]
+    spec = PathFinder.find_spec("sitecustomize", rest)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(module_from_spec(spec))
+
+
+sys.path[:] = [path for path in sys.path if os.path.abspath(path) != HERE]
+if "SCALING_STUDY_COUNT" in os.environ:
+    count(os.environ["SCALING_STUDY_COUNT"])
+run_other()

@@ -1,0 +1,51 @@
+"""Run a training program in this process, as ``python SCRIPT ARGS`` or ``python -m MODULE ARGS``.
+
+A program is a list of words: the script or ``-m`` and the module, and the arguments. Standard
+library only: it is copied into the file of a launch's switches, and loaded by its path elsewhere.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import runpy
+import sys
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def name(program: Sequence[str]) -> str:
+    """Return what a person calls the program: without its arguments."""
+    return " ".join(program[: 2 if program[0] == "-m" else 1])
+
+
+def add_path(program: Sequence[str]) -> None:
+    """Put the folder of the script, or for a module the working directory, first on sys.path."""
+    by_module = program[0] == "-m"
+    sys.path.insert(0, os.getcwd() if by_module else os.path.dirname(os.path.realpath(program[0])))
+
+
+def run(program: Sequence[str]) -> None:
+    """Run the program as ``__main__``; whatever it raises passes."""
+    if program[0] == "-m":
+        sys.argv = list(program[1:])  # runpy puts the module's file in the first place
+        own = {"__builtins__": builtins}
+        runpy.run_module(program[1], run_name="__main__", alter_sys=True, init_globals=own)
+        return
+    sys.argv = list(program)
+    path = os.path.join(os.getcwd(), program[0])  # as Python writes it, .. and all
+    main = ModuleType("__main__")
+    loader = SourceFileLoader("__main__", path)
+    main.__dict__.update(__file__=path, __cached__=None, __builtins__=builtins, __loader__=loader)
+    before = sys.modules["__main__"]
+    sys.modules["__main__"] = main
+    try:
+        with open(path, "rb") as file:
+            code = compile(file.read(), path, "exec", dont_inherit=True)
+        exec(code, main.__dict__)  # noqa: S102 (what Python does with a script)
+    finally:
+        sys.modules["__main__"] = before
