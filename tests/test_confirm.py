@@ -10,9 +10,10 @@ import pytest
 
 import confirm_jobs
 from jobs import WORKLOADS, environment, left_behind, processes
-from scaling_study.confirming import running, switch_script
 from scaling_study.launchers.launcher import Launch, Member
+from scaling_study.measuring import switch_script
 from scaling_study.measuring.environment import LIBRARY_FOLDER
+from scaling_study.measuring.free_run import Program
 from scaling_study.member import counted
 
 SECONDS = 12
@@ -175,13 +176,13 @@ def test_the_counted_process_is_that_of_the_launch_script(tmp_path, inter_op):
     switches = tmp_path / "it's switched.py" if inter_op else None
     env = {**kept, **own, "TOLD": str(tmp_path / "b")}
     launch = Launch(tmp_path, sys.executable, env, step="optimizer")
-    program = running.Program([str(script)], switches)
+    program = Program([str(script)], switches)
     member = Member(0, cpu, "default", (str(script), "--x", "0"))
-    words = program.command(launch, member, pages, "process_per_model")
+    words = program.command(launch, member, pages)
     subprocess.run(words, env=env, cwd=tmp_path, check=True)
     first, second = (json.loads((tmp_path / name).read_text()) for name in "ab")
     assert second["env"].pop("PYTHONPATH") == counted.HOOK
-    assert second["env"].pop(counted.VARIABLE) == f"optimizer|{pages}"
+    assert second["env"].pop(counted.VARIABLE) == f"optimizer||{pages}"
     for told in (first, second):
         told["env"].pop("TOLD")
     assert first == second
@@ -203,7 +204,7 @@ def test_marks_are_counted(tmp_path):
     code, (page,) = count(tmp_path, text)
     assert code == 0
     (seen,) = page.starts()
-    assert seen.iterations == page.iterations == sum(page.iterations_by_tenth().values()) == 7
+    assert seen.iterations == page.iterations == len(page.ends_ns()) == 7
     assert 0 < seen.first_ns < seen.latest_ns
     assert seen.ended_ns == 0
 

@@ -11,7 +11,7 @@ import pytest
 
 from processes import PATIENCE_S
 from scaling_study.common.workload_env import MASK, write_private
-from scaling_study.confirming.switch_script import render_switches
+from scaling_study.measuring.switch_script import render_switches
 from scaling_study.member import bind, model_queue
 from scaling_study.rendering.launch_script import render_launch_script
 

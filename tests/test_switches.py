@@ -20,7 +20,7 @@ from scaling_study.axes.table import (
 )
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.confirming.switch_script import lines, render_switches
+from scaling_study.measuring.switch_script import lines, render_switches
 from scaling_study.probing import probe
 from small_cohort import SmallCohort
 

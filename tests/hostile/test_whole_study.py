@@ -18,7 +18,7 @@ import hostile_study
 import sandbox
 import texts
 from scaling_study.common.workload_env import write_private
-from scaling_study.confirming.switch_script import render_switches
+from scaling_study.measuring.switch_script import render_switches
 from scaling_study.member import bind, model_queue
 from scaling_study.rendering import launch_script
 

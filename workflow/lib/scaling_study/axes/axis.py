@@ -203,6 +203,12 @@ class Axis:
     holds: Callable[[Any, Attestation], bool] | None = None
 
     @property
+    def of_environment(self) -> bool:
+        """Whether all that it does is done to the environment, which child processes inherit."""
+        inside = self.apply is not None or self.place is not _nowhere
+        return self.prepare is not _nothing and not inside
+
+    @property
     def default(self) -> str:
         """The value where nothing is set."""
         return next(iter(self.words))

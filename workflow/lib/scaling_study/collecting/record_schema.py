@@ -139,10 +139,10 @@ class _WindowMember(TypedDict):
     slot: Index
     steps: Count
     step_us: list[StepMicroseconds]
-    load_s: Seconds
-    forward_s: Seconds
-    backward_s: Seconds
-    optimizer_s: Seconds
+    load_s: Seconds | None
+    forward_s: Seconds | None
+    backward_s: Seconds | None
+    optimizer_s: Seconds | None
     ranks_wait_s: NotRequired[Seconds]
     active_s: Seconds
     steps_active: Count

@@ -9,6 +9,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 MEMBER = "member"
+N = "n"
+"""In the arguments of a program with a pool of its own: how many of its processes are to train."""
 
 _PLACEHOLDER = re.compile(r"\{\{(?P<literal>\w+)\}\}|\{(?P<name>\w+)\}")
 

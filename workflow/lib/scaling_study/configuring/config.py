@@ -139,7 +139,8 @@ def _read_inputs(value: object, info: ValidationInfo) -> tuple[str, ...]:
 
 def _read_arguments(value: object, info: ValidationInfo) -> tuple[str, ...]:
     parameters = info.data.get("parameters")  # none where these are mistaken
-    known = [placeholders.MEMBER, *(parameters or {})]
+    pool = info.data.get("pool")
+    known = [placeholders.N if pool else placeholders.MEMBER, *(parameters or {})]
 
     def read(_: object, item: object) -> str:
         text = read_text(item)
@@ -158,7 +159,11 @@ def _read_arguments(value: object, info: ValidationInfo) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
         nearest = str(value.split()) if isinstance(value, str) else None
         raise wrong(value, found(value), ARGUMENTS, nearest)
-    return tuple(read_each(enumerate(value), read))
+    texts = tuple(read_each(enumerate(value), read))
+    if pool and placeholders.N not in {name for text in texts for name in placeholders.names(text)}:
+        allowed = f"with workload.pool, {{{placeholders.N}}} for the number of processes that train"
+        raise wrong(value, "has no {n}", allowed, '["--jobs", "{n}"]')
+    return texts
 
 
 def _read_variables(value: object) -> dict[str, str]:
@@ -282,7 +287,12 @@ class Workload(Section):
     ] = {}
     """Axes of this study's own, each with its default: `launches` gives them further values."""
 
-    args: Annotated[Sequence[str], PlainValidator(_read_arguments), Allowed(ARGUMENTS)] = ()
+    pool: StrictBool = False
+    """The script starts the processes that train itself, `{n}` of them: it runs as a whole."""
+
+    args: Annotated[Sequence[str], PlainValidator(_read_arguments), Allowed(ARGUMENTS)] = Field(
+        default=(), validate_default=True
+    )
     """Its arguments, with parameters in braces; `{member}` is the slot number (0, 1, …)."""
 
     env: Annotated[Mapping[str, str], PlainValidator(_read_variables), Allowed(VARIABLES)] = {}
@@ -535,6 +545,32 @@ class Config(Section):
                     )
                     for value in wrong_ones.values()
                 ]
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_pool(self) -> Self:
+        if not self.workload.pool:
+            return self
+        launches = self.launches.expanded(self.workload.parameters).kept
+        allowed = [
+            name for name, axis in AXES.items() if axis.of_environment and name != "launcher"
+        ]
+        names = {
+            name
+            for launch in launches
+            for name, value in launch.axes.items()
+            if name in AXES and name not in allowed and value != AXES[name].default
+        }
+        if names:
+            raise ConfigError(
+                Problem(
+                    ("launches",),
+                    name,
+                    "changes single processes, and with workload.pool the script starts these",
+                    f"axes of the environment: {', '.join(allowed)}",
+                )
+                for name in sorted(names)
             )
         return self
 

@@ -18,10 +18,11 @@ from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.confirming import losses, rounds
 from scaling_study.confirming.round_schema import SCHEMA_VERSION
-from scaling_study.confirming.running import Program, RunningRound
-from scaling_study.confirming.switch_script import render_switches
-from scaling_study.measuring import measure, resolve
+from scaling_study.confirming.running import RunningRound
+from scaling_study.measuring import measure, pool, resolve
+from scaling_study.measuring.free_run import Program
 from scaling_study.measuring.journal import Journal
+from scaling_study.measuring.switch_script import render_switches
 from scaling_study.planning import work
 from scaling_study.probing import probe
 
@@ -29,10 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-MODULES = (
-    *("confirming/confirm", "confirming/losses", "confirming/rounds", "confirming/running"),
-    "confirming/switch_script",
-)
+MODULES = (*("confirming/confirm", "confirming/losses", "confirming/rounds", "confirming/running"),)
 """What decides, beside the harness, what is run."""
 
 # What must be equal for rounds of an earlier run to stand beside new ones.
@@ -76,7 +74,11 @@ class Confirmation:
             for entry in recommendation["machines"]
             if entry["machine"] == self._machine["hash"]
         ]
-        self._arms = rounds.choose_arms(entries[0], job.launch) if entries else ()
+        self._arms = (
+            rounds.choose_arms(entries[0], job.launch, pool=job.plan["workload"]["pool"])
+            if entries
+            else ()
+        )
         self._baseline = baseline
         self._compared: list[str] = []
         if self._arms:
@@ -165,8 +167,15 @@ class Confirmation:
             switches.write_text(text, encoding="utf-8")
         running = RunningRound(
             replace(resolved.launch, folder=folder),
-            resolved.members[: arm.n],
-            Program(work.program(workload), switches if text else None, work.marks(workload)),
+            [pool.whole(resolved.members[0], arm.n)]
+            if workload["pool"]
+            else resolved.members[: arm.n],
+            Program(
+                work.program(workload),
+                switches if text else None,
+                work.marks(workload),
+                workload["pool"],
+            ),
             arm.queue,
             resolve.host(self._machine),
         )

@@ -59,18 +59,22 @@ class Schedule:
     most_s: float
 
 
-def choose_arms(found: Mapping[str, Any], default: Mapping[str, Any]) -> tuple[Arm, ...]:
+def choose_arms(
+    found: Mapping[str, Any], default: Mapping[str, Any], *, pool: bool = False
+) -> tuple[Arm, ...]:
     """Return what is confirmed on a machine; nothing where nothing is recommended.
 
     Args:
         found: the machine's entry of analysis/recommendation.json.
         default: the default launch's entry of plan.json.
+        pool: the program trains several models in processes of its own.
     """
     best = found["recommended"]
     if found["status"] != "ok" or best is None:
         return ()
     arms = [Arm("recommended", best["launch"], best["label"], best["n"], "process_per_model")]
-    if ranks.asked(best["axes"]) is None:  # a group of ranks ends with its model
+    # A group of ranks ends with its model.
+    if not pool and ranks.asked(best["axes"]) is None:
         arms.append(Arm("recommended", best["launch"], best["label"], best["n"], "one_process"))
     if best["launch"] == default["id"]:
         return tuple(arms)

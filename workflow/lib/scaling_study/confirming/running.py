@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shutil
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.confirming import switch_script
-from scaling_study.launchers.launcher import bind_command, describe_exit, split_preload
-from scaling_study.measuring import between, edges, environment, family
+from scaling_study.launchers.launcher import describe_exit, split_preload
+from scaling_study.measuring import between, edges, family
 from scaling_study.measuring.machine_counters import read_machine
 from scaling_study.member import counted, model_queue
 
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from scaling_study.confirming.rounds import Way
     from scaling_study.launchers.launcher import Launch, Member
     from scaling_study.measuring.cohort import Host
+    from scaling_study.measuring.free_run import Program
 
 # While a round waits for a slot that has not trained enough, and for readings of the clock.
 LOOK_EVERY_S = 1.0
@@ -56,51 +55,6 @@ class RoundError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """What runs in the slots of a round: the program of the launch script.
-
-    Attributes:
-        words: what stands for the script after ``python`` (``work.program``).
-        switches: the file that makes the launch's switches true; None where it has none.
-        marks: the script imports this package, to mark its steps.
-    """
-
-    words: Sequence[str]
-    switches: Path | None = None
-    marks: bool = False
-
-    def environment(self, launch: Launch) -> dict[str, str]:
-        """Return the environment that the launch script gives it."""
-        paths = launch.env.get("PYTHONPATH", "").split(os.pathsep)
-        if not self.marks:
-            paths = [path for path in paths if path != str(environment.LIBRARY_FOLDER)]
-        kept = {name: value for name, value in launch.env.items() if name != "PYTHONPATH"}
-        return {**kept, **({"PYTHONPATH": os.pathsep.join(paths)} if any(paths) else {})}
-
-    def command(self, launch: Launch, member: Member, pages: Path, way: Way) -> list[str]:
-        """Return the command line of a slot: the launch script's, with a counter on PYTHONPATH.
-
-        Args:
-            launch: the launch.
-            member: of the slot.
-            pages: folder of what processes count.
-            way: how the queue is run.
-        """
-        env, preload = split_preload(self.environment(launch))
-        own = {**preload, **counted.environment(pages, launch.step, env)}
-        python, words, switches = launch.python, self.words, self.switches
-        return [
-            *bind_command(member.cpus, member.mempolicy, own, launch.group),
-            *(
-                switch_script.reused_command(python, words, switches)
-                if way == "one_process"
-                else switch_script.command(python, words, switches)
-            ),
-            *(member.command[len(words) :] if way == "process_per_model" else ()),
-        ]
-
-
-@dataclass(frozen=True, slots=True)
 class _Process:
     """A process in a slot; ``began_s`` is monotonic."""
 
@@ -109,12 +63,25 @@ class _Process:
     pid: int
     pages: Path
     began_s: float
+    pool: bool
 
-    def page(self) -> counted.Page | None:
-        """Return what it has counted itself; of a group of ranks, what the first one has."""
+    def seen(self) -> tuple[list[counted.Counted], float | None]:
+        """Return the starts of the script in it, and the mean time (ns) of ordinary iterations.
+
+        Of a group of ranks they are the first one's. A program that trains in processes of its own
+        has one start, with the iterations of all of them.
+        """
         pages = counted.read_pages(self.pages)
         own = [page for page in pages if page.pid == self.pid]
-        return next(iter([*own, *(page for page in pages if page.parent == self.pid)]), None)
+        page = next(iter([*own, *(page for page in pages if page.parent == self.pid)]), None)
+        if not self.pool:
+            return (page.starts(), page.ordinary_ns(between.LONG)) if page else ([], None)
+        starts = [start for page in pages for start in page.starts()]
+        if not starts:
+            return [], None
+        first_ns = min(start.first_ns for start in starts)
+        latest_ns = max(start.latest_ns for start in starts)
+        return [counted.Counted(first_ns, latest_ns, sum(s.iterations for s in starts), 0)], None
 
     def runs(self, origin_s: float, ended_s: float | None) -> list[dict[str, Any]]:
         """Return the starts of the script in it.
@@ -127,9 +94,7 @@ class _Process:
         def since(ns: int) -> float | None:
             return ns / 1e9 - origin_s if ns else None
 
-        page = self.page()
-        seen = page.starts() if page else []
-        ordinary_ns = page.ordinary_ns(between.LONG) if page else None
+        seen, ordinary_ns = self.seen()
         # A start without an iteration has no numbers yet.
         if not seen or seen[-1].ended_ns:
             seen.append(counted.Counted(0, 0, 0, 0))
@@ -233,13 +198,15 @@ class RunningRound:
         launch, member = self.launch, self.members[slot]
         pages = launch.folder / "memory" / f"pages-{slot}-{number}"
         pages.mkdir()
-        words = self.program.command(launch, member, pages, self.way)
+        words = self.program.command(launch, member, pages, reused=self.way == "one_process")
         env, _ = split_preload(self.program.environment(launch))
         orders = self._orders(slot) if self.way == "one_process" else None
         began_s = self._slots.start(
             slot, words, launch.log(slot), env, folder=launch.cwd, orders=orders
         )
-        self._now[slot] = _Process(slot, number, self._slots.pid(slot), pages, began_s)
+        self._now[slot] = _Process(
+            slot, number, self._slots.pid(slot), pages, began_s, self.program.pool
+        )
 
     def _orders(self, slot: int) -> Path:
         """Return a file that has ``again.py`` train a slot's model more often than is counted."""

@@ -10,7 +10,7 @@ import os
 import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from scaling_study.measuring import counters, machine_counters, perf_events, windows
 from scaling_study.member import channel
@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from scaling_study.measuring.members import Members
+
+class Watched(Protocol):
+    """Processes by slot, and in each slot's words which of its threads trains."""
+
+    pids: dict[int, int]
+
+    def words(self, slot: int) -> Any:
+        """Return a slot's words (see ``channel``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,7 @@ class Edge:
 
 
 def read(
-    members: Members,
+    members: Watched,
     active: Sequence[int],
     cpus: frozenset[int],
     hardware: perf_events.PerfEvents,

@@ -28,17 +28,21 @@ from scaling_study.measuring import (
     cohort,
     footprint,
     foreign,
+    pool,
     resolve,
     settling,
     windows,
 )
 from scaling_study.measuring.cohort_windows import CohortWindows
+from scaling_study.measuring.free_run import Program
 from scaling_study.measuring.journal import Journal
 from scaling_study.planning import work
 from scaling_study.probing import probe, room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+
+    from scaling_study.launchers.launcher import Launch
 
 SCHEMA_VERSION = 1
 
@@ -361,19 +365,24 @@ class Measurement:
         with private.part(private_folder, f"cohort-{self._cohort}") as folder:
             own = self._compiling_anew(folder)
             running = replace(resolved.launch, folder=folder, env={**resolved.launch.env, **own})
-            specs = resolved.members[: max(counts)]
-            host, hang_s = resolve.host(self._machine), self._settings["hang_timeout_s"]
-            with cohort.Cohort(running, specs, host, hang_s=hang_s) as one:
-                taken = CohortWindows(
-                    one,
-                    self._job,
-                    number=self._cohort,
-                    counts=counts,
-                    journal=self._journal,
-                    lookout=self._lookout,
-                    before=before,
-                )
-                status, reason = yield from taken.take(resolved.slots, todo, began, unsettled)
+            if self._job.plan["workload"]["pool"]:
+                taken: pool.PoolWindows | CohortWindows
+                taken = pooled = self._of_pool(running, resolved)
+                status, reason = yield from pooled.take(todo, began)
+            else:
+                specs = resolved.members[: max(counts)]
+                host, hang_s = resolve.host(self._machine), self._settings["hang_timeout_s"]
+                with cohort.Cohort(running, specs, host, hang_s=hang_s) as one:
+                    taken = gated = CohortWindows(
+                        one,
+                        self._job,
+                        number=self._cohort,
+                        counts=counts,
+                        journal=self._journal,
+                        lookout=self._lookout,
+                        before=before,
+                    )
+                    status, reason = yield from gated.take(resolved.slots, todo, began, unsettled)
             for name, place in own.items():
                 _keep(Path(place), Path(resolved.launch.env[name]))
         remedy = None
@@ -393,6 +402,20 @@ class Measurement:
         )
         log.info("%s%s", status, f": {reason}" if reason else "")
         self._cohort += 1
+
+    def _of_pool(self, launch: Launch, resolved: resolve.Resolved) -> pool.PoolWindows:
+        """Return the windows of a program that trains in processes of its own."""
+        workload = self._job.plan["workload"]
+        return pool.PoolWindows(
+            launch,
+            resolved.members[0],
+            Program(work.program(workload), marks=work.marks(workload)),
+            self._job,
+            self._cohort,
+            self._journal,
+            self._lookout,
+            resolve.host(self._machine),
+        )
 
     def _todo(
         self, counts: Sequence[int], before: Sequence[Mapping[str, Any]]

@@ -93,6 +93,8 @@ def resolve(
     topology = probe.usable_topology(machine)
     slots = [slot.to_dict() for slot in table.place(asked, topology, max(counts))]
     own = work.parameters_of(workload, asked)
+    if workload.get("pool"):  # of one program, which is told how many
+        own[placeholders.N] = f"{{{placeholders.N}}}"
     members = [_member(workload, own, slot) for slot in slots]
     python = effects.python or work.interpreter(workload)
     cache = compile_cache(plan, asked, machine, builds)

@@ -9,6 +9,7 @@ large machine, so that the SGEMM probe is not disturbed. Standard library and to
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import re
 import sys
@@ -230,3 +231,17 @@ def report(*, with_kernel: bool) -> dict[str, Any]:
         "python": sys.executable,
         "env": {name: text for name, text in os.environ.items() if name.startswith(MATTERS)},
     }
+
+
+def write(folder: str, counted: object) -> None:
+    """Write down what this process got, which no coordinator asks, as a member reports it.
+
+    Args:
+        folder: gets the file, with the process's id in its name.
+        counted: what has ended iterations (``Iterations.report``).
+    """
+    found = {"launcher": "exec", "once": False, "switches": {}, "loaders": [], "counted": counted}
+    path = Path(folder) / f"attestation-{os.getpid()}"
+    beside = path.with_suffix(".part")
+    beside.write_text(json.dumps(found | report(with_kernel=True)), encoding="utf-8")
+    beside.replace(path)

@@ -2,20 +2,22 @@
 
 There is no gate and no window. A module on PYTHONPATH (``hook/sitecustomize.py``) attaches a
 counter in each process of the program. A process that takes steps keeps a page of integers, a file
-with its process id as the name, that another process reads: when the first and the latest iteration
-ended, how many there were, how long they took, and how many ended in each tenth of a second.
-``worker`` says what an iteration is. Where one process trains one model after the other
-(``again``), each start of the script has numbers of its own.
+with its process id as the name, that another process reads: how many iterations there were, and
+when each of them ended. ``worker`` says what an iteration is. Where one process trains one model
+after the other (``again``), each start of the script has numbers of its own.
 
-A step costs a clock reading and some ten integer stores. The module needs torch and the standard
+A step costs a clock reading and a few integer stores. The module needs torch and the standard
 library only.
 """
 
 from __future__ import annotations
 
 import mmap
+import operator
 import os
+import statistics
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,10 +26,10 @@ from scaling_study.member import after_torch
 from scaling_study.member.iterations import Iterations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 VARIABLE = "SCALING_STUDY_COUNT"
-"""Its value: what ends an iteration, a bar, and the folder of the pages."""
+"""Its value: what ends an iteration, ``attest`` or nothing, and the folder of the pages."""
 
 ELSEWHERE = "elsewhere-"
 """With a member's slot, the folder of the pages of processes that its script starts."""
@@ -41,19 +43,18 @@ WORD_BYTES = 8
 # Starts of a script in one process that are counted: at one a second, an hour.
 MOST_STARTS = 3600
 
-# Of the histogram: bins of half an octave up to 2**48 ns, three days. A count and a sum of ns each.
-BINS = 96
-HISTOGRAM = 2 * BINS
+# After its first steps a process has all its threads and libraries.
+ATTESTED = 3
+ATTESTATION = "attestation-"
 
-# Iterations that ended in each tenth of a second since the page was made, for almost four hours.
-# Only the parts of a page that are written take memory.
-TENTH_NS = 100_000_000
-TENTHS = 2**17
+# Of so many iterations it is kept when they ended. Only the parts of a page that are written take
+# memory.
+KEPT = 2**18
 
-MADE_NS, PARENT = range(2)
-STARTS = 2 + HISTOGRAM
-TIMELINE = STARTS + MOST_STARTS * FIELDS
-WORDS = TIMELINE + TENTHS
+MADE_NS, PARENT, TRAINER_TID = range(3)
+STARTS = 3
+ENDS = STARTS + MOST_STARTS * FIELDS
+WORDS = ENDS + KEPT
 
 
 class Counted(NamedTuple):
@@ -68,12 +69,6 @@ class Counted(NamedTuple):
     ended_ns: int
 
 
-def bin_of(ns: int) -> int:
-    """Return the bin of the histogram that holds a time."""
-    octave = max(ns, 2).bit_length() - 1
-    return min(2 * octave + (max(ns, 2) >> (octave - 1) & 1), BINS - 1)
-
-
 class Page:
     """What a process has counted; it may still be counting.
 
@@ -85,12 +80,12 @@ class Page:
         self.pid = int(path.name)
         with path.open("rb") as file:
             self._words = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)).cast("q")
-        self.parent = self._words[PARENT]
+        self.parent, self.trainer_tid = self._words[PARENT], self._words[TRAINER_TID]
 
     def starts(self) -> list[Counted]:
         """Return all starts of the script that have numbers."""
         rows = []
-        for at in range(STARTS, TIMELINE, FIELDS):
+        for at in range(STARTS, ENDS, FIELDS):
             row = Counted(*self._words[at : at + FIELDS])
             if not any(row):
                 break
@@ -102,35 +97,25 @@ class Page:
         """Iterations of all starts."""
         return sum(one.iterations for one in self.starts())
 
-    def iterations_by_tenth(self) -> dict[int, int]:
-        """Return how many iterations ended in each tenth of a second of the monotonic clock."""
-        made = self._words[MADE_NS] // TENTH_NS
-        timeline = self._words[TIMELINE:]
-        span = (max((one.latest_ns for one in self.starts()), default=0)) // TENTH_NS - made + 1
-        return {made + at: timeline[at] for at in range(min(span, TENTHS)) if timeline[at]}
+    def ends_ns(self) -> list[int]:
+        """Return when iterations of all starts ended, as far as that is kept."""
+        return self._words[ENDS : ENDS + min(self.iterations, KEPT)].tolist()
 
     def ordinary_ns(self, long: float) -> float | None:
         """Return the mean time of ordinary iterations; None where there are none.
 
         Args:
-            long: an iteration of so many times the median is none of them. To half an octave,
-                since bins are whole.
+            long: an iteration of so many times the median is none of them.
         """
-        words = self._words
-        # Counts are written first: one without its sum yet is left out.
-        places = range(STARTS - HISTOGRAM, STARTS, 2)
-        bins = [(words[at], words[at + 1]) for at in places if words[at + 1]]
-        half, passed = sum(count for count, _ in bins) / 2, 0
-        median = 0.0
-        for count, total in bins:
-            median = total / count
-            passed += count
-            if passed >= half:
-                break
-        ordinary = [one for one in bins if one[1] < long * median * one[0]]
-        if not ordinary:
+        ends, times = self.ends_ns(), list[int]()
+        for start in self.starts():
+            own, ends = ends[: start.iterations], ends[start.iterations :]
+            times += map(operator.sub, own[1:], own)
+        if not times:
             return None
-        return sum(total for _, total in ordinary) / sum(count for count, _ in ordinary)
+        median = statistics.median(times)
+        ordinary = [time_ns for time_ns in times if time_ns < long * median]
+        return statistics.fmean(ordinary) if ordinary else None
 
 
 def read_pages(folder: Path) -> list[Page]:
@@ -138,16 +123,22 @@ def read_pages(folder: Path) -> list[Page]:
     return [Page(path) for path in sorted(folder.iterdir()) if path.name.isdecimal()]
 
 
-def environment(folder: Path, step: str, before: Mapping[str, str]) -> dict[str, str]:
+def environment(
+    folder: Path, step: str, before: Mapping[str, str], *, attest: bool = False
+) -> dict[str, str]:
     """Return the variables that have a program's processes count their steps.
 
     Args:
         folder: of the pages.
         step: what ends an iteration, as ``Iterations`` takes it.
         before: the program's environment, whose PYTHONPATH is kept.
+        attest: each process writes down once what it got, as ``ATTESTATION`` and its id.
     """
     paths = [HOOK, *filter(None, [before.get("PYTHONPATH")])]
-    return {VARIABLE: f"{step}|{folder}", "PYTHONPATH": os.pathsep.join(paths)}
+    return {
+        VARIABLE: f"{step}|{'attest' if attest else ''}|{folder}",
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
 
 
 class Counter:
@@ -156,10 +147,14 @@ class Counter:
     Args:
         folder: of the pages.
         step: what ends an iteration.
+        attest: after a few iterations it is called with the folder and what ended them, in each
+            process.
     """
 
-    def __init__(self, folder: str, step: str) -> None:
-        self._folder = folder
+    def __init__(
+        self, folder: str, step: str, attest: Callable[[str, Any], None] | None = None
+    ) -> None:
+        self._folder, self._attest = folder, attest
         self._iterations = Iterations(step)
         self._begin()
 
@@ -187,7 +182,7 @@ class Counter:
     def _begin(self) -> None:
         """Forget the page: this process has none yet, or is a new one."""
         self._words: memoryview | None = None
-        self._at = STARTS
+        self._at, self._done = STARTS, 0
         self._fresh = True
         self._iterations.begin()
 
@@ -198,6 +193,7 @@ class Counter:
         words = memoryview(mmap.mmap(file, 0)).cast("q")
         os.close(file)
         words[MADE_NS], words[PARENT] = time.monotonic_ns(), os.getppid()
+        words[TRAINER_TID] = threading.get_native_id()
         self._words = words
         return words
 
@@ -217,16 +213,13 @@ class Counter:
         if self._fresh:
             self._fresh = False
             words[at + FIRST_NS] = now
-        else:
-            took_ns = now - words[at + LATEST_NS]
-            longer = STARTS - HISTOGRAM + 2 * bin_of(took_ns)
-            words[longer] += 1
-            words[longer + 1] += took_ns
         words[at + LATEST_NS] = now
         words[at + ITERATIONS] += 1
-        tenth = now // TENTH_NS - words[MADE_NS] // TENTH_NS
-        if tenth < TENTHS:
-            words[TIMELINE + tenth] += 1
+        if self._done < KEPT:
+            words[ENDS + self._done] = now
+        self._done += 1
+        if self._done == ATTESTED and self._attest is not None:
+            self._attest(self._folder, self._iterations.report())
 
     def script_ended(self) -> None:
         """Note that the script has ended, and count the next start apart."""
@@ -236,5 +229,5 @@ class Counter:
         self._at += FIELDS
         self._fresh = True
         self._iterations.begin()
-        if self._at == TIMELINE:
+        if self._at == ENDS:
             os._exit(0)  # the page is full; who reads it has more than enough

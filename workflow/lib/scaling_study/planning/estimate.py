@@ -17,6 +17,11 @@ START_S = 8.0
 # What an operator profile or a cProfile takes: the steps, and working them up (2 to 3 s).
 PROFILE_S = 3.0
 
+POOL = (
+    "  the program runs as a whole, without gates: it is not profiled, and there are no experiments"
+    "\n  on causes or its data loader, which need them"
+)
+
 # So many members are sampled in turn, for stacks: one member's would be one start's.
 SAMPLED_MEMBERS = 4
 
@@ -142,6 +147,7 @@ def describe(
         [
             f"Study {plan.study}: {printable(name(work.program(plan.workload.model_dump())))}",
             f"  {launches}: {arms}{dropped}",
+            *([POOL] if plan.workload.pool else []),
             f"  processes: {', '.join(map(str, ladder))}",
             *race,
             *(

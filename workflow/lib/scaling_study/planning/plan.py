@@ -167,7 +167,10 @@ def make_plan(config: Config) -> Plan:
     baseline = next((item for item in launches if item.arm == "baseline"), launches[0])
     repeat = repeat_of(baseline)
     launches.insert(launches.index(baseline) + 1, repeat)
-    explained = () if config.why.effort == "off" else config.why.launches
+    # With a pool nothing can be done to single processes while others train.
+    pool = config.workload.pool
+    explained = () if pool or config.why.effort == "off" else config.why.launches
+    profiled = () if pool else config.profile.launches
     return Plan(
         study=config.study,
         description=config.description,
@@ -187,10 +190,10 @@ def make_plan(config: Config) -> Plan:
         measure=config.measure,
         confirm=config.confirm,
         profile=config.profile,
-        profiled=_targets("profile", config.profile.launches, launches, baseline),
+        profiled=_targets("profile", profiled, launches, baseline),
         why=config.why,
         explained=_targets("why", explained, launches, baseline),
-        feed=config.feed,
+        feed="off" if pool else config.feed,
         workload=config.workload,
     )
 

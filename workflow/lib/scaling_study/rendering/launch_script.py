@@ -20,9 +20,9 @@ from scaling_study.common.quantities import (
     format_probability,
     known,
 )
-from scaling_study.confirming.switch_script import command, reused_command, switched
 from scaling_study.launchers.table import LAUNCHERS
 from scaling_study.measuring.environment import LIBRARY_FOLDER, activated
+from scaling_study.measuring.switch_script import command, reused_command, switched
 from scaling_study.member.program import name
 from scaling_study.planning.work import marks, parameters_of, program
 
@@ -192,21 +192,23 @@ def render_launch_script(
         return NOTHING.format(study=study, message=shlex.quote(message))
     launch = recommendation["recommended"]
     workload = plan["workload"]
-    slots = launch["slots"][: launch["n"]]
+    slots = launch["slots"][: 1 if workload.get("pool") else launch["n"]]
     values = launch["requested_env"]
     words = program(workload)
     switches = switches_file if switched(launch["axes"]) else None
     own = parameters_of(workload, launch["axes"])
+    if workload.get("pool"):
+        own[placeholders.N] = launch["n"]
     private = sorted(workload["env"])
     return SCRIPT.format(
         script_text=_one_line(name(words)),
-        times=format_count(launch["n"], "time"),
+        times=format_count(len(slots), "time"),
         study=study,
         label=_one_line(launch["label"]),
         measured=_measured(launch),
         sureness=_sureness(recommendation),
         note=_launcher_note(launch["axes"]["launcher"]),
-        at_once=f"{launch['n']} at once" if launch["n"] > 1 else "one after the other",
+        at_once=f"{len(slots)} at once" if len(slots) > 1 else "one after the other",
         bind=_words(binder),
         queue=_words(queue),
         command=_words(command(python, words, switches)),

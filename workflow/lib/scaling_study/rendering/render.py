@@ -12,9 +12,9 @@ from scaling_study.analysing.analyse import FILES
 from scaling_study.axes.build import interpreter
 from scaling_study.common import placeholders, storage, workload_env
 from scaling_study.common.columns import BETWEEN, POINTS, WINDOWS
-from scaling_study.confirming.switch_script import render_switches
 from scaling_study.diagnosing.cause_file import read_causes
 from scaling_study.measuring.environment import INHERITED, member_environment
+from scaling_study.measuring.switch_script import render_switches
 from scaling_study.member import bind, model_queue
 from scaling_study.planning import work
 from scaling_study.planning.work import marks, parameters_of

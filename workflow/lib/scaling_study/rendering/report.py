@@ -22,7 +22,7 @@ from scaling_study.common.columns import EXPERIMENTS, OPERATORS, TABLES
 from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import format_count, format_percent, format_seconds
 from scaling_study.configuring.launches import differing
-from scaling_study.confirming import switch_script
+from scaling_study.measuring import switch_script
 from scaling_study.member import program
 from scaling_study.planning import ladder, work
 from scaling_study.planning.plan import asked_replicates

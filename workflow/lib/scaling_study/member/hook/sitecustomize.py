@@ -10,11 +10,29 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBRARY = os.path.abspath(os.path.join(HERE, *[os.pardir] * 3))
+
+
+@contextmanager
+def library() -> Iterator[None]:
+    """Let modules of the package be imported; the program finds none of them afterwards."""
+    known = set(sys.modules)
+    sys.path.insert(0, LIBRARY)
+    try:
+        yield
+    finally:
+        sys.path.remove(LIBRARY)
+        for name in {one for one in sys.modules if one.startswith("scaling_study")} - known:
+            del sys.modules[name]
 
 
 def count(what: str) -> None:
@@ -23,16 +41,18 @@ def count(what: str) -> None:
     Args:
         what: the value of ``counted.VARIABLE``.
     """
-    known = set(sys.modules)
-    sys.path.insert(0, LIBRARY)
-    try:
+    with library():
         from scaling_study.member import counted
-    finally:
-        sys.path.remove(LIBRARY)
-        for name in {one for one in sys.modules if one.startswith("scaling_study")} - known:
-            del sys.modules[name]
-    step, _, folder = what.partition("|")
-    counted.Counter(folder, step).attach()
+    step, asked, folder = what.split("|", 2)
+    counted.Counter(folder, step, attest if asked else None).attach()
+
+
+def attest(folder: str, counted: object) -> None:
+    """Write down what this process got."""
+    with library():
+        from scaling_study.member.attest import write
+
+        write(folder, counted)
 
 
 def run_other() -> None:
