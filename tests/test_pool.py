@@ -1,0 +1,125 @@
+"""Programs that train in processes of their own: detected, and measured as a whole."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from configs import minimal
+from jobs import WORKLOADS, config, run
+from processes import PATIENCE_S
+from scaling_study.common.problems import ConfigError
+from scaling_study.configuring.config import load_config
+from scaling_study.planning.plan import make_plan
+
+POOL = WORKLOADS / "pool.py"
+KINDS = ["joblib", "fork", "spawn", "torch", "dask"]
+
+
+def study(how, *, n=2, steps=200_000, **workload):
+    """A study of the pool, whose windows need no quiet machine to be taken once."""
+    args = ["--how", how, "--jobs", "{n}", "--steps", str(steps)]
+    mapping = config(POOL, args=args, processes=[n], windows=1, shortest_s=0.5, longest_s=1.0)
+    mapping["workload"] |= {"pool": True, **workload}
+    return mapping
+
+
+@pytest.mark.parametrize("how", KINDS)
+def test_a_pool_is_measured_while_all_its_processes_train(tmp_path, how):
+    records = run(study(how), tmp_path)
+    (end,) = records["end"]
+    assert (end["status"], end["reason"]) == ("complete", None)
+    (attestation,) = records["attestation"]
+    assert len({member["pid"] for member in attestation["members"]}) == 2
+    (window,) = records["window"]
+    for member in window["members"]:
+        assert member["steps"] > 0
+        assert member["cpu_user_s"] + member["cpu_system_s"] > 0
+        # Whole steps: as many as ended in the window, give or take those that its ends have met.
+        assert abs(member["steps"] - member["steps_active"]) <= 1
+        assert member["load_s"] is None
+    assert {flag for flag in window["flags"] if flag not in {"foreign_cpu", "stolen_cpu"}} <= {
+        "longest_time"
+    }
+
+
+def test_one_process_that_is_the_program_itself_counts_too(tmp_path):
+    records = run(study("joblib", n=1), tmp_path)
+    assert records["end"][0]["status"] == "complete"
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--how", "fork", "--jobs", "1", "--steps", "{n}"], ("ended before 2", "at most")),
+        (["--how", "fork", "--jobs", "3", "--steps", "20000{n}"], ("3 processes train at once",)),
+        (["--how", "fork", "--jobs", "{n}", "--mode"], ("unrecognized arguments: --mode",)),
+    ],
+)
+def test_a_program_that_does_not_train_with_so_many_says_so(tmp_path, args, words):
+    mapping = study("fork")
+    mapping["workload"]["args"] = [*args, *([] if "{n}" in str(args) else ["{n}"])]
+    (end,) = run(mapping, tmp_path)["end"]
+    assert end["status"] == "failed"
+    assert all(word in end["reason"] for word in words), end["reason"]
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_without_pool_it_is_said_where_the_program_trains(tmp_path, how):
+    script = config(POOL, args=["--how", how, "--jobs", "2", "--steps", "30"], processes=[1])
+    records = run(script, tmp_path)
+    (end,) = records["end"]
+    assert end["status"] == "failed"
+    assert "trains in processes that it starts itself: 240 optimizer steps" in end["reason"]
+    assert "workload.pool" in end["reason"]
+
+
+def test_a_program_that_trains_elsewhere_for_long_is_not_waited_for(tmp_path):
+    script = config(POOL, args=["--how", "fork", "--jobs", "1", "--steps", "10000000"],
+                    processes=[1], start_timeout_s=PATIENCE_S)  # fmt: skip
+    (end,) = run(script, tmp_path)["end"]
+    assert "trains in processes that it starts itself" in end["reason"]
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "words"),
+    [
+        ({"args": ["--jobs", "2"]}, "workload.args", ("{n}",)),
+        ({"args": ["--jobs", "{n}"], "pool": False}, "workload.args[1]", ("{n}", "{member}")),
+        ({"pool": "yes"}, "workload.pool", ("true or false",)),
+    ],
+)
+def test_a_mistake_in_a_pools_config_is_named(change, place, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    mapping = minimal(workload={"script": "train.py", "pool": True, **change})
+    with pytest.raises(ConfigError) as raised:
+        load_config(mapping)
+    assert str(raised.value).startswith(place), raised.value
+    assert all(word in str(raised.value) for word in words), raised.value
+
+
+def test_axes_of_single_processes_are_refused_and_nothing_that_needs_gates_is_planned():
+    mapping = minimal(
+        workload={"script": str(POOL), "pool": True, "args": ["{n}"]},
+        launches={"one_change": {"placement": ["cores"], "allocator": ["jemalloc"]}},
+    )
+    with pytest.raises(ConfigError) as raised:
+        load_config(mapping)
+    assert "placement" in str(raised.value)
+    assert "allocator" in str(raised.value).partition("allowed")[2]
+    del mapping["launches"]["one_change"]["placement"]
+    plan = make_plan(load_config({**mapping, "feed": "quick"}))
+    assert (plan.profiled, plan.explained, plan.feed) == ({}, {}, "off")
+
+
+def test_the_workload_of_these_tests_counts_its_steps():
+    done = subprocess.run(
+        [sys.executable, POOL, "--how", "fork", "--jobs", "2", "--steps", "5"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("8 models, ")

@@ -1,0 +1,99 @@
+"""Train models in processes that this program starts itself, and count their steps."""
+
+import argparse
+import concurrent.futures
+import multiprocessing
+import os
+import time
+
+import torch
+
+
+def fit(steps):
+    """Train a model; return the process, the steps, and when they began and ended."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1))
+    optimizer = torch.optim.Adam(model.parameters())
+    batch = torch.randn(512, 64)
+    began = time.monotonic()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(batch).pow(2).mean().backward()
+        optimizer.step()
+    return os.getpid(), steps, began, time.monotonic()
+
+
+def queued(steps, results):
+    results.put(fit(steps))
+
+
+def run_joblib(jobs, tasks):
+    import joblib
+
+    return joblib.Parallel(n_jobs=jobs)(joblib.delayed(fit)(steps) for steps in tasks)
+
+
+def run_executor(how, jobs, tasks):
+    context = multiprocessing.get_context(how)
+    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        return list(pool.map(fit, tasks))
+
+
+def run_torch(jobs, tasks):
+    context = torch.multiprocessing.get_context("spawn")
+    results, found, waiting, running = context.SimpleQueue(), [], list(tasks), []
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            process = context.Process(target=queued, args=(waiting.pop(), results))
+            process.start()
+            running.append(process)
+        found.append(results.get())
+        for process in running:
+            process.join(0.5 if process.pid == found[-1][0] else 0)
+        running = [process for process in running if process.is_alive()]
+    return found
+
+
+def run_dask(jobs, tasks):
+    import distributed
+
+    with (
+        distributed.LocalCluster(
+            n_workers=jobs, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        return client.gather(client.map(fit, tasks, pure=False))
+
+
+def rate(found):
+    """Steps per second of all processes together: of each, over the time that its models took."""
+    by_process = {}
+    for process, steps, began, ended in found:
+        by_process.setdefault(process, []).append((steps, ended - began))
+    own = [sum(s for s, _ in each) / sum(t for _, t in each) for each in by_process.values()]
+    return sum(own)
+
+
+RUN = {
+    "joblib": run_joblib,
+    "fork": lambda *args: run_executor("fork", *args),
+    "spawn": lambda *args: run_executor("spawn", *args),
+    "torch": run_torch,
+    "dask": run_dask,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--how", choices=RUN, required=True)
+    parser.add_argument("--jobs", type=int, required=True)
+    parser.add_argument("--models", type=int, default=4, help="for each process")
+    parser.add_argument("--steps", type=int, default=2000, help="of a model")
+    options = parser.parse_args()
+    tasks = [options.steps] * options.models * options.jobs
+    found = RUN[options.how](options.jobs, tasks)
+    print(f"{len(found)} models, {rate(found):.1f} steps/s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
