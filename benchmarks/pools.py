@@ -56,7 +56,7 @@ def studied(how: str, n: int, replicate: int) -> float:
         measure.Measurement(job, path, Path(folder, "builds")).run()
         records = [json.loads(line) for line in path.read_text().splitlines()]
     window = next(one for one in records if one["kind"] == "window" and one["valid"])
-    return sum(1e6 * one["steps"] / sum(one["step_us"]) for one in window["members"])
+    return float(sum(1e6 * one["steps"] / sum(one["step_us"]) for one in window["members"]))
 
 
 def main() -> None:
