@@ -247,7 +247,7 @@ def test_an_optimizer_without_such_an_implementation_is_named(tmp_path):
 
 
 CONVOLUTIONS = """
-import sys
+import copy
 import torch
 def train(orders, state=None):
     torch.manual_seed(0)
@@ -256,7 +256,7 @@ def train(orders, state=None):
     model = torch.nn.Sequential(first, torch.nn.BatchNorm{d}d(4), torch.nn.ReLU(), then)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
     if state is not None:
-        optimizer.load_state_dict(state)
+        optimizer.load_state_dict(copy.deepcopy(state))
     for _ in range(3):
         optimizer.zero_grad()
         found = model(torch.ones(2, 3, *[6] * {d}) + torch.randn(2, 3, *[6] * {d}))
@@ -264,14 +264,15 @@ def train(orders, state=None):
         optimizer.step()
         orders.add(found.is_contiguous(memory_format=torch.channels_last{suffix}))
         orders.add(first.weight.grad.stride() == first.weight.stride())
-    return found.square().mean().item(), optimizer.state_dict()
-kept, state = train(set())
-plain = train(set(), state)[0]
+    return found.square().mean().item(), optimizer.state_dict(), model
+_, state, _ = train(set())
+plain, _, model = train(set(), state)
 from scaling_study.axes import memory_format
 before = memory_format.observe()
+del model
 memory_format.apply("channels_last")
 orders = set()
-changed = train(orders, state)[0]
+changed, _, model = train(orders, state)
 print(before, memory_format.observe(), orders, abs(changed / plain - 1) < 1e-4)
 """
 
