@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from scaling_study.axes import table
+from scaling_study.axes.allocator import JEMALLOC_DECAY_MS
 from scaling_study.axes.axis import Where
 from scaling_study.axes.table import DEFAULTS
 from scaling_study.axes.wait_policy import SPIN_LIMIT_S
@@ -62,14 +63,20 @@ CASES = {
         "blas": "bundled-intel-path", "allocator": "jemalloc", "intra_op": 2,
         "wait_policy": "passive",
     },
+    "intel, openblas": {"openmp": "intel", "blas": "openblas", "intra_op": 2},
+    "llvm, mkl": {"openmp": "llvm", "blas": "mkl", "intra_op": 2},
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def started(tmp_path_factory):
+def built(tmp_path_factory):
+    return tmp_path_factory.mktemp("built")
+
+
+@pytest.fixture(scope="module")
+def started(built):
     """A process for each case that this machine can do, all at once; for others, why not."""
     machine = probe.read_machine().to_dict()
-    built = tmp_path_factory.mktemp("built")
     found = {}
     for name, values in CASES.items():
         launch = {**DEFAULTS, **values}
@@ -81,7 +88,7 @@ def started(tmp_path_factory):
         found[name] = subprocess.Popen(
             [sys.executable, "-c", CODE, str(launch["inter_op"]), NUMA_MAPS],
             env=member_environment(os.environ, environment, {}),
-            stdout=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE, stderr=(built / f"{name}.log").open("w"), text=True,
         )  # fmt: skip
     yield found
     for process in found.values():
@@ -91,10 +98,15 @@ def started(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def reports(started):
-    """What each of them reports."""
+def reports(started, built):
+    """What each of them reports, and what its libraries print."""
+
+    def of(name, process):
+        found = json.loads(process.stdout.read())
+        return found | {"stderr": (built / f"{name}.log").read_text()}
+
     return {
-        name: process if isinstance(process, str) else json.loads(process.stdout.read())
+        name: process if isinstance(process, str) else of(name, process)
         for name, process in started.items()
     }
 
@@ -137,7 +149,8 @@ def test_another_launch_did_not(case):
     got = case["first"] | {"launcher": "exec", "slot": 0}
     for other, values in CASES.items():
         wanted = {**DEFAULTS, **values}
-        differing = {name for name in ("blas", "allocator") if wanted[name] != asked(case)[name]}
+        names = ("blas", "allocator", "openmp")
+        differing = {name for name in names if wanted[name] != asked(case)[name]}
         rows = table.checks(wanted, [SLOT], [got])
         failed = {row["axis"] for row in rows if not row["ok"]}
         assert differing <= failed, other
@@ -220,6 +233,16 @@ def test_the_intel_path_is_the_preloaded_librarys(case):
 @of("intel path, jemalloc")
 def test_jemalloc_owns_malloc(case):
     assert "jemalloc" in name_of(case["first"]["allocator"])
+    assert case["first"]["jemalloc_decay_ms"] == JEMALLOC_DECAY_MS  # of itself it is 10 s
+    assert "<jemalloc>" not in case["stderr"]  # where it takes a setting for wrong
+
+
+@of("bundled", "intel, openblas", "llvm, mkl")
+def test_the_openmp_runtime_is_named(case):
+    names = {"bundled": "libgomp", "intel, openblas": "libiomp5.so", "llvm, mkl": "libomp.so"}
+    assert name_of(case["first"]["parallel"]).startswith(names[case["name"]])
+    assert case["first"]["thread_cpus"] is None  # nothing binds them
+    assert case["first"]["jemalloc_decay_ms"] is None
 
 
 @of("intel path, jemalloc")

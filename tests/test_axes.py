@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from scaling_study.axes import blas, table
+import machines
+from scaling_study.axes import blas, openmp, table
 from scaling_study.axes.axis import Where
 from scaling_study.axes.table import DEFAULTS
 from scaling_study.common.unavailable import UnavailableError
@@ -18,6 +19,8 @@ LIBRARIES = {
     "tcmalloc": "/lib/libtcmalloc_minimal.so.4.5.6",
     "mimalloc": "/lib/libmimalloc.so.2.0",
     "numa": "/lib/libnuma.so.1",
+    "libiomp5": "/env/lib/libiomp5.so",
+    "libomp": "/lib/llvm-14/lib/libomp.so.5",
 }
 FLAGS = ["avx2", "fma", "avx512f", "avx512dq", "avx512bw", "avx512vl"]
 BF16 = ["avx512_bf16"]
@@ -57,10 +60,10 @@ def words():
 
 def test_the_order_of_axes_is_that_in_names_of_launches():
     assert list(table.AXES) == [
-        "build", "launcher", "intra_op", "inter_op", "wait_policy", "blas", "isa", "allocator",
-        "huge_pages", "placement", "membind", "optimizer_kernel", "matmul_precision", "autocast",
-        "compile", "denormals", "collector", "prefetch", "persistent_workers", "loader_workers",
-        "loader_cpus", "ranks",
+        "build", "launcher", "intra_op", "inter_op", "wait_policy", "openmp", "blas", "isa",
+        "allocator", "huge_pages", "placement", "openmp_affinity", "membind", "optimizer_kernel",
+        "matmul_precision", "autocast", "memory_format", "compile", "denormals", "collector",
+        "prefetch", "persistent_workers", "loader_workers", "loader_cpus", "ranks",
     ]  # fmt: skip
 
 
@@ -91,14 +94,14 @@ RESERVED = {
     "KMP_LIBRARY",  # libiomp's other name for a wait policy
     "DNNL_MAX_CPU_ISA",  # oneDNN's older name
     "MALLOC_MMAP_MAX_", "MALLOC_TOP_PAD_",  # glibc's other two thresholds
-    "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY",  # other ways to bind
+    "GOMP_CPU_AFFINITY",  # another way to bind
     *table.AXES["ranks"].variables,  # each rank gets its own, from what starts the group
 }  # fmt: skip
 
 
 def test_every_variable_of_an_axis_is_set_by_it_or_reserved():
     for name, axis in table.AXES.items():
-        if not axis.variables:
+        if not axis.variables or name == "openmp_affinity":  # which needs a placement: below
             continue
         values = [*axis.words, 5] if name == "intra_op" else axis.words
         done = {variable for value in values for variable in prepare(**{name: value})}
@@ -108,6 +111,10 @@ def test_every_variable_of_an_axis_is_set_by_it_or_reserved():
 def test_no_variable_belongs_to_two_axes_but_the_preloads():
     owned = [variable for axis in table.AXES.values() for variable in axis.variables]
     assert {variable for variable in owned if owned.count(variable) > 1} == {"LD_PRELOAD"}
+
+
+def bound(**values):
+    return prepare(**{"placement": "cores", "openmp_affinity": "close", **values})
 
 
 # ---- effects
@@ -132,6 +139,9 @@ def test_the_default_launch_sets_nothing():
             {"wait_policy": "passive"},
             {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"},
         ),
+        ({"openmp": "intel"}, {"LD_PRELOAD": LIBRARIES["libiomp5"]}),
+        ({"openmp": "llvm"}, {"LD_PRELOAD": LIBRARIES["libomp"]}),
+        ({"openmp": "/opt/libgomp.so.1"}, {"LD_PRELOAD": "/opt/libgomp.so.1"}),
         ({"blas": "openblas"}, {"LD_PRELOAD": LIBRARIES["openblas"]}),
         ({"blas": "blis"}, {"LD_PRELOAD": LIBRARIES["blis"]}),
         ({"blas": "mkl"}, {"LD_PRELOAD": LIBRARIES["mkl"], "MKL_THREADING_LAYER": "GNU"}),
@@ -157,7 +167,14 @@ def test_the_default_launch_sets_nothing():
             {"allocator": "glibc-large-thresholds"},
             {"MALLOC_MMAP_THRESHOLD_": str(32 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30)},
         ),
-        ({"allocator": "jemalloc"}, {"LD_PRELOAD": LIBRARIES["jemalloc"]}),
+        (
+            {"allocator": "jemalloc"},
+            {
+                "LD_PRELOAD": LIBRARIES["jemalloc"],
+                "MALLOC_CONF": "oversize_threshold:1,background_thread:true,metadata_thp:auto,"
+                "dirty_decay_ms:9000000000,muzzy_decay_ms:9000000000",
+            },
+        ),
         ({"allocator": "tcmalloc"}, {"LD_PRELOAD": LIBRARIES["tcmalloc"]}),
         ({"allocator": "mimalloc"}, {"LD_PRELOAD": LIBRARIES["mimalloc"]}),
         ({"allocator": "lib/libmine.so"}, {"LD_PRELOAD": "lib/libmine.so"}),
@@ -168,6 +185,38 @@ def test_the_default_launch_sets_nothing():
 )  # fmt: skip
 def test_what_a_value_sets(values, environment):
     assert prepare(**values) == environment
+
+
+KMP = {"close": "granularity=fine,compact", "spread": "granularity=fine,scatter"}
+
+
+@pytest.mark.parametrize("value", ["close", "spread"])
+@pytest.mark.parametrize("openmp", ["bundled", "intel", "llvm", "/x/libgomp.so.1", "/x/libomp.so"])
+def test_threads_are_bound_as_the_runtime_understands_it(value, openmp):
+    """Either way alone: with both, the bundled libgomp binds, and the preloaded one has one CPU."""
+    found = bound(openmp=openmp, openmp_affinity=value)
+    found.pop("LD_PRELOAD", None)
+    assert set(found) <= set(table.AXES["openmp_affinity"].variables)
+    if openmp in {"bundled", "/x/libgomp.so.1"}:
+        assert found == {"OMP_PROC_BIND": value, "OMP_PLACES": "threads"}
+    else:
+        assert found == {"KMP_AFFINITY": KMP[value]}
+
+
+@pytest.mark.parametrize(
+    ("preload", "blocktime", "long"),
+    [
+        ("", None, False),
+        ("/lib/libjemalloc.so.2:/env/lib/libiomp5.so", None, True),
+        ("/lib/libomp.so.5", None, True),
+        ("/lib/libomp.so.5", "0", False),
+        ("/lib/libgomp.so.1", None, False),
+    ],
+)
+def test_a_runtime_whose_threads_spin_beyond_a_windows_edge(preload, blocktime, long):
+    blocktime = {} if blocktime is None else {"KMP_BLOCKTIME": blocktime}
+    assert openmp.spins_long({"LD_PRELOAD": preload, **blocktime}) == long
+    assert not openmp.spins_long({})
 
 
 def test_two_preloads_stand_beside_each_other():
@@ -196,6 +245,8 @@ def test_what_another_axis_sets_replaces_dasks_default():
 @pytest.mark.parametrize(
     ("values", "reason", "remedy"),
     [
+        ({"openmp": "intel"}, "libiomp5 is not installed", "pip install intel-openmp"),
+        ({"openmp": "llvm"}, "libomp is not installed", "apt install libomp5"),
         ({"blas": "openblas"}, "openblas is not installed", "apt install libopenblas0"),
         ({"blas": "blis"}, "blis is not installed", "apt install libblis"),
         ({"blas": "mkl"}, "mkl is not installed", "pip install mkl"),
@@ -234,11 +285,40 @@ def test_huge_pages_are_glibcs_alone(allocator):
 
 @pytest.mark.parametrize("path", ["/with space/lib.so", "/with:colon/lib.so"])
 def test_a_path_that_cannot_be_preloaded(path):
-    for axis in ("blas", "allocator"):
+    for axis in ("blas", "allocator", "openmp"):
         with pytest.raises(UnavailableError) as caught:
             prepare(**{axis: path})
         assert path in caught.value.reason
         assert "ln -s" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("values", "reason", "remedy"),
+    [
+        ({"placement": "none"}, "would share one CPU", "placement to cores"),
+        ({"launcher": "fork"}, "launcher fork", "launcher exec"),
+        ({"launcher": "dask"}, "launcher dask", "launcher exec"),
+        ({"ranks": 2}, "ranks 2", "ranks none"),
+        ({"loader_cpus": "rest", "intra_op": 2}, "loader_cpus rest", "loader_cpus shared"),
+    ],
+)
+def test_threads_are_bound_only_in_members_with_cpus_of_their_own(values, reason, remedy):
+    with pytest.raises(UnavailableError) as caught:
+        bound(**values)
+    assert reason in caught.value.reason
+    assert remedy in caught.value.remedy
+    bound(intra_op=1)  # of no use, and no harm: one thread per operator is tried on any launch
+
+
+def test_each_bound_thread_has_a_cpu_of_its_slot():
+    topology = machines.topology("epyc-7451-2s")
+    fitting = {"intra_op": 2, "placement": ["0-1", "2-3"], "openmp_affinity": "close"}
+    assert [one.cpus for one in table.place(fitting, topology, 2)] == [(0, 1), (2, 3)]
+    with pytest.raises(UnavailableError) as caught:
+        table.place(fitting | {"placement": ["0-1", "2"]}, topology, 2)
+    assert "a slot has 1 for 2" in caught.value.reason
+    assert "intra_op to at most 1" in caught.value.remedy
+    table.place(fitting | {"placement": ["0-1", "2"], "openmp_affinity": "default"}, topology, 2)
 
 
 # ---- what took effect
@@ -252,11 +332,14 @@ PLAIN = {
     "intra_op": 2,
     "inter_op": 2,
     "openmp": [f"{TORCH}/libgomp-98b21ff3.so.1"],
+    "parallel": f"{TORCH}/libgomp-98b21ff3.so.1",
+    "thread_cpus": None,
     "sgemm": f"{TORCH}/libtorch_cpu.so",
     "sgemm_kernel": None,
     "sgemm_gflops": 100.0,
     "intel_path": f"{TORCH}/libtorch_cpu.so",
     "allocator": "/usr/lib/x86_64-linux-gnu/libc.so.6",
+    "jemalloc_decay_ms": None,
     "huge_page_bytes": 0,
     "isa": "AVX512",
     "spin_s": 0.015,
@@ -293,6 +376,15 @@ INTEL = "/builds/libintel_path.so"
 LARGE = {"MALLOC_MMAP_THRESHOLD_": str(32 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30)}
 TRIM = {"MALLOC_TRIM_THRESHOLD_": "65536"}
 
+INTEL_OMP, LLVM_OMP = (
+    {"preload": [LIBRARIES[name]], "parallel": LIBRARIES[name]} for name in ("libiomp5", "libomp")
+)
+JEMALLOC = {
+    "preload": [LIBRARIES["jemalloc"]],
+    "allocator": LIBRARIES["jemalloc"],
+    "jemalloc_decay_ms": 9_000_000_000,
+}
+
 RIGHT_AND_WRONG = [
     # axis, value, attestations of members that got it, and of members that did not
     ("launcher", "exec", [{}], [{"launcher": "fork"}]),
@@ -321,6 +413,26 @@ RIGHT_AND_WRONG = [
         "passive",
         [{"spin_s": 0.0004}, {"spin_s": None}],  # one thread waits for nobody
         [{}, {"spin_s": 0.004}],
+    ),
+    ("openmp", "bundled", [{}, {"parallel": "/lib/libgomp.so.1"}, {"parallel": None}], [INTEL_OMP]),
+    ("openmp", "intel", [INTEL_OMP], [{}, LLVM_OMP, INTEL_OMP | {"parallel": None}]),
+    ("openmp", "llvm", [LLVM_OMP], [{}, INTEL_OMP, {"preload": [LIBRARIES["libomp"]]}]),
+    (
+        "openmp",
+        "/opt/libgomp.so.1",
+        [{"preload": ["/opt/libgomp.so.1"], "parallel": "/opt/libgomp.so.1"}],
+        [{}, {"preload": ["/opt/libgomp.so.1"]}, LLVM_OMP],
+    ),
+    ("openmp_affinity", "default", [{}, {"thread_cpus": [[0], [0]]}], []),
+    *(
+        (
+            "openmp_affinity",
+            value,
+            [{"thread_cpus": [[1], [0]]}],
+            # Not bound; to one CPU; to several; fewer threads than torch has.
+            [{}, *({"thread_cpus": masks} for masks in ([[0], [0]], [[0], [0, 1]], [[0]]))],
+        )
+        for value in ("close", "spread")
     ),
     (
         "blas",
@@ -411,8 +523,9 @@ RIGHT_AND_WRONG = [
     (
         "allocator",
         "jemalloc",
-        [{"preload": [LIBRARIES["jemalloc"]], "allocator": LIBRARIES["jemalloc"]}],
+        [JEMALLOC],
         [
+            JEMALLOC | {"jemalloc_decay_ms": 10_000},  # its settings were not taken
             {"preload": [TCMALLOC], "allocator": TCMALLOC},
             {"preload": [TCMALLOC], "allocator": None},
         ],
@@ -473,6 +586,9 @@ PER_SLOT = {"placement", "membind"}
         ({"policy": "bind:0"}, {"policy": "bind:0-1"}, {"membind"}),
         ({"policy": "bind:0"}, {}, {"membind"}),
         ({"cpus": "1", "policy": "bind:0"}, {"cpus": [1]}, {"membind"}),
+        ({"cpus": "0-3"}, {"thread_cpus": [[0], [1]]}, set()),  # bound by OpenMP within its slot
+        ({"cpus": "0,2"}, {"thread_cpus": [[0], [1]]}, {"placement"}),
+        ({"cpus": "0-3"}, {}, {"placement"}),
     ],
 )
 def test_a_member_is_compared_with_its_slot(asked, got, wrong):
@@ -522,6 +638,8 @@ def test_what_is_shown_as_effective():
         "inter_op": "2",
         "wait_policy": "15.0 ms of CPU time spent waiting after a parallel region"
         " (libgomp-98b21ff3.so.1)",
+        "openmp": f"{TORCH}/libgomp-98b21ff3.so.1",
+        "openmp_affinity": "no variable binds OpenMP threads",
         "blas": f"{TORCH}/libtorch_cpu.so (SkylakeX, 250 GF/s)",
         "isa": "AVX512",
         "allocator": "/usr/lib/x86_64-linux-gnu/libc.so.6",
@@ -529,10 +647,11 @@ def test_what_is_shown_as_effective():
         "placement": "slot 0: 0-1",
         "membind": "slot 0: default",
     }
-    one = attested(spin_s=None, huge_page_bytes=None, env=TRIM)
+    one = attested(spin_s=None, huge_page_bytes=None, env=TRIM, thread_cpus=[[0], [1]])
     rows = {row["axis"]: row["effective"] for row in table.checks({}, [SLOT], [one])}
     assert rows["wait_policy"] == "one thread, nothing to wait for"
     assert rows["huge_pages"] == "unknown"
+    assert rows["openmp_affinity"] == "threads on CPUs 0 | 1"
     assert "kernel unknown" in rows["blas"]
     assert rows["allocator"].endswith("libc.so.6 MALLOC_TRIM_THRESHOLD_=65536")
 

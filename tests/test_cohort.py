@@ -15,7 +15,7 @@ from scaling_study.common import private
 from scaling_study.launchers.launcher import Launch, Member
 from scaling_study.measuring import cohort, counters, environment, windows
 from scaling_study.member import channel
-from scaling_study.probing import room
+from scaling_study.probing import libraries, room
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +28,9 @@ def make(tmp_path):
     with private.folder() as folder:
         started = []
 
-        def make(script, args=(), members=1, host=HOST):
-            env = environment.member_environment(os.environ, {"OMP_NUM_THREADS": "1"}, {})
+        def make(script, args=(), members=1, host=HOST, env=None):
+            asked = {"OMP_NUM_THREADS": "1", **(env or {})}
+            env = environment.member_environment(os.environ, asked, {})
             launch = Launch(folder, sys.executable, env, step="optimizer")
             command = (str(WORKLOADS / script), *map(str, args))
             specs = [Member(slot, None, "default", command) for slot in range(members)]
@@ -129,6 +130,20 @@ def test_a_member_may_take_as_long_to_report_as_to_start(make, monkeypatch):
     assert [report["slot"] for report in one.attest(8)] == [0]
     assert one.events[0]["what"] == "hung"
     assert "8 s" in one.events[0]["reason"]
+
+
+@pytest.mark.parametrize("name", ["libiomp5", "libomp"])
+def test_threads_that_spin_for_long_are_stopped_with_their_member(make, name):
+    library = libraries.find_library(name, libraries.library_folders())
+    if library is None:
+        pytest.skip(f"{name} is not installed")
+    one = make("plain_loop.py", members=2, env={"OMP_NUM_THREADS": "2", "LD_PRELOAD": library})
+    one.start([0, 1], 120)
+    one.take(windows.Window(0, 0, 2), SETTINGS)
+    with one._quiet([0]):
+        wait_until(lambda: state(one.members.pids[1]) == "T", "the sleeping member's stop")
+    record = one.take(windows.Window(1, 0, 1), SETTINGS)
+    assert "sleeping_member_ran" not in record["flags"]
 
 
 @pytest.mark.timing

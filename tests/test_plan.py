@@ -56,10 +56,11 @@ def test_nothing_asked_for_is_the_default_and_its_repeat():
     assert made.repeat == "default-44136f-repeat"
     assert [dict(launch.axes) for launch in made.launches] == [dict(DEFAULTS)] * 2
     assert list(DEFAULTS) == [
-        *("build", "launcher", "intra_op", "inter_op", "wait_policy", "blas", "isa", "allocator"),
-        *("huge_pages", "placement", "membind", "optimizer_kernel", "matmul_precision"),
-        *("autocast", "compile", "denormals", "collector", "prefetch", "persistent_workers"),
-        *("loader_workers", "loader_cpus", "ranks"),
+        *("build", "launcher", "intra_op", "inter_op", "wait_policy", "openmp", "blas", "isa"),
+        *("allocator", "huge_pages", "placement", "openmp_affinity", "membind"),
+        *("optimizer_kernel", "matmul_precision", "autocast", "memory_format", "compile"),
+        *("denormals", "collector", "prefetch", "persistent_workers", "loader_workers"),
+        *("loader_cpus", "ranks"),
     ]
 
 

@@ -95,6 +95,27 @@ def test_what_the_config_excludes_no_combination_has(machine):
     assert other == Exclusion(frozenset({("allocator", '"tcmalloc"')}), frozenset({"intra_op"}))
 
 
+def test_beside_one_thread_no_combination_changes_whose_threads_they_are(machine):
+    others = {"openmp": ["intel", "llvm"], "intra_op": [1, 4]}
+
+    def exclusions(base):
+        plan = planned(launches={"baseline": base, "one_change": others})
+        field = rounds.competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
+        return set(field.exclusions)
+
+    intel, llvm = ({("openmp", f'"{value}"')} for value in ("intel", "llvm"))
+    one_thread = {("intra_op", "1")}
+    alone = frozenset({"intra_op"})
+    assert exclusions({"intra_op": 1}) == {
+        Exclusion(frozenset(intel), alone), Exclusion(frozenset(llvm), alone)
+    }  # fmt: skip
+    assert exclusions({}) == {
+        Exclusion(frozenset(one_thread | intel)), Exclusion(frozenset(one_thread | llvm))
+    }  # fmt: skip
+    # What is the baseline's stays: one thread is worth a try beside it.
+    assert exclusions({"openmp": "intel"}) == {Exclusion(frozenset(one_thread | llvm))}
+
+
 def test_of_counts_that_the_config_names_only_those_are_boundaries(machine):
     plan = planned([1, 100, 192])
     field = rounds.competing(plan, probe.usable_topology(machine), machine["quota_cpus"])

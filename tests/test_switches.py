@@ -31,6 +31,7 @@ VALUES = {
     "optimizer_kernel": ["foreach", "fused"],
     "matmul_precision": ["bf16"],
     "autocast": ["bf16"],
+    "memory_format": ["channels_last"],
     "compile": ["default"],
     "denormals": ["flush"],
     "collector": ["frozen"],
@@ -38,13 +39,15 @@ VALUES = {
     "persistent_workers": ["keep", "restart"],
     "loader_workers": [0, 2],
     "loader_cpus": ["rest", 1],
+    "openmp_affinity": ["close", "spread"],
 }
-APART = {"compile", "loader_cpus"}
+NEEDS_CPUS = {"loader_cpus", "openmp_affinity"}
+APART = {"compile", *NEEDS_CPUS}
 ALL = [
     {name: value}
     for name, values in VALUES.items()
     for value in values
-    if name != "loader_cpus"  # which needs CPUs: below
+    if name not in NEEDS_CPUS  # below, and in test_openmp.py
 ]
 TOGETHER = {name: values[-1] for name, values in VALUES.items() if name not in APART}
 """All at once but compilation, which takes long, and what needs CPUs."""
@@ -182,6 +185,7 @@ while True:
         ({"persistent_workers": "keep"}, "no torch DataLoader with workers lives"),
         ({"autocast": "bf16"}, "no module was called"),
         ({"compile": "default"}, "no module was called before the first optimizer step"),
+        ({"memory_format": "channels_last"}, "no convolution"),
     ],
 )
 def test_a_switch_that_finds_nothing_to_change_says_so(tmp_path, values, reason):
@@ -240,6 +244,56 @@ def test_an_optimizer_without_such_an_implementation_is_named(tmp_path):
     _, rows = member(tmp_path, {"optimizer_kernel": "fused"}, script)
     assert rows["optimizer_kernel"]["effective"] == "default"
     assert not rows["optimizer_kernel"]["ok"]
+
+
+CONVOLUTIONS = """
+import copy
+import torch
+def train(orders, state=None):
+    torch.manual_seed(0)
+    first, then = torch.nn.Conv{d}d(3, 4, 3), torch.nn.ConvTranspose{d}d(4, 2, 3)
+    torch.nn.init.normal_(first.weight)  # in the order of memory: before it is another one
+    model = torch.nn.Sequential(first, torch.nn.BatchNorm{d}d(4), torch.nn.ReLU(), then)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
+    if state is not None:
+        optimizer.load_state_dict(copy.deepcopy(state))
+    for _ in range(3):
+        optimizer.zero_grad()
+        found = model(torch.ones(2, 3, *[6] * {d}) + torch.randn(2, 3, *[6] * {d}))
+        found.square().mean().backward()
+        optimizer.step()
+        orders.add(found.is_contiguous(memory_format=torch.channels_last{suffix}))
+        orders.add(first.weight.grad.stride() == first.weight.stride())
+    return found.square().mean().item(), optimizer.state_dict(), model
+_, state, _ = train(set())
+plain, _, model = train(set(), state)
+from scaling_study.axes import memory_format
+before = memory_format.observe()
+del model
+memory_format.apply("channels_last")
+orders = set()
+changed, _, model = train(orders, state)
+print(before, memory_format.observe(), orders, abs(changed / plain - 1) < 1e-4)
+"""
+
+
+@pytest.mark.parametrize(("d", "suffix"), [(2, ""), (3, "_3d")])
+def test_convolutions_compute_the_same_channels_last_also_from_a_loaded_state(d, suffix):
+    """A fused optimizer takes numbers as they lie: all of a weight's must lie alike."""
+    script = CONVOLUTIONS.format(d=d, suffix=suffix)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["default", "channels_last", "{True}", "True"], done.stderr
+
+
+def test_a_weight_that_another_one_computes_is_no_convolutions_own(tmp_path):
+    script = tmp_path / "train.py"
+    norm = "torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv2d(3, 4, 3))"
+    text = MODELS.format(model=norm).replace("(8, 4)", "(8, 3, 9, 9)")
+    script.write_text(text)
+    _, rows = member(tmp_path, {"memory_format": "channels_last"}, script)
+    assert rows["memory_format"]["effective"] == "no convolution"
 
 
 # ---- the file beside the launch script

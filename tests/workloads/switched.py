@@ -13,7 +13,11 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(64, 32), torch.randn(64, 8))
     loader = DataLoader(data, batch_size=16, num_workers=options.workers)
-    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
+    model = torch.nn.Sequential(
+        *(torch.nn.Linear(32, 32), torch.nn.Unflatten(1, (2, 4, 4))),
+        *(torch.nn.Conv2d(2, 4, 3, padding=1), torch.nn.ReLU(), torch.nn.Flatten()),
+        torch.nn.Linear(64, 8),
+    )
     optimizer = torch.optim.Adam(model.parameters())
     for _ in range(options.epochs):
         for batch, target in loader:

@@ -46,6 +46,14 @@ LARGE_THRESHOLDS = {
     "MALLOC_TRIM_THRESHOLD_": str(LARGE_TRIM_BYTES),
 }
 
+# The settings of PyTorch's tuning guide, which torch.backends.xeon.run_cpu sets too. Memory goes
+# back to the kernel after so many milliseconds: never.
+JEMALLOC_DECAY_MS = 9_000_000_000
+JEMALLOC = {
+    "MALLOC_CONF": "oversize_threshold:1,background_thread:true,metadata_thp:auto,"
+    f"dirty_decay_ms:{JEMALLOC_DECAY_MS},muzzy_decay_ms:{JEMALLOC_DECAY_MS}"
+}
+
 # The file of glibc, with its version in the name before glibc 2.34.
 _GLIBC = re.compile(r"libc[.-]")
 
@@ -55,7 +63,8 @@ def _prepare(value: str, where: Where) -> Effects:
         return Effects()
     if value == "glibc-large-thresholds":
         return Effects(LARGE_THRESHOLDS)
-    return preloaded(value if is_path(value) else library(value, where.machine, LIBRARIES[value]))
+    path = value if is_path(value) else library(value, where.machine, LIBRARIES[value])
+    return preloaded(path) | Effects(JEMALLOC if value == "jemalloc" else {})
 
 
 def _thresholds(env: Mapping[str, str]) -> dict[str, str]:
@@ -64,13 +73,16 @@ def _thresholds(env: Mapping[str, str]) -> dict[str, str]:
 
 def _effective(attestation: Attestation) -> str:
     found = _thresholds(attestation["env"])
-    return " ".join([str(attestation["allocator"]), *map("=".join, found.items())])
+    decay_ms = attestation["jemalloc_decay_ms"]
+    kept = [] if decay_ms is None else [f"dirty_decay_ms:{decay_ms}"]
+    return " ".join([str(attestation["allocator"]), *map("=".join, found.items()), *kept])
 
 
 def _holds(value: str, attestation: Attestation) -> bool:
     owner = attestation["allocator"]
     if value not in {"glibc", "glibc-large-thresholds"}:
-        return owner is not None and is_preloaded(owner, attestation) and is_named(value, owner)
+        tuned = value != "jemalloc" or attestation["jemalloc_decay_ms"] == JEMALLOC_DECAY_MS
+        return tuned and is_preloaded(owner, attestation) and is_named(value, owner)
     found = _thresholds(attestation["env"])
     # A launcher may set a threshold of its own, which glibc alone leaves as it is.
     wanted = (
@@ -86,13 +98,14 @@ AXIS = Axis(
     {
         "glibc": "the system's malloc",
         "glibc-large-thresholds": "the system's malloc, which keeps large blocks",
-        "jemalloc": "jemalloc, preloaded",
+        "jemalloc": "jemalloc, preloaded, with the settings of PyTorch's tuning guide",
         "tcmalloc": "tcmalloc, preloaded",
         "mimalloc": "mimalloc, preloaded",
     },
     LIBRARY,
     variables=(
         "LD_PRELOAD",
+        "MALLOC_CONF",
         "MALLOC_TRIM_THRESHOLD_",
         "MALLOC_MMAP_THRESHOLD_",
         "MALLOC_MMAP_MAX_",

@@ -63,10 +63,12 @@ class Where:
     Attributes:
         machine: machine.json.
         builds: folder of built environments and libraries; None where nothing may be built.
+        axes: the whole launch, for a value whose effect depends on another axis.
     """
 
     machine: Machine
     builds: Path | None = None
+    axes: Axes = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

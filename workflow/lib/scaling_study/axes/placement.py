@@ -276,7 +276,10 @@ def _requested(_value: Value, asked: Mapping[str, Any]) -> str:
 
 
 def _holds(_value: Value, got: Attestation) -> bool:
-    return _trains_on(got["asked"]) in {None, format_cpu_list(got["cpus"])}
+    cpus = _trains_on(got["asked"])
+    # OpenMP may bind its threads to some of them.
+    within = got["thread_cpus"] is not None and set(got["cpus"]) <= set(parse_cpu_list(cpus or ""))
+    return within or cpus in {None, format_cpu_list(got["cpus"])}
 
 
 AXIS = Axis(
@@ -289,7 +292,6 @@ AXIS = Axis(
         "per_l3": "a whole L3 cache for each slot, in turn",
     },
     CPU_LISTS,
-    variables=("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"),
     order=100,
     place=_place,
     requested=_requested,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.axes.axis import Axis, Effects, Slot
@@ -73,7 +74,7 @@ def prepare(axes: Axes, where: Where) -> Effects:
         axis.refuse(asked)
     effects = Effects()
     for name, axis in AXES.items():
-        effects |= axis.prepare(asked[name], where)
+        effects |= axis.prepare(asked[name], replace(where, axes=asked))
     return effects
 
 

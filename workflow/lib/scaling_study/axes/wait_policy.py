@@ -1,7 +1,7 @@
 """What an OpenMP thread does while it waits.
 
-libgomp spins GOMP_SPINCOUNT times and libiomp5 KMP_BLOCKTIME milliseconds before it sleeps;
-OMP_WAIT_POLICY is what both derive their defaults from.
+libgomp spins GOMP_SPINCOUNT times, libiomp5 and libomp KMP_BLOCKTIME milliseconds before it sleeps;
+OMP_WAIT_POLICY is what all derive their defaults from.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def _effective(attestation: Attestation) -> str:
     spin_s = attestation["spin_s"]
     if spin_s is None:
         return "one thread, nothing to wait for"
-    runtimes = ", ".join(Path(path).name for path in attestation["openmp"])
-    return f"{spin_s * 1e3:.1f} ms of CPU time spent waiting after a parallel region ({runtimes})"
+    runtime = Path(attestation["parallel"] or "no known runtime").name
+    return f"{spin_s * 1e3:.1f} ms of CPU time spent waiting after a parallel region ({runtime})"
 
 
 def _holds(value: str, attestation: Attestation) -> bool:
@@ -42,7 +42,7 @@ AXIS = Axis(
     "what an OpenMP thread does while it waits",
     {
         "default": "what the OpenMP runtime chooses: it spins first",
-        "passive": "it sleeps at once, under libgomp and under libiomp",
+        "passive": "it sleeps at once, under each runtime of axis openmp",
     },
     variables=(*PASSIVE, "KMP_LIBRARY"),
     order=50,

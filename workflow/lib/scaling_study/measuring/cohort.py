@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from scaling_study.axes import openmp
 from scaling_study.common import workload_env
 from scaling_study.launchers.launcher import LaunchError, Member
 from scaling_study.launchers.table import LAUNCHERS
@@ -152,7 +153,7 @@ class Cohort:
         self.members = Members(launch.folder, len(members), launch.ranks or 1)
         how = LAUNCHERS[launch.launcher]
         self._launcher = how.starter(launch, len(members))
-        self._restless = not how.rests
+        self._restless = not how.rests or openmp.spins_long(launch.env)
         self._hardware = perf_events.PerfEvents(len(members), beside=beside)
         self._ended: Counter[int] = Counter()
         self._launched_ns: dict[int, int] = {}

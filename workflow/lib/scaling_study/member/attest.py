@@ -8,6 +8,7 @@ large machine, so that the SGEMM probe is not disturbed. Standard library and to
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -40,6 +41,9 @@ MATTERS = (
     *("TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "ATEN_", "ONEDNN_", "DNNL_", "CUDA_VISIBLE_DEVICES"),
 )
 
+# Variables that make OpenMP bind its threads.
+BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
+
 _OPENMP = re.compile(r"/lib(gomp|iomp5|omp)[-.]")
 
 
@@ -58,14 +62,16 @@ def owner(symbol: str) -> str | None:
     The global scope, where preloads are, is searched before libtorch_cpu's own, as the dynamic
     linker does for libtorch_cpu's calls.
     """
+    address, info = ctypes.cast(_function(symbol), ctypes.c_void_p), _DlInfo()
+    if address and ctypes.CDLL(None).dladdr(address, ctypes.byref(info)) and info.file:
+        return os.path.realpath(os.fsdecode(info.file))
+    return None
+
+
+def _function(symbol: str) -> Any:
     for library in (None, str(_torch_cpu())):
-        try:
-            address = ctypes.cast(getattr(ctypes.CDLL(library), symbol), ctypes.c_void_p)
-        except (AttributeError, OSError):
-            continue
-        info = _DlInfo()
-        if ctypes.CDLL(None).dladdr(address, ctypes.byref(info)) and info.file:
-            return os.path.realpath(os.fsdecode(info.file))
+        with contextlib.suppress(AttributeError, OSError):
+            return getattr(ctypes.CDLL(library), symbol)
     return None
 
 
@@ -171,6 +177,34 @@ def _spin_s() -> float | None:
     return time.process_time() - began
 
 
+def thread_cpus() -> list[list[int]] | None:
+    """Return the CPUs of each OpenMP thread, read by itself in a parallel region.
+
+    None where no variable binds them: then all of them have those of the process.
+    """
+    parallel, number = _function("GOMP_parallel"), _function("omp_get_thread_num")
+    if parallel is None or os.environ.keys().isdisjoint(BINDING):
+        return None
+    found: dict[int, list[int]] = {}
+
+    def note(_: object) -> None:
+        found[number()] = sorted(os.sched_getaffinity(0))
+
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(note)
+    parallel(call, None, 0, 0)  # by as many threads as torch has set
+    return [found[thread] for thread in sorted(found)]
+
+
+def _jemalloc_decay_ms() -> int | None:
+    """Return jemalloc's opt.dirty_decay_ms (its manual, mallctl); None for other allocators."""
+    control, value = _function("mallctl"), ctypes.c_ssize_t()
+    if control is None:
+        return None
+    size = ctypes.c_size_t(ctypes.sizeof(value))
+    control(b"opt.dirty_decay_ms", ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t())
+    return value.value
+
+
 def compiled() -> dict[str, Any]:
     """Return what torch.compile has compiled in this process.
 
@@ -203,22 +237,26 @@ def report(*, with_kernel: bool) -> dict[str, Any]:
     policy, pages = memory_policy()
     maps = Path("/proc/self/maps").read_text().splitlines()
     mapped = {line.split(maxsplit=5)[-1] for line in maps}
-    sgemm = owner("sgemm_")
+    sgemm, threads = owner("sgemm_"), thread_cpus()
     capability = torch.backends.cpu.get_cpu_capability()
     return {
         "pid": os.getpid(),
-        "cpus": sorted(os.sched_getaffinity(0)),
+        "cpus": sorted(os.sched_getaffinity(0).union(*threads or ())),
+        "thread_cpus": threads,
         "policy": policy,
         "pages_by_node": pages,
         "os_threads": len(list(Path("/proc/self/task").iterdir())),
         "intra_op": torch.get_num_threads(),
         "inter_op": torch.get_num_interop_threads(),
         "openmp": sorted(path for path in mapped if _OPENMP.search(path)),
+        # What ATen's operators and MKL call: compilers other than GCC have another name for it.
+        "parallel": owner("GOMP_parallel") or owner("__kmpc_fork_call"),
         "sgemm": sgemm,
         "sgemm_kernel": sgemm_kernel(sgemm) if with_kernel else None,
         "sgemm_gflops": 2 * SGEMM_SIZE**3 / _sgemm_seconds(SGEMM_REPEATS) / 1e9,
         "intel_path": owner("mkl_serv_intel_cpu_true"),
         "allocator": owner("malloc"),
+        "jemalloc_decay_ms": _jemalloc_decay_ms(),
         "huge_page_bytes": _huge_page_bytes(),
         "isa": capability,
         "default_dtype": str(torch.get_default_dtype()),

@@ -13,6 +13,7 @@ from scaling_study.axes.table import LIBRARIES
 USUAL_FOLDERS = (
     *(f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/local/lib", "/usr/lib64", "/usr/lib"),
     "/opt/intel/oneapi/mkl/latest/lib",
+    "/opt/intel/oneapi/compiler/latest/lib",
 )
 """Searched after the loader's own folders, for machines whose loader cache cannot be read."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scaling_study.axes import placement
+from scaling_study.axes.table import DEFAULTS
 from scaling_study.collecting.points import models_per_hour
 from scaling_study.common import storage
 from scaling_study.common.objectives import ONE_MODEL
@@ -36,6 +37,9 @@ Json = dict[str, Any]
 
 SCHEMA_VERSION = 1
 """Of a round's file."""
+
+OF_SEVERAL_THREADS = ("openmp", "openmp_affinity")
+"""Axes that matter only where an operator has several threads."""
 
 FEWEST_ROUNDS, MOST_ROUNDS, SHORTEST_ROUND_S = 4, 16, 60.0
 """Of a race: one for each of these times in its budget, within these bounds. A round for which
@@ -218,9 +222,19 @@ def competing(plan: Mapping[str, Any], topology: Topology, quota_cpus: float | N
         tuple(boundaries),
         tuple(
             Exclusion(changes(base, item), frozenset(a for a, v in item.items() if base[a] == v))
-            for item in plan["exclude"]
+            for item in (*plan["exclude"], *_idle(plan["launches"], base))
         ),
     )
+
+
+def _idle(launches: Sequence[Mapping[str, Any]], base: Mapping[str, Any]) -> list[Json]:
+    """Return what changes nothing beside one thread, so that no combination tries it."""
+    used = {(axis, one["axes"][axis]) for one in launches for axis in OF_SEVERAL_THREADS}
+    return [
+        {"intra_op": 1, axis: value}
+        for axis, value in sorted(used)
+        if value not in {base[axis], DEFAULTS[axis]}
+    ]
 
 
 def changes(base: Mapping[str, Any], axes: Mapping[str, Any]) -> Changes:

@@ -1,0 +1,98 @@
+"""OpenMP runtimes and the CPUs of their threads, in real members."""
+
+import os
+
+import pytest
+
+from processes import wait_until
+from scaling_study.axes.axis import Where
+from scaling_study.axes.table import AXES, checks, place, prepare, switches
+from scaling_study.common.topology import format_cpu_list
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.measuring import counters
+from scaling_study.probing import probe
+from small_cohort import SmallCohort
+from test_switches import SCRIPT, SLOT
+
+RUNTIMES = list(AXES["openmp"].words)
+MACHINE = probe.read_machine().to_dict()
+SHOWN = ("openmp", "openmp_affinity", "placement", "wait_policy")
+
+
+def prepared(values):
+    """What a launch sets; skips where a runtime is not installed."""
+    try:
+        return prepare(values, Where(MACHINE)).environment()
+    except UnavailableError as unavailable:
+        pytest.skip(f"{unavailable.reason}: {unavailable.remedy}")
+
+
+def attested(cohort, values, env, slot, launcher="exec"):
+    """Start a member, let it train, and return its report and the checks of some axes."""
+    how = cohort.launcher(launcher, env=env, switches=switches(values))
+    cohort.start(how, 0, SCRIPT, "--workers", 1, cpus=slot["cpus"])
+    cohort.wait_resting([0])
+    cohort.train(0)
+    # On a busy machine waiting threads may come to rest after one of two looks.
+    got = min((cohort.attest(0) for _ in range(2)), key=lambda one: one["spin_s"])
+    rows = {row["axis"]: row for row in checks(values, [slot], [got])}
+    return got, {name: rows[name] for name in SHOWN}
+
+
+def slot_of_two():
+    topology = probe.usable_topology(MACHINE)
+    if len(topology.cpus) == 1:
+        pytest.skip("one CPU")
+    return place({"intra_op": 2, "placement": "cores"}, topology, 1)[0].to_dict()
+
+
+@pytest.fixture
+def cohort(tmp_path):
+    one = SmallCohort(tmp_path / "cohort", 1)
+    yield one
+    one.close()
+
+
+@pytest.mark.parametrize(
+    ("runtime", "launcher"), [*((one, "exec") for one in RUNTIMES), ("intel", "fork")]
+)
+def test_the_runtime_that_is_asked_for_runs_parallel_regions(cohort, runtime, launcher):
+    """Its idle threads sleep where they are asked to: it is this runtime that they belong to."""
+    values = {"intra_op": 2, "openmp": runtime, "wait_policy": "passive", "launcher": launcher}
+    got, rows = attested(cohort, values, prepared(values), SLOT, launcher)
+    assert {name: row["effective"] for name, row in rows.items() if not row["ok"]} == {}
+    assert got["intra_op"] == 2
+    assert got["thread_cpus"] is None
+    others = [checks({"openmp": one}, [SLOT], [got]) for one in RUNTIMES if one != runtime]
+    assert [row["ok"] for rows in others for row in rows if row["axis"] == "openmp"] == [
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "value"), [*((one, "close") for one in RUNTIMES), ("intel", "spread")]
+)
+def test_each_thread_has_a_cpu_of_its_slot(cohort, runtime, value):
+    slot = slot_of_two()
+    values = {"intra_op": 2, "placement": "cores", "openmp": runtime, "openmp_affinity": value}
+    got, rows = attested(cohort, values, prepared(values), slot)
+    assert {name: row["effective"] for name, row in rows.items() if not row["ok"]} == {}
+    assert [len(mask) for mask in got["thread_cpus"]] == [1, 1]
+    assert format_cpu_list(got["cpus"]) == slot["cpus"]
+    # The training thread has one of these CPUs, and a loader worker, which it starts, has all.
+    pid = cohort.members.pids[0]
+    assert os.sched_getaffinity(pid) == set(got["thread_cpus"][0])
+    worker = wait_until(lambda: counters.descendants(pid)[1:], "a loader worker")[0]
+    assert os.sched_getaffinity(worker) == set(got["cpus"])
+
+
+@pytest.mark.parametrize("runtime", ["intel", "llvm"])
+def test_threads_that_share_a_cpu_are_found(cohort, runtime):
+    """libgomp binds the first thread, and the preloaded runtime then knows of its CPU alone."""
+    values = {"intra_op": 2, "placement": "cores", "openmp": runtime, "openmp_affinity": "close"}
+    env = {name: text for name, text in prepared(values).items() if name != "KMP_AFFINITY"}
+    bound = env | {"OMP_PROC_BIND": "close", "OMP_PLACES": "threads"}
+    got, rows = attested(cohort, values, bound, slot_of_two())
+    assert got["thread_cpus"][0] == got["thread_cpus"][1]
+    assert not rows["openmp_affinity"]["ok"]
