@@ -1,4 +1,7 @@
-"""Kill -9 of one process of a running study, at random moments, then the same command again."""
+"""Kill -9 of one process of a running study, at random moments, then the same command again.
+
+And the signals that ask Snakemake to stop, sent to it alone.
+"""
 
 import contextlib
 import json
@@ -176,3 +179,70 @@ def test_other_measuring_jobs(tmp_path, kind, record_property):
     if kind == "profile":
         found = profile(mapping, tmp_path)
         assert found["status"] == "complete", found
+
+
+SIGNALS = ["TERM", "INT", "TERM TERM", "INT INT", "TERM INT", "INT TERM"]
+"""The second one comes while the first is handled."""
+ENDLESS = {"windows": 1000, "shortest_s": 1.0}
+"""They take longer than LONGEST_RUN_S: only a job that is stopped ends."""
+
+
+def stop(study, process, names, capsys, note):
+    """Send signals to Snakemake alone, and say how long it then takes to its end."""
+    fault = study.fault(f"SIG{names.partition(' ')[0]} to Snakemake alone", note)
+    before_s = time.monotonic()
+    for name in names.split():
+        process.send_signal(signal.Signals[f"SIG{name}"])
+        time.sleep(0.1)
+    code = process.wait(LONGEST_RUN_S)
+    with capsys.disabled():
+        print(f"\n{names}: Snakemake ended after {time.monotonic() - before_s:.1f} s")
+    fault.leaves()
+    return code
+
+
+def signalled(folder, runs, note, capsys):
+    """Signal, run again, signal: each run goes on where the one before it was stopped."""
+    study = FaultyStudy(folder, measure=ENDLESS)
+    for seed, names in enumerate(runs):
+        moment = random.Random(f"{names} {seed}")  # noqa: S311 (a moment, no secret)
+        before = completed(study.results)
+        with running(study, *study.files) as process:
+            wait_until(
+                lambda: len(completed(study.results)) > len(before) or process.poll() is not None,  # noqa: B023 (called here)
+                "a window more", LONGEST_RUN_S,
+            )  # fmt: skip
+            time.sleep(moment.uniform(0, LONGEST_S))
+            code = stop(study, process, names, capsys, note)
+        said = (study.folder / "said").read_text()
+        assert code == 1, said
+        assert f"SIG{names.partition(' ')[0]} stopped the study before its end." in said
+        assert "Traceback" not in said
+        assert before < completed(study.results)
+    assert set(counted(study.results).values()) == {1}
+
+
+def test_signals_to_snakemake_alone(tmp_path, record_property, capsys):
+    """What every change is tested with."""
+    signalled(tmp_path, SIGNALS[:2], record_property, capsys)
+
+
+@pytest.mark.faults
+def test_signals_while_signals_are_handled(tmp_path, record_property, capsys):
+    signalled(tmp_path, SIGNALS[2:], record_property, capsys)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", ["TERM", "INT"])
+def test_signals_at_any_moment_of_a_study(tmp_path, name, record_property, capsys):
+    """While Snakemake starts, before the first job, in jobs that do not measure, between jobs."""
+    study = FaultyStudy(tmp_path, measure={"windows": 2})
+    codes = []
+    while 0 not in codes:
+        moment = random.Random(f"{name} {len(codes)}")  # noqa: S311 (a moment, no secret)
+        with running(study) as process:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(moment.uniform(0, 10 * LONGEST_S))
+            codes.append(stop(study, process, name, capsys, record_property))
+    assert len(codes) > 1
+    assert set(codes) <= {0, 1, -signal.Signals[f"SIG{name}"]}

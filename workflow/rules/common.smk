@@ -31,7 +31,7 @@ from scaling_study.confirming import confirm
 from scaling_study.experimenting import experiment, fingerprint
 from scaling_study.importing import imported
 from scaling_study.importing.import_config import is_import
-from scaling_study.measuring import measure
+from scaling_study.measuring import measure, stop
 from scaling_study.planning import plan
 from scaling_study.planning.efforts import EFFORTS, FEEDS
 from scaling_study.searching import rounds
@@ -45,6 +45,10 @@ if {"{", "}"} & set(str(workflow.basedir)):
         f"the project's folder, {workflow.basedir}, has a brace in its path, which Snakemake reads"
         " as a wildcard; allowed: a path without { and }"
     )
+
+STOPPED = stop.end_jobs_with(
+    workflow, lambda: [job.pid for job in list(shell._processes.values())]
+)
 
 # Without --configfile the full-size study is run. Snakemake would merge the two.
 if not workflow.overwrite_configfiles:

@@ -97,16 +97,18 @@ def conclude():
 
 
 def explain():
-    """Say what to do after a failure."""
+    """Say what to do after a failure, or a signal."""
+    why = (
+        f"{STOPPED[0]} stopped the study before its end."
+        if STOPPED
+        else "The study stopped before its end; the message above says why."
+    )
     kept = (
         ""
         if IMPORTED
         else " Windows that were taken are kept: the same command goes on where it stopped."
     )
-    print(
-        f"The study stopped before its end; the message above says why.{kept}",
-        file=sys.stderr,
-    )
+    print(f"{why}{kept}", file=sys.stderr)
     if not IMPORTED and MACHINES:
         report_what_is_there()
 

@@ -4,8 +4,9 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Literal
 
 from scaling_study.axes.axis import Value
@@ -25,6 +26,9 @@ SHORT_HASH = 6
 # Paths and cut names may look alike: of 10,000 such launches two share 48 bits once in 5 million.
 LONG_HASH = 12
 REPEAT_SUFFIX = "-repeat"
+# Names of environments that tell one project's from another's only with the folder above.
+USUAL_FOLDERS = {".venv", "venv", ".env", "env"}
+USUAL_INTERPRETERS = {"python", "python3"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +122,18 @@ def expand(
     return Expansion(tuple(kept), tuple(dropped), tuple(repeated), idle)
 
 
-def named(axes: Axes, arm: Arm, defaults: Axes = DEFAULTS) -> Launch:
-    """Give a launch its id and label; the defaults are those of the study's default launch."""
-    return Launch(launch_id(axes, defaults), label(axes, defaults), arm, axes)
+def named(
+    axes: Axes, arm: Arm, defaults: Axes = DEFAULTS, builds: Collection[Value] = ()
+) -> Launch:
+    """Give a launch its id and label.
+
+    Args:
+        axes: its values.
+        arm: its arm.
+        defaults: the values of the study's default launch.
+        builds: all values of the axis `build` in the study.
+    """
+    return Launch(launch_id(axes, defaults), label(axes, defaults, builds), arm, axes)
 
 
 def repeat_of(baseline: Launch) -> Launch:
@@ -148,10 +161,34 @@ def launch_id(axes: Axes, defaults: Axes = DEFAULTS) -> str:
     return f"{readable[:READABLE_CHARACTERS]}-{digest[: SHORT_HASH if exact else LONG_HASH]}"
 
 
-def label(axes: Axes, defaults: Axes = DEFAULTS) -> str:
+def label(axes: Axes, defaults: Axes = DEFAULTS, builds: Collection[Value] = ()) -> str:
     """Describe a launch by the values that differ from the default, such as `intra_op 1`."""
-    changed = differing(axes, defaults).items()
-    return ", ".join(f"{name} {value_text(value)}" for name, value in changed) or "default"
+    changed = differing(axes, defaults)
+    if "build" in changed:
+        changed["build"] = _build_name(changed["build"], builds)
+    return ", ".join(f"{name} {value_text(value)}" for name, value in changed.items()) or "default"
+
+
+def _build_name(build: Value, builds: Collection[Value]) -> Value:
+    """Name an environment by its folder, with as much of its path as tells it from the others."""
+    if not (own := _folders(build)):
+        return build
+    all_others = [_folders(one) for one in builds if one != build]
+    others = [one for one in all_others if one != own]
+    depths = range(2 if own[-1] in USUAL_FOLDERS else 1, len(own))
+    depth = next((n for n in depths if own[-n:] not in [one[-n:] for one in others]), len(own))
+    program = PurePath(str(build)).name
+    plain = own not in all_others and program in USUAL_INTERPRETERS
+    return "/".join([*own[-depth:], *([] if plain else [program])])
+
+
+def _folders(build: Value) -> list[str]:
+    """Return the folders down to the environment of an interpreter; none of any other build."""
+    path = PurePath(str(build))
+    if len(path.parts) == 1 or path.suffix == ".txt":
+        return []
+    above = path.parent.parent
+    return str(above if path.parent.name == "bin" and above.name else path.parent).split("/")
 
 
 def value_text(value: Value) -> str:

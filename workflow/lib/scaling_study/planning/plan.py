@@ -163,7 +163,9 @@ def make_plan(config: Config) -> Plan:
     """
     expansion = config.launches.expanded(config.workload.parameters)
     defaults = expansion.kept[0].axes
-    launches = [named(candidate.axes, candidate.arm, defaults) for candidate in expansion.kept]
+    described = (*expansion.kept, *(item for item, _ in expansion.dropped))
+    builds = {item.axes["build"] for item in described}
+    launches = [named(item.axes, item.arm, defaults, builds) for item in expansion.kept]
     baseline = next((item for item in launches if item.arm == "baseline"), launches[0])
     repeat = repeat_of(baseline)
     launches.insert(launches.index(baseline) + 1, repeat)
@@ -181,7 +183,9 @@ def make_plan(config: Config) -> Plan:
         repeat=repeat.id,
         launches=tuple(launches),
         dropped=tuple(
-            Dropped(label(item.axes, defaults), item.axes, config.launches.exclusion_text(index))
+            Dropped(
+                label(item.axes, defaults, builds), item.axes, config.launches.exclusion_text(index)
+            )
             for item, index in expansion.dropped
         ),
         processes=config.processes if config.processes == "auto" else tuple(config.processes),

@@ -25,7 +25,7 @@ from scaling_study.probing import probe
 from scaling_study.searching.race import Entrant, Exclusion, Field, Race, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -359,8 +359,10 @@ def next_round(
     known = {launch["id"]: launch for launch in plan["launches"]}
     base = known[plan["baseline"]]["axes"]
     defaults = known[plan["default"]]["axes"]
+    builds = builds_of(plan)
     combined = {
-        one.launch: combination(changed(base, one.changes), defaults) for one in found.combined
+        one.launch: combination(changed(base, one.changes), defaults, builds)
+        for one in found.combined
     }
     known |= {launch["id"]: launch for launch in combined.values()}
     names = {name: launch["id"] for name, launch in combined.items()}
@@ -394,15 +396,23 @@ def _within(measured: Sequence[Start], counts: Sequence[int]) -> list[Start]:
     return found
 
 
-def combination(axes: Mapping[str, Any], defaults: Mapping[str, Any]) -> Json:
+def builds_of(plan: Mapping[str, Any]) -> set[str]:
+    """Return the environments of a plan's launches."""
+    return {launch["axes"]["build"] for launch in plan["launches"]}
+
+
+def combination(
+    axes: Mapping[str, Any], defaults: Mapping[str, Any], builds: Collection[str] = ()
+) -> Json:
     """Return the plan's entry of a launch that no config describes.
 
     Args:
         axes: its values.
         defaults: those of the default launch.
+        builds: the plan's environments.
     """
     words = {name: tuple(v) if isinstance(v, list) else v for name, v in axes.items()}
-    launch = named(words, "combined", defaults)
+    launch = named(words, "combined", defaults, builds)
     return {"id": launch.id, "label": launch.label, "arm": launch.arm, "axes": dict(axes)}
 
 
@@ -421,7 +431,7 @@ def helpful(plan: Mapping[str, Any], targets: Sequence[Mapping[str, Any]]) -> li
         for changed in filter(None, remedies if target["launch"] in known else []):
             axes = {**known[target["launch"]]["axes"], **changed}
             if not any(item.items() <= axes.items() for item in plan["exclude"]):
-                launch = combination(axes, known[plan["default"]]["axes"])
+                launch = combination(axes, known[plan["default"]]["axes"], builds_of(plan))
                 found[launch["id"]] = launch
     return [launch for one, launch in found.items() if one not in known]
 

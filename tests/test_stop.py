@@ -1,0 +1,95 @@
+"""A signal to Snakemake alone ends its jobs; tests/faults/test_kills.py does so to real studies."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from processes import PATIENCE_S, has_ended, killed_at_the_end
+
+# What Snakemake does with its lock, its handler of SIGTERM, and Ctrl-C.
+SNAKEMAKE = """
+import os, signal, subprocess, sys, threading
+from types import SimpleNamespace
+from scaling_study.measuring import stop
+
+class Scheduler:
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.reading, self.writing = os.pipe()
+        signal.signal(signal.SIGTERM, self.exit_gracefully)
+    def exit_gracefully(self, *_):
+        with self.lock:
+            os.write(self.writing, b"!")
+
+def start(command):
+    jobs.append(subprocess.Popen(["bash", "-c", command], stdout=subprocess.PIPE))
+    return jobs[-1].pid
+
+where, locked = sys.argv[1:]
+if locked != "locked":
+    stop.LOCK_S = 600.0  # a busy machine is no lock
+workflow = SimpleNamespace(scheduler=None, local_exec=where == "local")
+jobs = []
+came = stop.end_jobs_with(workflow, lambda: [job.pid for job in list(jobs)])
+workflow.scheduler = Scheduler()
+start("sleep 600 | cat")
+start("setsid bash -c 'echo $$; exec sleep 600' 2> /dev/null & wait")
+try:
+    print(jobs[1].stdout.readline().decode(), end="", flush=True)
+    if locked == "locked":
+        with workflow.scheduler.lock:
+            jobs[0].wait()
+            signal.pause()
+    os.read(workflow.scheduler.reading, 1)
+    if where == "local":
+        start("sleep 600")  # it was about to be started when the signal came
+    for job in jobs:
+        job.wait()
+    print(came[0], "graceful", flush=True)
+except KeyboardInterrupt:
+    for job in jobs:
+        job.wait()
+    print("interrupted", flush=True)
+"""
+
+
+def told(where, locked, *signals):
+    """Send signals to Snakemake alone; return what it says of its end, and a keeper's command."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SNAKEMAKE, where, locked],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    with killed_at_the_end(process):
+        other = int(process.stdout.readline())
+        for signum in signals:
+            process.send_signal(signum)
+        out, error = process.communicate(timeout=PATIENCE_S)
+    ours = not has_ended(other)
+    os.kill(other, signal.SIGKILL)
+    assert ours, "what a keeper has started is the keeper's to end"
+    assert process.returncode == 0, error
+    assert error == f"{signal.Signals(signals[0]).name}: all jobs are being stopped\n"
+    return out.strip()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_jobs_end_and_snakemake_finishes_as_usual(signum):
+    assert told("local", "free", signum) == f"{signum.name} graceful"
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_impatience_changes_nothing(signum):
+    assert told("local", "free", *[signum] * 3) == f"{signum.name} graceful"
+
+
+def test_a_signal_while_snakemake_has_its_lock():
+    """Its own handler would wait for the lock that the interrupted code has."""
+    assert told("local", "locked", signal.SIGTERM) == "interrupted"
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_on_a_cluster_snakemake_cancels_what_it_has_submitted(signum):
+    assert told("cluster", "free", signum) == "interrupted"
