@@ -99,14 +99,17 @@ def read_study(path: Path) -> Study:
     (found,) = json.loads(recommendation)["machines"]
     if found["status"] != "ok":
         raise ValueError(f"{path} has nothing to recommend: {found['reason']}")
-    if workload["steps_per_model"] is None:
+    steps = workload["steps_per_model"]
+    if steps == "auto":
+        steps = found["model_length"]["steps"]
+    if steps is None:
         raise ValueError(f"{path} does not say workload.steps_per_model")
     best = found["recommended"]
     return Study(
         launch=path / "launch/recommended.sh",
         script=path.parents[1] / workload["script"],
         args=tuple(map(str, workload["args"])),
-        steps=workload["steps_per_model"],
+        steps=round(steps),
         n=best["n"],
         label=best["label"],
         parameters=parameters_of(workload, best["axes"]),

@@ -10,7 +10,7 @@ from scaling_study.common.columns import WINDOWS
 from scaling_study.common.printable import printable_lines
 from scaling_study.common.storage import read_columns, read_json, write_json
 from scaling_study.confirming.summary import summarise
-from scaling_study.planning.work import with_samples, work_by_launch
+from scaling_study.planning.work import with_learnt, work_by_launch
 
 COLUMNS = ("machine", "launch", "n", "valid", "frequency_mhz")
 
@@ -23,8 +23,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=Path, nargs="*", default=[], help="confirm/rounds.jsonl")
     arguments = parser.parse_args()
     folder = arguments.study_folder
-    samples = read_json(folder / "tables" / "cohorts.json").get("samples", {})
-    plan = with_samples(read_json(arguments.plan), samples)
+    plan = with_learnt(read_json(arguments.plan), read_json(folder / "tables" / "cohorts.json"))
     try:
         content = summarise(
             read_json(folder / "analysis" / "recommendation.json"),
@@ -33,6 +32,7 @@ def main() -> int:
             plan["workload"]["steps_per_model"],
             work_by_launch(plan),
             off=plan["confirm"]["seconds"] is None,
+            learnt=plan["workload"].get("model_length"),
         )
     except RecordError as error:
         print(printable_lines(f"confirmation: {error}"), file=sys.stderr)

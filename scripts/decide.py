@@ -11,7 +11,7 @@ from scaling_study.common import file_errors
 from scaling_study.common.printable import printable_lines
 from scaling_study.common.storage import read_json, write_json
 from scaling_study.diagnosing.cause_file import read_causes
-from scaling_study.planning.work import with_samples
+from scaling_study.planning.work import with_learnt
 from scaling_study.searching import rounds
 
 
@@ -37,7 +37,7 @@ def main() -> int:
         except RecordError as error:
             print(printable_lines(f"decide: {error}"), file=sys.stderr)
             return 1
-        plan = with_samples(plan, collected.cohorts["samples"])
+        plan = with_learnt(plan, collected.cohorts)
         here = machine["hash"]
         cohorts = [one for one in collected.cohorts["cohorts"] if one["machine"] == here]
         rates = collected.replicates[collected.replicates["machine"] == here]

@@ -205,7 +205,7 @@ def write_study(
     windows: int = 3,
     steps: int = 20,
     noise: Noise | None = None,
-    steps_per_model: int | None = 500,
+    steps_per_model: int | Literal["auto"] | None = 500,
     objective: str = "models_per_hour",
     machines: Sequence[dict[str, Any]] | None = None,
     measured_hash: str = "measured0001",
@@ -291,7 +291,7 @@ def _plan(
     study: str,
     seed: int,
     ns: list[int],
-    steps_per_model: int | None,
+    steps_per_model: int | Literal["auto"] | None,
     objective: str,
 ) -> dict[str, Any]:
     by_arm = {launch.arm: launch.id for launch in launches}

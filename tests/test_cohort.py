@@ -272,6 +272,8 @@ def test_a_script_that_can_run_only_once_gets_its_process_anew(make):
     assert (one.events, one.members.pids[0]) == ([], pid)
     report = one.attest(60, with_kernel=False)[0]
     assert (report["once"], report["pid"]) == (True, pid)
+    told = report["ended"]
+    assert (told["steps"], told["shortest"], told["longest"]) == (200, 200, 200)
     assert record["members"][0]["steps"] >= 1
 
 

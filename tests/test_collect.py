@@ -12,6 +12,7 @@ from scaling_study.collecting.accounts import TRAINER
 from scaling_study.collecting.collect import collect, oversubscribed, usable_cpus
 from scaling_study.collecting.record_schema import RecordError
 from scaling_study.common.columns import TABLES
+from scaling_study.planning.work import NO_ENDS
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.linear(50.0))
@@ -65,6 +66,42 @@ def test_windows_hold_every_member_and_window_of_the_records(study):
             accounts = [f"trainer_{name}_s_per_step" for name in TRAINER]
             assert row[accounts].sum() == pytest.approx(row["step_mean_s"])
             at += 1
+
+
+def ended(path, steps):
+    """Have all members of a record file say after how many steps their script ended."""
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    (before,) = [record for record in records if record["kind"] == "attestation"]
+    told = {"starts": 2, "steps": steps, "shortest": steps, "longest": steps}
+    after = before | {
+        "when": "after",
+        "members": [member | {"ended": told} for member in before["members"][:1]],
+    }
+    lines = [json.dumps(record) for record in (*records[:-1], after, records[-1])]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_starts_that_ended_give_models_per_hour(tmp_path):
+    """Unless the config says the number; the default launch's own ones come first."""
+    default = synthetic.Launch({}, "default", synthetic.linear(40.0))
+    launches = [default, BASELINE]
+    plan = synthetic.write_study(
+        tmp_path, launches=launches, ns=[1, 2], replicates=1, steps_per_model="auto"
+    )
+    unknown = collect(tmp_path, plan)
+    assert unknown.cohorts["model_length"] == NO_ENDS
+    assert unknown.points["models_per_hour"].isna().all()
+    ended(tmp_path / "measure" / default.id / "0.jsonl", 400)
+    ended(tmp_path / "measure" / BASELINE.id / "0.jsonl", 800)
+    found = collect(tmp_path, plan)
+    length = {"starts": 4, "steps": 400, "shortest": 400, "longest": 800}
+    assert found.cohorts["model_length"] == length
+    by_number = collect(
+        tmp_path, {**plan, "workload": {**plan["workload"], "steps_per_model": 400}}
+    )
+    columns = ["models_per_hour", "models_per_hour_low", "models_per_hour_high"]
+    pd.testing.assert_frame_equal(found.points[columns], by_number.points[columns])
+    assert found.points["models_per_hour"].notna().all()
 
 
 def test_tables_follow_the_plan_and_hold_the_columns_of_the_documentation(study):

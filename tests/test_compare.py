@@ -1,9 +1,11 @@
 """Machines side by side: figures of a known truth, and what is missing or mixed."""
 
+import dataclasses
+
 import pytest
 
 import synthetic_machines
-from scaling_study.analysing import machine_results
+from scaling_study.analysing import compare, machine_results
 from scaling_study.common.storage import read_json, write_json
 from scaling_study.rendering.report_machines import write_notes, write_verdict
 from scaling_study.rendering.study import conclusion
@@ -61,6 +63,23 @@ def test_the_best_machine_is_another_by_price(study):
     notes = [note.text for note in write_notes(content)]
     assert any(text.startswith("slow: ") and "models per EUR of fast" in text for text in notes)
     assert not any("kWh" in text for text in notes)
+
+
+def test_machines_are_compared_by_steps_where_one_has_seen_no_model_end(study):
+    folder, content = study
+    folders = machine_results.folders(folder, ["fast", "slow"])
+    plan = read_json(folder / "plan.json")
+    found = {name: machine_results.read_results(path, plan) for name, path in folders.items()}
+    unknown = found["slow"].recommendation | {"objective": "steps_per_s"}
+    found["slow"] = dataclasses.replace(found["slow"], recommendation=unknown)
+    kinds = {name: entry(content, name)["kind"] for name in found}
+    by_steps = compare.compare(found, kinds, "EUR")
+    assert by_steps["objective"] == "steps_per_s"
+    for name, speed in (("fast", 2.0), ("slow", 1.0)):
+        rate = entry(by_steps, name)["recommended"]["rate"]["value"]
+        assert rate == pytest.approx(200 * speed, rel=0.05)
+    ratio = entry(by_steps, "slow")["to_reference"]["rate"]
+    assert ratio["low"] < 0.5 < ratio["high"]
 
 
 @pytest.mark.long

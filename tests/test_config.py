@@ -82,7 +82,7 @@ def test_defaults():
     assert (read.description, read.seed, read.processes) == ("", 1, "auto")
     assert read.objective == "models_per_hour"
     assert (read.workload.args, read.workload.env, read.workload.inputs) == ((), {}, ())
-    assert (read.workload.step, read.workload.steps_per_model) == ("optimizer", None)
+    assert (read.workload.step, read.workload.steps_per_model) == ("optimizer", "auto")
     assert (read.launches.baseline, read.launches.grid, read.launches.include) == ({}, {}, ())
     assert read.measure.model_dump() == {
         "replicates": 3,
@@ -203,6 +203,9 @@ MISTAKES = [
     ("workload.inputs", "data", "workload.inputs", "text", "['data']"),
     ("workload.inputs", [3], "workload.inputs[0]", "whole number", None),
     ("workload.steps_per_model", "500", "workload.steps_per_model", "text", "500"),
+    ("workload.steps_per_model", "atuo", "workload.steps_per_model", "text", "auto"),
+    ("workload.steps_per_model", True, "workload.steps_per_model", "boolean", None),
+    ("workload.steps_per_model", 5.0, "workload.steps_per_model", "fraction", "5"),
     ("processes", 4, "processes", "whole number", "[4]"),
     ("processes", "autoo", "processes", "known word", "auto"),
     ("processes", {"from": 1}, "processes", "section", None),

@@ -14,6 +14,7 @@ from scaling_study.collecting.record_schema import RecordError
 from scaling_study.common.columns import WINDOWS
 from scaling_study.common.storage import write_json, write_table
 from scaling_study.confirming.summary import summarise
+from scaling_study.planning.work import NO_ENDS
 from test_timeline import PER_HOUR, queue
 
 PLAN = {
@@ -91,12 +92,14 @@ def write(tmp_path, records):
 
 
 def machine(
-    tmp_path, records, *, windows=NO_WINDOWS, steps_per_model=500, recommendation=None, work=None
-):
+    tmp_path, records, *, windows=NO_WINDOWS, steps_per_model=500, recommendation=None, work=None,
+    learnt=None,
+):  # fmt: skip
     files = [write(tmp_path, records)]
     content = summarise(
-        recommendation or found(), files, windows, steps_per_model, work or {}, off=False
-    )
+        recommendation or found(), files, windows, steps_per_model, work or {}, off=False,
+        learnt=learnt,
+    )  # fmt: skip
     json.dumps(content, allow_nan=False)
     (one,) = content["machines"]
     return one
@@ -221,6 +224,54 @@ def test_iterations_count_where_a_models_length_is_unknown(tmp_path):
     assert one["arms"][0]["value"] == pytest.approx(2 / 0.005)
     assert one["arms"][0]["predicted"] == 100.0
     assert one["difference"]["value"] == pytest.approx(4.0)
+
+
+def of_steps(recommendation):
+    for entry in recommendation["machines"]:
+        entry["objective"] = "steps_per_s"
+        for role in ("recommended", "default"):
+            entry[role]["models_per_hour"] = None
+    return recommendation
+
+
+def test_rounds_tell_the_steps_of_a_model_where_windows_did_not(tmp_path):
+    records, usual = rounds(1.0, 1.05), machine(tmp_path, rounds(1.0, 1.05))
+    one = machine(
+        tmp_path, records, steps_per_model=None, recommendation=of_steps(found()), learnt=NO_ENDS
+    )
+    assert one["objective"] == "models_per_hour"
+    ended = sum(run["ended_s"] is not None for record in records for run in record["runs"])
+    assert one["model_length"] == {"starts": ended, "steps": 500, "shortest": 500, "longest": 500}
+    assert [arm["value"] for arm in one["arms"]] == [arm["value"] for arm in usual["arms"]]
+    assert [arm["predicted"] for arm in one["arms"]] == [None] * 4
+    assert one["difference"] is None
+
+
+def test_rounds_without_an_end_leave_the_steps_of_a_model_unknown(tmp_path):
+    records = rounds(1.0, 1.05)
+    for record in records:
+        record["runs"] = [run | {"ended_s": None} for run in record["runs"] if not run["process"]]
+    one = machine(
+        tmp_path, records, steps_per_model=None, recommendation=of_steps(found()), learnt=NO_ENDS
+    )
+    assert (one["objective"], one["model_length"]) == ("steps_per_s", NO_ENDS)
+    assert one["arms"][0]["predicted"] == 100.0
+
+
+def test_ends_after_another_number_of_steps_than_in_windows_are_seen(tmp_path):
+    learnt = {"starts": 4, "steps": 800.0, "shortest": 800, "longest": 800}
+    one = machine(tmp_path, rounds(1.0, 1.05), steps_per_model=800.0, learnt=learnt)
+    length = one["model_length"]
+    assert (length["steps"], length["shortest"], length["longest"]) == (800, 500, 800)
+    best = one["arms"][0]
+    assert (best["whole_models"], best["ended_after"], best["cut"]) == (0, 500, True)
+
+
+def test_every_end_counts_where_windows_have_seen_models_of_different_lengths(tmp_path):
+    learnt = {"starts": 4, "steps": 600.0, "shortest": 500, "longest": 800}
+    one = machine(tmp_path, rounds(1.0, 1.05), steps_per_model=600.0, learnt=learnt)
+    assert one["arms"][0]["whole_models"] > 0
+    assert one["arms"][0]["value"] == pytest.approx(2 * PER_HOUR / MODEL_S, rel=0.05)
 
 
 def test_one_models_time_is_compared_and_not_what_all_processes_give(tmp_path):

@@ -307,7 +307,38 @@ def test_models_that_were_not_trained_to_their_end_and_rounds_cut_short_are_told
     assert "stopped at its time limit" in said
     other = cut | {"ended_after": 490}
     said = notes(written(recommendation(), confirmation=confirmation(arms=[other])))
-    assert "The script ended after 490 iterations, which is not what" in said
+    assert "The script ended after 490 iterations, which is not a model's number" in said
+
+
+UNKNOWN = {"starts": 0, "steps": None, "shortest": None, "longest": None}
+ALIKE = {"starts": 14, "steps": 500.0, "shortest": 500, "longest": 501}
+APART = {"starts": 14, "steps": 450.4, "shortest": 300, "longest": 1600}
+LENGTHS = [
+    (UNKNOWN, "set workload.steps_per_model: N", True),
+    (ALIKE, "One model is 500 steps, after which the script ended (14 starts seen", False),
+    (APART, "the script ended after 300 to 1,600 steps (14 starts seen to the end)", True),
+]
+
+
+@pytest.mark.parametrize(("length", "text", "warning"), LENGTHS)
+def test_where_the_steps_of_a_model_come_from_is_said(length, text, warning):
+    found = written(recommendation(model_length=length))
+    (note,) = [note for note in found.notes if text in note.text]
+    assert note.warning is warning
+
+
+def test_a_number_in_the_config_needs_no_word():
+    for found in (recommendation(), recommendation(model_length=None)):
+        assert "seen to the end" not in notes(written(found))
+
+
+def test_rounds_in_which_a_model_ended_give_models_per_hour_where_windows_gave_steps():
+    unknown = recommendation(objective="steps_per_s", model_length=UNKNOWN)
+    headline = written(unknown, confirmation=confirmation(model_length=ALIKE, difference=None))
+    assert headline.question == "How many models per hour does this machine give?"
+    assert {bar.unit for bar in headline.bars} == {"models/hour"}
+    assert "launches were chosen by steps/s" in notes(headline)
+    assert "confirmed, " not in notes(headline)  # no gain in models beside one in steps
 
 
 def test_what_was_not_confirmed_is_no_failure():
@@ -521,7 +552,7 @@ def test_a_step_stands_for_a_model_of_unknown_length_and_this_is_said():
     headline = written(one_model() | {"objective": "iteration_s"})
     assert headline.question == "How soon is one step done on this machine?"
     assert "one step in 20.0 ms (19.6 to 20.4)" in headline.verdict
-    assert "The config has no workload.steps_per_model" in notes(headline)
+    assert "compared by the time of one step" in notes(headline)
     assert "Most steps per second of all points measured: 200 steps/s" in notes(headline)
 
 

@@ -20,7 +20,7 @@ from scaling_study.planning.plan import Plan, make_plan
 from scaling_study.planning.work import (
     changed_training,
     epoch_s,
-    with_samples,
+    with_learnt,
     work_by_launch,
 )
 from scaling_study.probing import probe
@@ -313,7 +313,7 @@ def test_what_a_script_says_of_its_samples_decides_what_trains_otherwise():
         samples_per_step="mark",
         parameters={"size": 256},
     )
-    known = with_samples(plan, {"0": 255.4, "1": 256.0, "2": 512.0})
+    known = with_learnt(plan, {"samples": {"0": 255.4, "1": 256.0, "2": 512.0}})
     assert list(work_by_launch(known).values()) == pytest.approx([1, 1, 2, 4], rel=0.01)
     assert list(changed_training(known).values()) == [
         {}, {}, {"ranks": 2, "size": 512}, {"ranks": 4},

@@ -138,6 +138,9 @@ def test_a_group_that_has_ended_starts_anew_on_another_port(groups):
     assert groups.members.words(0)[channel.RESTARTS] >= 1
     assert any(step.fresh for step in groups.members.steps(0))
     train(groups.members, [0])
+    told = groups.attest(0)["ended"]
+    assert told["starts"] == groups.members.words(0)[channel.RESTARTS]
+    assert (told["steps"], told["shortest"], told["longest"]) == (7, 7, 7)
 
 
 def test_ranks_out_of_step_do_not_hang(groups):

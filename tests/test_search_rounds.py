@@ -12,6 +12,7 @@ import machines
 from scaling_study.configuring.config import load_config
 from scaling_study.measuring import measure
 from scaling_study.planning.plan import make_plan
+from scaling_study.planning.work import with_learnt
 from scaling_study.probing import probe
 from scaling_study.searching import rounds
 from scaling_study.searching.race import Exclusion
@@ -32,6 +33,7 @@ def planned(processes="auto", **more):
         "confirm": {"seconds": 300},
     }
     plan = make_plan(load_config(mapping | more)).to_dict()
+    plan = with_learnt(plan, {})
     return {**plan, "launches": [{**launch, "replicates": 0} for launch in plan["launches"]]}
 
 

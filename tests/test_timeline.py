@@ -55,8 +55,8 @@ def record(slots, cut_s, way="process_per_model"):
     return {"arm": f"recommended/{way}", "cut_s": cut_s, "runs": runs}
 
 
-def look(records, steps_per_model):
-    how = timeline.basis(records, steps_per_model)
+def look(records, steps_per_model, **more):
+    how = timeline.basis(records, steps_per_model, **more)
     return how, [timeline.look(one, steps_per_model, how) for one in records]
 
 
@@ -74,6 +74,17 @@ def test_whole_models_give_their_rate_wherever_the_cut_is(cut_s):
     assert seen.start_s == pytest.approx(5.0)
     assert seen.iteration_s == pytest.approx(0.005)
     assert seen.end_s == pytest.approx(0.5)
+
+
+def test_every_end_is_a_models_where_models_differ_in_length():
+    models = [(5.0, iterations, 0.005, 0.5) for iterations in (300, 700, 500) * 5]
+    records = [record([queue(0, models, 80.0)], 80.0)]
+    how, _ = look(records, 500)
+    assert not how.whole
+    how, (seen,) = look(records, 500, any_end=True)
+    assert how.whole
+    assert seen.whole_models == 10
+    assert seen.value == pytest.approx(PER_HOUR / 8, rel=0.02)
 
 
 def test_what_lies_between_processes_counts():

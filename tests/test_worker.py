@@ -376,7 +376,7 @@ while True:
     for order, with_kernel in [(channel.ATTEST_KERNEL, True), (channel.ATTEST, False)]:
         assert cohort.attest(0, order) == {
             "slot": 0, "launcher": "test", "with_kernel": with_kernel, "once": False,
-            "switches": {}, "loaders": [],
+            "switches": {}, "loaders": [], "ended": None,
             "counted": {"how": "optimizer", "optimizers": []},
         }  # fmt: skip
     assert (words[channel.STEPS], words[channel.RELEASED_NS]) == (1, 0)

@@ -232,6 +232,15 @@ def test_a_script_that_ends_is_started_again_and_that_step_is_fresh(trained):
     assert restarts - len(fresh) in {-1, 0, 1}  # at either edge it may have been between two runs
 
 
+def test_the_steps_of_starts_that_have_ended_are_told(trained):
+    slot = SCRIPTS.index("short_script.py")
+    trained.train(slot, 50)
+    told = trained.attest(slot)["ended"]
+    assert told["starts"] == trained.members.words(slot)[channel.RESTARTS] >= 3
+    assert (told["steps"], told["shortest"], told["longest"]) == (15, 15, 15)
+    assert trained.attest(TOLD)["ended"] is None  # it trains for ever
+
+
 def test_starting_a_loaders_processes_is_loading(trained):
     loads = [step.load_ns for _, step in trained.train(SCRIPTS.index("loader_workers.py"), 130)]
     # An epoch has 64 batches.

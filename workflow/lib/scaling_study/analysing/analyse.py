@@ -18,7 +18,7 @@ from scaling_study.analysing.recommend import enough, or_null, recommend, record
 from scaling_study.analysing.single_changes import single_changes
 from scaling_study.common import stats
 from scaling_study.common.topology import Topology, parse_cpu_list
-from scaling_study.planning.work import with_samples
+from scaling_study.planning.work import with_learnt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ def analyse(
     """
     entries: dict[str, list[Json]] = {name: [] for name in FILES}
     samples = study.get("samples", {})
-    known = with_samples(plan, samples)
+    known = with_learnt(plan, study)
     for machine, description in study["machines"].items():
         cohorts = [each for each in study["cohorts"] if each["machine"] == machine]
         own = points[points["machine"] == machine]

@@ -7,13 +7,14 @@ from being compared.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysing.machine_results import Results
 from scaling_study.analysing.noise import spread_at
 from scaling_study.analysing.recommend import of_objective, ratio_entry
 from scaling_study.common import stats
-from scaling_study.common.objectives import OBJECTIVES
+from scaling_study.common.objectives import OBJECTIVES, named
 from scaling_study.probing import probe
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def compare(
         `MEASURES` the machine that gives most and how much more that is than the next, `same` names
         that stand for one machine, `software` what the machines differ in beside themselves.
     """
+    found = _alike(found)
     there = {name: one for name, one in found.items() if isinstance(one, Results)}
     objectives = [_objective(one.recommendation) for one in there.values()]
     asked = [OBJECTIVES[one.recommendation["objective"]] for one in there.values()]
@@ -76,6 +78,20 @@ def compare(
         "same": _same(there),
         "software": _software(there),
     }
+
+
+def _alike(found: Mapping[str, Results | str]) -> dict[str, Results | str]:
+    """Compare all machines by steps where only some have seen how many of them a model has."""
+    there = [one for one in found.values() if isinstance(one, Results)]
+    if all(_objective(one.recommendation) == "models_per_hour" for one in there):
+        return dict(found)
+
+    def of_steps(one: Results) -> Results:
+        single = OBJECTIVES[one.recommendation["objective"]].single
+        objective = named("steps_per_s", single=single)
+        return replace(one, recommendation={**one.recommendation, "objective": objective})
+
+    return {name: of_steps(one) if isinstance(one, Results) else one for name, one in found.items()}
 
 
 def _missing(reason: str) -> Json:

@@ -114,6 +114,7 @@ def recommend(
     """
     head: dict[str, Any] = {
         "objective": objective_of(plan),
+        "model_length": plan["workload"].get("model_length"),
         "tolerance": TOLERANCE,
         "interval": stats.INTERVAL,
         "probability": PROBABILITY,

@@ -23,7 +23,7 @@ from scaling_study.common.columns import BETWEEN, WINDOWS
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.member.iterations import MARK
 from scaling_study.planning.plan import replicates_of
-from scaling_study.planning.work import with_samples, work_by_launch
+from scaling_study.planning.work import model_length, with_learnt, work_by_launch
 
 SHOWN_FILES = 3  # enough to find the rest; a study may have thousands
 
@@ -53,7 +53,8 @@ class Collected:
         points: One row per machine, launch and process count.
         cohorts: What is no table: `machines` (machine.json by hash), `cohorts` (what each was
             asked, got, lost and how it ended), `missing` (planned, but no file) and `left_out`
-            (files, but not planned); `samples`: of a step, by launch, where scripts say them.
+            (files, but not planned); `samples`: of a step, by launch, where scripts say them;
+            `model_length`: after how many steps scripts end.
     """
 
     windows: pd.DataFrame
@@ -87,13 +88,17 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
     _refuse_mixtures(found.cohorts)
     samples = found.samples if plan["workload"].get("samples_per_step") == MARK else {}
     _refuse_unsaid(samples)
-    found.compare_equal_work(work_by_launch(with_samples(plan, samples)))
+    work = work_by_launch(with_learnt(plan, {"samples": samples}))
+    found.compare_equal_work(work)
+    learnt = {
+        "samples": samples, "model_length": model_length(found.ended, work, plan["default"])
+    }  # fmt: skip
     windows = pd.concat(found.windows, ignore_index=True) if found.windows else None
     windows = WINDOWS.frame(windows)
     replicates = points.replicates(
         found.rates,
         process_starts(found.cohorts),
-        plan["workload"]["steps_per_model"],
+        with_learnt(plan, learnt)["workload"]["steps_per_model"],
         {
             (one["machine"], one["launch"], one["replicate"]): one["batch"]
             for one in found.cohorts
@@ -111,7 +116,7 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
             "machines": found.machines,
             "cohorts": found.cohorts,
             "missing": found.missing,
-            "samples": samples,
+            **learnt,
             "left_out": sorted(str(path.relative_to(study_folder)) for path in unread),
         },
     )
@@ -122,7 +127,7 @@ class _Found:
     """What was read so far.
 
     Tables have an entry per launch with windows, or per machine of it. `samples` of a step are by
-    launch, 0 where the script has said none.
+    launch, 0 where the script has said none; so are the starts of scripts that have `ended`.
     """
 
     windows: list[pd.DataFrame] = dataclasses.field(default_factory=list)
@@ -133,6 +138,7 @@ class _Found:
     cohorts: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     missing: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     samples: dict[str, float] = dataclasses.field(default_factory=dict)
+    ended: dict[str, list[dict[str, float]]] = dataclasses.field(default_factory=dict)
 
     def compare_equal_work(self, work: Mapping[str, float]) -> None:
         """Have all tables tell of steps of the default launch."""
@@ -171,6 +177,9 @@ def _add_launch(
             head = cohort["head"]
             found.machines.setdefault(head["machine_hash"], head["machine"])
             found.cohorts.append(_described(cohort, launch, path.relative_to(study_folder)))
+            after = cohort["attestation_after"] or {"members": ()}
+            ended = [member["ended"] for member in after["members"] if member.get("ended")]
+            found.ended.setdefault(launch["id"], []).extend(ended)
     if any(len(file.rows) for file in files):
         rows = window_rows(files)
         said = rows[rows["valid"] & rows["samples_active"].notna()]

@@ -24,7 +24,7 @@ MEANS = [
 def replicates(
     rates: Sequence[pd.DataFrame],
     starts: Mapping[tuple[str, str], float],
-    steps_per_model: int | None,
+    steps_per_model: float | None,
     batches: Mapping[tuple[str, str, int], str] = MappingProxyType({}),
 ) -> pd.DataFrame:
     """Rates of every process count in every replicate.
@@ -64,7 +64,7 @@ def replicates(
 
 
 def models_per_hour(
-    rows: pd.DataFrame, steps_per_s: pd.Series, steps_per_model: int | None
+    rows: pd.DataFrame, steps_per_s: pd.Series, steps_per_model: float | None
 ) -> pd.Series:
     """Whole models per hour; NaN where no number of steps trains a model.
 

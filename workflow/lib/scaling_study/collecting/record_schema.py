@@ -97,12 +97,23 @@ class Check(TypedDict):
     ok: bool
 
 
+class Ended(TypedDict):
+    """Starts of a member's script that have ended: how many, and after how many steps."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    starts: Annotated[Count, Field(ge=1)]
+    steps: Amount
+    shortest: Count
+    longest: Count
+
+
 class AttestedMember(TypedDict):
     """What one member reported about itself; all of it is kept, this much is needed."""
 
     __pydantic_config__ = pydantic.ConfigDict(strict=True, extra="allow")  # type: ignore[misc]
     slot: Index
     intra_op: Processes
+    ended: NotRequired[Ended | None]
 
 
 class Attestation(TypedDict):

@@ -68,7 +68,11 @@ OBJECTIVES = {
 
 
 def objective_of(plan: Mapping[str, Any]) -> str:
-    """Return the name of a plan's objective, a key of `OBJECTIVES`."""
+    """Return the name of a plan's objective; the plan knows what was learnt (`work`)."""
     rate = "steps_per_s" if plan["workload"]["steps_per_model"] is None else "models_per_hour"
-    single = plan["objective"] == ONE_MODEL
+    return named(rate, single=plan["objective"] == ONE_MODEL)
+
+
+def named(rate: str, *, single: bool) -> str:
+    """Return the name of an objective, a key of `OBJECTIVES`."""
     return next(name for name, one in OBJECTIVES.items() if one == Objective(rate, single))

@@ -265,6 +265,20 @@ def _read_samples(value: object, info: ValidationInfo) -> int | float | str | No
     return value
 
 
+STEPS = "auto, a whole number from 1, or null"
+
+
+def _read_steps(value: object) -> Literal["auto"] | int | None:
+    if value is None or value == "auto":
+        return value
+    if isinstance(value, bool) or not isinstance(value, int):
+        nearest = nearest_number(value) or nearest_word(value, ["auto"])
+        raise wrong(value, found(value), STEPS, nearest)
+    if value < 1:
+        raise wrong(value, "is not allowed", STEPS)
+    return value
+
+
 class Workload(Section):
     """The training script that is measured."""
 
@@ -306,11 +320,9 @@ class Workload(Section):
     """What ends an iteration: a round of the script's optimizers, or its `scaling_study.mark()`."""
 
     steps_per_model: Annotated[
-        Annotated[StrictInt, Field(ge=1)] | None,
-        Allowed("a whole number, at least 1, or null"),
-        Unit("steps"),
-    ] = None
-    """Steps that train one model; models/hour needs it."""
+        Literal["auto"] | int | None, PlainValidator(_read_steps), Allowed(STEPS), Unit("steps")
+    ] = "auto"
+    """Steps that train one model (`auto`: as many as the script does; null: compare steps only)."""
 
     samples_per_step: Annotated[
         int | float | str | None, PlainValidator(_read_samples), Allowed(SAMPLES), Unit("samples")

@@ -16,8 +16,9 @@ import numpy as np
 
 from scaling_study.collecting.record_schema import RecordError
 from scaling_study.common import pooling, stats
-from scaling_study.common.objectives import OBJECTIVES
+from scaling_study.common.objectives import OBJECTIVES, named
 from scaling_study.confirming import round_schema, timeline
+from scaling_study.planning.work import differ, model_length, pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -51,10 +52,13 @@ class Length:
     Attributes:
         steps_per_model: Of the default launch; None if unknown.
         work: Of a step of each launch, in steps of the default one.
+        learnt: From starts of the script that have ended (`work.model_length`); None where the
+            config says the number, or wants none.
     """
 
-    steps_per_model: int | None
+    steps_per_model: float | None
     work: Mapping[str, float]
+    learnt: Mapping[str, Any] | None = None
 
     def of(self, launch: str) -> float | None:
         """Return the steps that a launch itself takes for a model."""
@@ -88,10 +92,11 @@ def summarise(
     recommendation: Mapping[str, Any],
     files: Sequence[Path],
     windows: pd.DataFrame,
-    steps_per_model: int | None,
+    steps_per_model: float | None,
     work: Mapping[str, float],
     *,
     off: bool,
+    learnt: Mapping[str, Any] | None = None,
 ) -> Json:
     """Return the content of analysis/confirmation.json.
 
@@ -102,6 +107,7 @@ def summarise(
         steps_per_model: of the workload.
         work: of a step, in steps of the default launch, by launch.
         off: the config says ``confirm: off``.
+        learnt: as in ``Length``.
 
     Raises:
         RecordError: a file holds something else.
@@ -124,7 +130,8 @@ def summarise(
             about = {"status": "none", "reason": "this machine has not been confirmed"}
         else:
             own = windows[(windows["machine"] == machine) & windows["valid"]]
-            about = _confirmed(entry, *found[machine], own, Length(steps_per_model, work))
+            length = Length(steps_per_model, work, learnt)
+            about = _confirmed(entry, *found[machine], own, length)
         machines.append({**head, **about})
     return {"machines": machines}
 
@@ -144,6 +151,14 @@ def _confirmed(
     length: Length,
 ) -> Json:
     """Return what was confirmed on one machine."""
+    learnt = None
+    if length.learnt is not None:
+        found = _ended(head, records, length.work)
+        learnt = {**pool([length.learnt, found]), "steps": length.steps_per_model or found["steps"]}
+        if length.steps_per_model is None and found["starts"]:
+            single = OBJECTIVES[entry["objective"]].single
+            entry = {**entry, "objective": named("models_per_hour", single=single)}
+            length = replace(length, steps_per_model=found["steps"], learnt=found)
     arms, left_out = _arms(head, records, length)
     if RECOMMENDED not in arms:
         reason = next((one["reason"] for one in left_out if one["arm"] == RECOMMENDED), None)
@@ -161,6 +176,8 @@ def _confirmed(
     return {
         "status": "confirmed",
         "reason": None,
+        "objective": entry["objective"],
+        "model_length": learnt,
         "arms": shown,
         "left_out": left_out,
         "losses": [one for one in records if one["kind"] == "losses"],
@@ -185,6 +202,21 @@ def _seconds_to_ends(head: Mapping[str, Any], arms: Sequence[_Arm], length: Leng
     return 1.5 * max(known) * turns * len(head["arms"]) if known else None
 
 
+def _ended(head: Mapping[str, Any], records: Sequence[Json], work: Mapping[str, float]) -> Json:
+    """Return after how many steps the script has ended in the rounds."""
+    launches = {f"{arm['role']}/{arm['queue']}": arm["launch"] for arm in head["arms"]}
+    ended: dict[str, list[dict[str, float]]] = {launch: [] for launch in launches.values()}
+    for record in records:
+        if record["kind"] == "round" and record["status"] == "ok":
+            counts = [run["iterations"] for run in record["runs"] if run["ended_s"] is not None]
+            ended[launches[record["arm"]]] += [
+                {"starts": 1, "steps": steps, "shortest": steps, "longest": steps}
+                for steps in counts
+            ]
+    plain = [launches[key] for key in (DEFAULT, DEFAULT_SAME_N, RECOMMENDED) if key in launches]
+    return model_length(ended, {one: work.get(one, 1.0) for one in ended}, plain[0])
+
+
 def _arms(
     head: Mapping[str, Any], records: Sequence[Json], length: Length
 ) -> tuple[dict[str, _Arm], list[Json]]:
@@ -197,7 +229,7 @@ def _arms(
         ran = {one["turn"]: one for one in own if one["kind"] == "round" and one["status"] == "ok"}
         failed = [one for one in own if one.get("status") != "ok"]
         steps = length.of(about["launch"])
-        how = timeline.basis(list(ran.values()), steps)
+        how = timeline.basis(list(ran.values()), steps, any_end=differ(length.learnt))
         seen = {turn: timeline.look(one, steps, how) for turn, one in ran.items()}
         if steps is None:  # a rate, of equal work
             work = length.work.get(about["launch"], 1.0)

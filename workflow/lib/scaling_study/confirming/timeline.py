@@ -26,18 +26,18 @@ A launch that is 20 times slower needs no rule of its own: two iterations of eac
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
+
+from scaling_study.planning.work import SAME_LENGTH, is_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     Run = Mapping[str, Any]
-
-# A script that ends this close to a model's iterations ends with a model: epochs are rounded.
-SAME_LENGTH = 0.01
 
 SECONDS_PER_HOUR = 3600
 
@@ -76,14 +76,25 @@ class Basis:
         later: starts in one process count without the process's first one, which is made once for
             many models; not so where some slot of some round has seen no later one.
         whole: whole models count; otherwise a model's time is put together.
+        same: a model's iterations differ by at most this part.
     """
 
     later: bool
     whole: bool
+    same: float = SAME_LENGTH
 
 
-def basis(records: Sequence[Mapping[str, Any]], steps_per_model: float | None) -> Basis:
-    """Return how the rounds of an arm are read."""
+def basis(
+    records: Sequence[Mapping[str, Any]], steps_per_model: float | None, *, any_end: bool = False
+) -> Basis:
+    """Return how the rounds of an arm are read.
+
+    Args:
+        records: lines of confirm/rounds.jsonl.
+        steps_per_model: iterations of a model, None if unknown.
+        any_end: models differ in length: each start that has ended is one.
+    """
+    same = math.inf if any_end else SAME_LENGTH
     later = bool(records) and all(
         any(run["again"] and run["iterations"] > 1 for run in runs)
         for record in records
@@ -93,8 +104,8 @@ def basis(records: Sequence[Mapping[str, Any]], steps_per_model: float | None) -
     for record in records if whole else ():
         for runs in slots(record, later=later).values():
             ended = [run for run in runs if run["ended_s"] is not None]
-            whole &= bool(ended) and all(is_whole(run, steps_per_model or 0) for run in ended)
-    return Basis(later, whole)
+            whole &= bool(ended) and all(is_whole(run, steps_per_model or 0, same) for run in ended)
+    return Basis(later, whole, same)
 
 
 def slots(record: Mapping[str, Any], *, later: bool) -> dict[int, list[Run]]:
@@ -112,10 +123,9 @@ def slots(record: Mapping[str, Any], *, later: bool) -> dict[int, list[Run]]:
     return {slot: [run for run in runs if run["again"]] for slot, runs in by_slot.items()}
 
 
-def is_whole(run: Run, steps_per_model: float) -> bool:
+def is_whole(run: Run, steps_per_model: float, same: float = SAME_LENGTH) -> bool:
     """Whether a start of the script trained one model, from beginning to end."""
-    off = abs(run["iterations"] - steps_per_model)
-    return run["ended_s"] is not None and off <= max(1, SAME_LENGTH * steps_per_model)
+    return run["ended_s"] is not None and is_model(run["iterations"], steps_per_model, same)
 
 
 def look(record: Mapping[str, Any], steps_per_model: float | None, how: Basis) -> Seen:
@@ -164,7 +174,7 @@ def look(record: Mapping[str, Any], steps_per_model: float | None, how: Basis) -
         gap_s=gap_s,
         whole_models=0
         if steps_per_model is None
-        else sum(is_whole(run, steps_per_model) for run in all_runs),
+        else sum(is_whole(run, steps_per_model, how.same) for run in all_runs),
     )
 
 

@@ -34,10 +34,11 @@ QUESTIONS = frozenset({ATTEST, ATTEST_KERNEL, WRITE_PROFILE, ALLOW_TRACING})
 # Fields of a member's header; the rest of its block is its ring of steps. STEPS counts since the
 # last release, EARLIER those before it. SAVED is how many batches its loader may hold ready. A
 # group of ranks rests at the end of step REST_AT, and REOPENED is how often one of them went on.
-# SAMPLES are those that the script has marked since the last release.
+# SAMPLES are those that the script has marked since the last release. Of RESTARTS starts, all that
+# have ended, WHOLE is the sum of their steps, and SHORTEST and LONGEST the fewest and the most.
 ORDER, RELEASE_NS, STEPS, RELEASED_NS, PARKED_NS, TRAINER_TID, RESTARTS, ASKED = range(8)
-EARLIER, SAVED, REST_AT, REOPENED, SAMPLES = range(8, 13)
-HEADER = 13
+EARLIER, SAVED, REST_AT, REOPENED, SAMPLES, WHOLE, SHORTEST, LONGEST = range(8, 16)
+HEADER = 16
 
 # Fields of one step. All but the first and FRESH are durations in ns inside that step; FRESH is 1
 # when the script was started anew inside it, so that its length is no step time. From TIMED on

@@ -54,6 +54,7 @@ class Member:
         self._pid = os.getpid()
         # Where this process has begun anew in the middle of a window, the window goes on.
         self._steps = self._words[channel.STEPS]
+        self._began_at = self._words[channel.EARLIER] + self._steps
         self._load_ns = self._backward_ns = self._optimizer_ns = 0
         self._timed_ns, self._no_ns = _timed_ns(), _timed_ns()
         self._optimizer_began_ns = self._closure_ns = 0
@@ -169,10 +170,21 @@ class Member:
 
         report = {"slot": self.slot, "launcher": self._launcher, "once": self._once}
         report["counted"] = self._iterations.report()
+        report["ended"] = self._ended()
         report |= attest.report(with_kernel=with_kernel)
         report["switches"] = switching.observed(self._switches)
         report["loaders"] = list(self._loaders.values())
         (self.folder / f"attestation-{self.slot}.json").write_text(json.dumps(report))
+
+    def _ended(self) -> dict[str, float] | None:
+        """Return how many starts of the script have ended, and after how many steps."""
+        words = self._words
+        starts = words[channel.RESTARTS]
+        if not starts:
+            return None
+        fewest, most = words[channel.SHORTEST], words[channel.LONGEST]
+        mean = words[channel.WHOLE] / starts
+        return {"starts": starts, "steps": mean, "shortest": fewest, "longest": most}
 
     def leave(self) -> None:
         """Have no part in the cohort any more: this is a process that the script has forked.
@@ -200,10 +212,16 @@ class Member:
 
     def script_ended(self) -> None:
         """Count a start of the script and, outside a window, sleep before the next one."""
-        self._words[channel.RESTARTS] += 1
+        words = self._words
+        ended_at = words[channel.EARLIER] + self._steps
+        steps, self._began_at = ended_at - self._began_at, ended_at
+        words[channel.RESTARTS] += 1
+        words[channel.WHOLE] += steps
+        words[channel.SHORTEST] = min(words[channel.SHORTEST] or steps, steps)
+        words[channel.LONGEST] = max(words[channel.LONGEST], steps)
         self.fresh = 1
         self._iterations.begin()
-        if self._words[channel.ORDER] in {channel.CLOSED, channel.CLOSING}:
+        if words[channel.ORDER] in {channel.CLOSED, channel.CLOSING}:
             self.park()
 
     def wrap_iter(self, inner: Callable[..., Any]) -> Callable[..., Any]:

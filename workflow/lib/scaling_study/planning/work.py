@@ -1,4 +1,4 @@
-"""What a launch makes of a script: its parameters, the work of a step, and another training.
+"""What a launch makes of a script: its parameters, the work of a step, a model's steps, training.
 
 Tables and reports compare equal work: a step is one of the default launch's. A launch whose step
 processes four times as many samples does four such steps in each. Every rank of a group processes
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.axes import ranks
@@ -19,11 +20,16 @@ from scaling_study.axes.table import AXES
 from scaling_study.member.iterations import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 SAME = 0.01
 """Samples of a step that differ by less, as a mean over few epochs may, train alike."""
+
+
+SAME_LENGTH = 0.01
+"""A script that ends this close to a model's steps ends with a model: epochs are rounded."""
+NO_ENDS: dict[str, Any] = {"starts": 0, "steps": None, "shortest": None, "longest": None}
 
 
 def program(workload: Mapping[str, Any]) -> list[str]:
@@ -42,15 +48,75 @@ def interpreter(workload: Mapping[str, Any]) -> str:
     return as_interpreter(python) if python else sys.executable
 
 
-def with_samples(plan: Mapping[str, Any], samples: Mapping[str, float]) -> dict[str, Any]:
-    """Return a plan whose launches know how many samples a step has.
+def is_model(steps: float, steps_per_model: float, same: float = SAME_LENGTH) -> bool:
+    """Whether a start of the script that ended after so many steps has trained one model."""
+    return abs(steps - steps_per_model) <= max(1, same * steps_per_model)
+
+
+def differ(length: Mapping[str, Any] | None) -> bool:
+    """Whether models differ in length (see ``model_length``); None where the config says it."""
+    if length is None or not length["starts"]:
+        return False
+    return not is_model(length["shortest"], length["longest"])
+
+
+def with_learnt(plan: Mapping[str, Any], study: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plan that knows what only measuring tells: a step's samples, and a model's steps.
+
+    Where the config leaves the steps to the script, ``model_length`` stands beside their number.
 
     Args:
         plan: plan.json, or what a race has made of it.
-        samples: those that scripts have said, of a step in all ranks, by launch (cohorts.json).
+        study: cohorts.json, with the ``samples`` that scripts have said, of a step in all ranks, by
+            launch, and ``model_length`` (see there).
     """
+    samples, workload = study.get("samples", {}), plan["workload"]
+    if workload.get("steps_per_model") == "auto":
+        length = study.get("model_length", NO_ENDS)
+        workload = {**workload, "steps_per_model": length["steps"], "model_length": length}
     launches = [{**one, "samples": samples.get(one["id"])} for one in plan["launches"]]
-    return {**plan, "launches": launches}
+    return {**plan, "launches": launches, "workload": workload}
+
+
+def model_length(
+    ended: Mapping[str, Sequence[Mapping[str, float]]], work: Mapping[str, float], default: str
+) -> dict[str, Any]:
+    """Return how many steps train a model, from starts of the script that have ended.
+
+    The default launch's own starts give the number, where some have ended, or else all do.
+
+    Args:
+        ended: of each launch ``starts`` that have ended, with their mean ``steps`` and those of the
+            ``shortest`` and the ``longest``, as often as they were counted (see ``Member``).
+        work: of a step of each launch, in steps of the default one.
+        default: id of the default launch.
+
+    Returns:
+        The same of all together, in steps of the default launch: `NO_ENDS` where there are none.
+    """
+    equal = {
+        launch: [
+            {name: own if name == "starts" else own * work[launch] for name, own in one.items()}
+            for one in each
+        ]
+        for launch, each in ended.items()
+    }
+    pooled = pool(chain.from_iterable(equal.values()))
+    return pooled | ({"steps": pool(equal[default])["steps"]} if equal.get(default) else {})
+
+
+def pool(ended: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Put together what was seen of starts that have ended (see ``model_length``)."""
+    seen = [one for one in ended if one["starts"]]
+    if not seen:
+        return NO_ENDS
+    starts = sum(one["starts"] for one in seen)
+    return {
+        "starts": starts,
+        "steps": sum(one["starts"] * one["steps"] for one in seen) / starts,
+        "shortest": min(one["shortest"] for one in seen),
+        "longest": max(one["longest"] for one in seen),
+    }
 
 
 def samples_per_step(workload: Mapping[str, Any], launch: Mapping[str, Any]) -> float | None:

@@ -19,6 +19,7 @@ from scaling_study.common.quantities import (
     format_time,
     known,
 )
+from scaling_study.planning.work import differ
 from scaling_study.rendering.headline_confirmed import (
     arm,
     confirmed_bars,
@@ -30,6 +31,7 @@ from scaling_study.rendering.headline_predicted import SURE, predicted_verdict
 from scaling_study.rendering.headline_words import (
     NOUNS,
     THINGS,
+    UNITS,
     Bar,
     Headline,
     Note,
@@ -71,7 +73,11 @@ def write_headline(
         failures: its entry of analysis/failures.json.
         confirmation: its entry of analysis/confirmation.json; None where there is none.
     """
-    asked = OBJECTIVES[recommendation["objective"]]
+    confirmed = None
+    if confirmation is not None and confirmation["status"] == "confirmed":
+        confirmed = arm(confirmation, "recommended")
+    said = recommendation if confirmation is None or confirmed is None else confirmation
+    asked = OBJECTIVES[said["objective"]]
     question = (
         f"How soon is {THINGS[asked.rate]} done on this machine?"
         if asked.single
@@ -84,19 +90,18 @@ def write_headline(
     lost = _lost_note(_lost(recommendation, failures) if failures else [])
     compared = {one["launch"]: one for one in (confirmation or {}).get("losses", ())}
     notes = [
+        *_length_notes(said.get("model_length"), recommendation),
         *_single_notes(recommendation),
         *_loss_notes(recommendation, compared),
         _changed_note(recommendation, compared),
         *_notes(recommendation, noise, replicates),
     ]
-    confirmed = None
-    if confirmation is not None and confirmation["status"] == "confirmed":
-        confirmed = arm(confirmation, "recommended")
     if confirmation is None or confirmed is None:
         first = [unconfirmed_note(confirmation), _ratio_note(recommendation)]
         verdict, bars = predicted_verdict(recommendation, noise), _bars(recommendation)
     else:
-        first = confirmed_notes(confirmation, confirmed, recommendation["ratio"])
+        same = said["objective"] == recommendation["objective"]
+        first = confirmed_notes(confirmation, confirmed, recommendation["ratio"] if same else None)
         verdict, bars = confirmed_verdict(confirmation, confirmed), confirmed_bars(confirmation)
     shown = [note for note in (*lost, *first, *notes) if note.text]
     return Headline(question, verdict, bars, tuple(shown))
@@ -111,10 +116,37 @@ def _single_notes(recommendation: Mapping[str, Any]) -> list[Note]:
     if asked.rate == "models_per_hour":
         return [note]
     text = (
-        "The config has no workload.steps_per_model: the time of one step (of equal work, with "
-        "its part of what lies between steps) is compared, without the start of a process."
+        "Launches were compared by the time of one step (of equal work, with its part of what lies "
+        "between steps), without the start of a process."
     )
     return [Note(text), note]
+
+
+def _length_notes(
+    length: Mapping[str, Any] | None, recommendation: Mapping[str, Any]
+) -> list[Note]:
+    """How many steps a model has, where the script shows it (`work.model_length`)."""
+    if length is None:
+        return []
+    rate = UNITS[OBJECTIVES[recommendation["objective"]].rate]
+    if not length["starts"]:
+        text = (
+            f"No start of the script ended within the study, so {rate} are compared. For "
+            "models/hour, set workload.steps_per_model: N, the number of steps of one model."
+        )
+        return [Note(text, True)]
+    steps, seen = f"{length['steps']:,.0f}", format_count(length["starts"], "start")
+    text = f"One model is {steps} steps, after which the script ended ({seen} seen to the end)."
+    if differ(length):
+        text = (
+            f"Models differ in length: the script ended after {length['shortest']:,.0f} to "
+            f"{length['longest']:,.0f} steps ({seen} seen to the end). Models/hour takes one for "
+            f"{steps} steps, their mean. Where launches differ in the work of a step, set "
+            "workload.samples_per_step."
+        )
+    if not recommendation["model_length"]["starts"]:
+        text += f" No start ended before the confirmation, so launches were chosen by {rate}."
+    return [Note(text, differ(length))]
 
 
 def tell_throughput(recommendation: Mapping[str, Any]) -> str:

@@ -209,8 +209,8 @@ def _how(confirmation: Json, recommended: Json) -> list[Note]:
         if recommended["ended_after"] is not None:
             text = (
                 f"The script ended after {recommended['ended_after']:,} iterations, which is not "
-                "what workload.steps_per_model says: a model's time is put together from start, "
-                "iterations and end."
+                "a model's number (workload.steps_per_model): a model's time is put together from "
+                "start, iterations and end."
             )
         notes.append(Note(text, warning=not recommended["end_seen"]))
     if recommended["cut"]:

@@ -26,7 +26,7 @@ from scaling_study.measuring import switch_script
 from scaling_study.member import program
 from scaling_study.planning import ladder, work
 from scaling_study.planning.plan import asked_replicates
-from scaling_study.planning.work import samples_per_step, with_samples, work_by_launch
+from scaling_study.planning.work import samples_per_step, with_learnt, work_by_launch
 from scaling_study.probing.probe import usable_topology
 from scaling_study.rendering import report_rows, svg
 from scaling_study.rendering.busy import tell_lost_windows
@@ -319,7 +319,7 @@ def _work_note(
     plan: Mapping[str, Any], analyses: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Note, ...]:
     """What a step is, where launches of the study do different work in one."""
-    plan = with_samples(plan, analyses["provenance"].get("samples", {}))
+    plan = with_learnt(plan, analyses["provenance"])
     if set(work_by_launch(plan).values()) <= {1.0}:
         return ()
     default = next(one for one in plan["launches"] if one["id"] == plan["default"])

@@ -1,0 +1,127 @@
+"""How many steps a model has: learnt from starts of the script that end, and said."""
+
+import json
+
+import pytest
+
+from projects import SHORT, Project
+from scaling_study.planning.work import (
+    NO_ENDS,
+    differ,
+    is_model,
+    model_length,
+    pool,
+    with_learnt,
+)
+
+
+def seen(*lengths):
+    """What a member reports of starts of its script that have ended."""
+    mean = sum(lengths) / len(lengths)
+    fewest, most = min(lengths), max(lengths)
+    return {"starts": len(lengths), "steps": mean, "shortest": fewest, "longest": most}
+
+
+def test_starts_that_ended_tell_the_steps_of_a_model():
+    found = model_length({"d": [seen(300, 300), seen(300)], "b": []}, {"d": 1.0, "b": 1.0}, "d")
+    assert found == {"starts": 3, "steps": 300, "shortest": 300, "longest": 300}
+    assert not differ(found)
+
+
+def test_the_default_launchs_own_starts_come_first():
+    found = model_length({"d": [seen(290, 310)], "b": [seen(600)]}, {"d": 1.0, "b": 1.0}, "d")
+    assert found == {"starts": 3, "steps": 300, "shortest": 290, "longest": 600}
+    assert differ(found)
+
+
+def test_steps_of_other_launches_count_by_their_work():
+    """A step of four times as many samples: a model has a quarter of the steps."""
+    found = model_length({"d": [], "b": [seen(75)]}, {"d": 1.0, "b": 4.0}, "d")
+    assert found == {"starts": 1, "steps": 300, "shortest": 300, "longest": 300}
+
+
+def test_nothing_is_known_where_no_start_has_ended():
+    assert model_length({"d": [], "b": []}, {"d": 1.0, "b": 1.0}, "d") == NO_ENDS
+    assert pool([NO_ENDS, seen(7)]) == seen(7)
+    assert not differ(NO_ENDS)
+
+
+@pytest.mark.parametrize(
+    ("steps", "of_model", "whole"),
+    [(1000, 1010, True), (1000, 1011, False), (3, 4, True), (3, 5, False)],
+)
+def test_lengths_differ_by_more_than_a_rounded_epoch(steps, of_model, whole):
+    assert is_model(steps, of_model) is whole
+    assert differ(seen(steps, of_model)) is not whole
+
+
+@pytest.mark.parametrize(
+    ("asked", "known"),
+    [("auto", 300), (500, 500), (None, None)],
+)
+def test_only_auto_goes_by_what_was_learnt(asked, known):
+    plan = {"workload": {"steps_per_model": asked}, "launches": [{"id": "d"}]}
+    learnt = with_learnt(plan, {"samples": {"d": 2.0}, "model_length": seen(300)})
+    assert learnt["workload"]["steps_per_model"] == known
+    assert ("model_length" in learnt["workload"]) == (asked == "auto")
+    assert learnt["launches"] == [{"id": "d", "samples": 2.0}]
+    if asked == "auto":
+        assert with_learnt(plan, {})["workload"]["steps_per_model"] is None
+
+
+def study(steps):
+    return {
+        "study": f"after-{steps}",
+        "workload": {"script": "tests/workloads/plain_loop.py", "args": ["--steps", str(steps)]},
+        "processes": [1],
+        "launches": {"baseline": {"intra_op": 1}},
+        "measure": {**SHORT, "replicates": 1},
+        "profile": {"launches": []},
+        "why": "off",
+        "confirm": {"seconds": 15},
+    }
+
+
+def run(project, steps):
+    config = study(steps)
+    project.configure(config)
+    done = project.snakemake()
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = project.folder / "results" / config["study"]
+    found = {
+        name: json.loads((results / "analysis" / f"{name}.json").read_text())["machines"][0]
+        for name in ("recommendation", "confirmation")
+    }
+    return done.stdout, (project.folder / f"reports/after-{steps}.html").read_text(), found
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp("project"))
+    project.take_every_window()
+    return project
+
+
+@pytest.mark.slow
+def test_a_script_that_ends_gives_models_per_hour(project):
+    said, report, found = run(project, 250)
+    assert found["recommendation"]["objective"] == "models_per_hour"
+    length = found["recommendation"]["model_length"]
+    assert (length["steps"], length["shortest"], length["longest"]) == (250, 250, 250)
+    confirmed = found["confirmation"]
+    assert confirmed["objective"] == "models_per_hour"
+    assert confirmed["arms"][0]["whole_models"] > 0
+    assert confirmed["model_length"]["starts"] > length["starts"]
+    assert "models/hour" in said
+    assert "One model is 250 steps, after which the script ended" in report
+
+
+@pytest.mark.slow
+def test_a_script_that_does_not_end_is_compared_by_steps_and_this_is_said(project):
+    said, report, found = run(project, 10**9)
+    assert found["recommendation"]["objective"] == "steps_per_s"
+    assert found["recommendation"]["model_length"] == NO_ENDS
+    assert found["confirmation"]["objective"] == "steps_per_s"
+    for text in (said, report):
+        assert "No start of the script ended within the study, so steps/s are compared" in text
+        assert "set workload.steps_per_model: N" in text
