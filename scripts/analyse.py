@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from scaling_study.analysing import pace
+from scaling_study.analysing import pace, unequal_work
 from scaling_study.analysing.analyse import analyse
 from scaling_study.common import file_errors
 from scaling_study.common.columns import POINTS, REPLICATES, WINDOWS
@@ -23,7 +23,7 @@ def main() -> int:
         content = analyse(
             read_table(tables, POINTS),
             read_table(tables, REPLICATES),
-            read_table(tables, WINDOWS)[pace.COLUMNS],
+            read_table(tables, WINDOWS)[list({*pace.COLUMNS, *unequal_work.COLUMNS})],
             read_json(tables / "cohorts.json"),
             read_json(arguments.plan or folder / "plan.json"),
         )

@@ -5,6 +5,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from scaling_study.analysing.unequal_work import unequal_work
 from scaling_study.collecting.collect import collect
 from scaling_study.collecting.record_schema import RecordError
 from scaling_study.common import file_errors
@@ -30,7 +31,7 @@ def main() -> int:
     machine = read_json(folder / "machine.json")
     further = rounds.helpful(plan, read_causes(folder).get(machine["hash"], []))
     plan["launches"] += [{**launch, "replicates": 0} for launch in further]
-    starts, done = [], 0
+    starts, done, unequal = [], 0, []
     if any(launch["replicates"] for launch in plan["launches"]):
         try:
             collected = collect(folder, plan)
@@ -42,7 +43,10 @@ def main() -> int:
         cohorts = [one for one in collected.cohorts["cohorts"] if one["machine"] == here]
         rates = collected.replicates[collected.replicates["machine"] == here]
         starts, done = rounds.starts(cohorts, rates, plan), rounds.done(cohorts)
-    found = rounds.next_round(plan, machine, starts, done, now)
+        tables = (one[one["machine"] == here] for one in (collected.points, collected.windows))
+        points, windows = tables
+        unequal = unequal_work(points, rates, windows, cohorts, plan)
+    found = rounds.next_round(plan, machine, starts, done, now, unequal=unequal)
     write_json(options.output, found)
     print(printable_lines(rounds.describe(found, plan)))
     return 0

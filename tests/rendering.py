@@ -1,5 +1,6 @@
 """Made-up studies, collected and analysed in this process, ready to be rendered."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,19 @@ from scaling_study.common.storage import read_json, write_json, write_table
 from scaling_study.rendering.render import render_study
 
 
-def make_study(folder: Path, **options: Any) -> Path:
-    """Write, collect and analyse a study; return its folder."""
+def make_study(
+    folder: Path, change: Callable[[dict[str, Any]], None] = lambda _: None, **options: Any
+) -> Path:
+    """Write, collect and analyse a study; return its folder.
+
+    Args:
+        folder: Of the study.
+        change: What becomes of the plan, and of the records, before they are read.
+        options: Of `synthetic.write_study`.
+    """
     plan = synthetic.write_study(folder, **options)
+    change(plan)
+    write_json(folder / "plan.json", plan)
     collected = collect(folder, plan)
     for table, frame in (
         (WINDOWS, collected.windows),

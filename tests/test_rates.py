@@ -50,7 +50,7 @@ def files(script, *, replicates=3, number=12, counts=(1, 2), window_us=1_000_000
                     life = script.window(slot, n, window_us, 200_000)
                     made.append(
                         {"n": n, "replicate": replicate, "cohort": 0, "window": window, "take": 0,
-                         "slot": slot, "steps": life["steps"], "valid": True}
+                         "slot": slot, "steps": life["steps"], "valid": True, "work": 1.0}
                     )  # fmt: skip
                     lives.append(life)
                     step_us += life["step_us"]

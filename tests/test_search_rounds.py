@@ -206,6 +206,24 @@ def test_the_first_round_measures_baseline_repeat_and_default(machine):
     assert rounds.describe(found, plan).startswith("first: 4 starts")
 
 
+@pytest.mark.parametrize(("tests", "over"), [(["repeat"], False), (["repeat", "drift"], True)])
+def test_a_race_ends_where_no_start_would_tell_more(machine, tests, over):
+    plan = planned()
+    first = rounds.next_round(plan, machine, [], 0, NOW)
+    cohorts, rows = measured_by(plan, first, better_together)
+    grown = with_files(plan, {plan["baseline"]: 1, plan["repeat"]: 1, plan["default"]: 2})
+    starts = rounds.starts(cohorts, rates(*rows), grown)
+    unequal = [{"test": test} for test in tests]
+    found = rounds.next_round(grown, machine, starts, 1, NOW, unequal=unequal)
+    assert (found["stage"] == "done") is over
+    assert (found["choice"] is None) is over
+    if over:
+        assert found["batches"] == []
+        said = "the race is over: steps differ too much in work to compare launches"
+        assert rounds.describe(found, grown) == said
+        assert json.loads(json.dumps(found)) == found
+
+
 def measured_by(plan, found, rate):
     """Cohorts and rates of all that a round asks for."""
     cohorts, rows = [], []

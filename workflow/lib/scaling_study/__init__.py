@@ -10,6 +10,7 @@ def mark(samples: int = 0) -> None:
     Args:
         samples: what the step has processed, in this process; counted in a script with an
             optimizer, too, and used where the config says ``workload.samples_per_step: mark``.
+            Called before the optimizer's step, which ends the step, they belong to it.
     """
 
 

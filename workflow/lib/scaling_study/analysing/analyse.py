@@ -16,6 +16,7 @@ from scaling_study.analysing.pace import pace
 from scaling_study.analysing.pareto import pareto
 from scaling_study.analysing.recommend import enough, or_null, recommend, records
 from scaling_study.analysing.single_changes import single_changes
+from scaling_study.analysing.unequal_work import unequal_work
 from scaling_study.common import stats
 from scaling_study.common.topology import Topology, parse_cpu_list
 from scaling_study.planning.work import with_learnt
@@ -52,7 +53,7 @@ def analyse(
     Args:
         points: Table of points.
         rates: Table of replicates.
-        windows: Table of windows, with `pace.COLUMNS` at least.
+        windows: Table of windows, with `pace.COLUMNS` and `unequal_work.COLUMNS` at least.
         study: cohorts.json.
         plan: plan.json.
 
@@ -66,14 +67,16 @@ def analyse(
         cohorts = [each for each in study["cohorts"] if each["machine"] == machine]
         own = points[points["machine"] == machine]
         own_rates = rates[rates["machine"] == machine]
+        own_windows = windows[windows["machine"] == machine]
+        unequal = unequal_work(own, own_rates, own_windows, cohorts, plan)
         found = {
             "scaling": scaling(own, own_rates, cohorts, description),
-            "noise": noise(own_rates, plan),
-            "recommendation": recommend(own, own_rates, cohorts, known),
+            "noise": {**noise(own_rates, plan), "unequal_work": unequal},
+            "recommendation": recommend(own, own_rates, cohorts, known, unequal),
             "pareto": pareto(own, cohorts, known),
             "single_changes": single_changes(own, own_rates, cohorts, known),
             "failures": list_failures(cohorts, study["missing"]),
-            "attestation": attestation(cohorts, windows[windows["machine"] == machine]),
+            "attestation": attestation(cohorts, own_windows),
             "provenance": {**provenance(cohorts, description), "samples": samples},
         }
         for name, entry in found.items():

@@ -13,7 +13,8 @@ A race has chosen already, and by more than these points show: without what the 
 between its jobs, and of launches that hardly differ the one that changes the least.
 
 A launch that changes training itself (the samples of a step, coarser numbers) is never recommended:
-the best of those is named beside, where it is better.
+the best of those is named beside, where it is better. Nothing is recommended where steps of unequal
+work may be all that launches differ by (`unequal_work`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.analysing import unequal_work
 from scaling_study.common import stats
 from scaling_study.common.objectives import OBJECTIVES, Objective, objective_of
 from scaling_study.common.quantities import format_estimate
@@ -100,6 +102,7 @@ def recommend(
     rates: pd.DataFrame,
     cohorts: Sequence[Json],
     plan: Json,
+    unequal: Sequence[Json] = (),
 ) -> Json:
     """Choose the launch to use.
 
@@ -108,6 +111,7 @@ def recommend(
         rates: Its rows of the table of replicates.
         cohorts: Its cohorts, as cohorts.json holds them.
         plan: plan.json.
+        unequal: What shows that steps differ in work, as `unequal_work` finds it.
 
     Returns:
         The machine's entry of recommendation.json, without the machine.
@@ -123,12 +127,10 @@ def recommend(
     if not found:
         reason = "no launch has a valid window; the list of failures says why"
         return {"status": "none", "reason": reason, **head, **EMPTY}
-    return {
-        "status": "ok",
-        "reason": None,
-        **head,
-        **_choose(found, OBJECTIVES[head["objective"]], rates, cohorts, plan),
-    }
+    chosen = _choose(found, OBJECTIVES[head["objective"]], rates, cohorts, plan)
+    if any(unequal_work.explains(one, chosen) for one in unequal):
+        return {"status": "none", "reason": unequal_work.reason(unequal, plan), **head, **EMPTY}
+    return {"status": "ok", "reason": None, **head, **chosen}
 
 
 def _choose(

@@ -18,7 +18,12 @@ from scaling_study.collecting import points, rates
 from scaling_study.collecting.process_starts import process_starts
 from scaling_study.collecting.record_rows import FileRows, read_rows
 from scaling_study.collecting.record_schema import RecordError
-from scaling_study.collecting.window_table import of_equal_work, pooled_quantiles, window_rows
+from scaling_study.collecting.window_table import (
+    of_equal_work,
+    pooled_quantiles,
+    window_rows,
+    work_of_rows,
+)
 from scaling_study.common.columns import BETWEEN, WINDOWS
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.member.iterations import MARK
@@ -77,22 +82,22 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
     Raises:
         RecordError: A file cannot be used, or files must not be pooled.
     """
-    found = _Found()
+    found, marked = _Found(), plan["workload"].get("samples_per_step") == MARK
     unread = set((study_folder / "measure").glob("*/*.jsonl"))
     for launch in plan["launches"]:
-        _add_launch(found, study_folder, launch, replicates_of(plan, launch), unread)
+        _add_launch(found, study_folder, launch, replicates_of(plan, launch), unread, marked=marked)
     if not found.cohorts:
         raise RecordError(
             f"no record file of the plan in {study_folder / 'measure'}: measure first"
         )
     _refuse_mixtures(found.cohorts)
-    samples = found.samples if plan["workload"].get("samples_per_step") == MARK else {}
-    _refuse_unsaid(samples)
-    work = work_by_launch(with_learnt(plan, {"samples": samples}))
+    _refuse_unsaid(found.samples)
+    work = work_by_launch(with_learnt(plan, {"samples": found.samples}))
     found.compare_equal_work(work)
     learnt = {
-        "samples": samples, "model_length": model_length(found.ended, work, plan["default"])
-    }  # fmt: skip
+        "samples": found.samples,
+        "model_length": model_length(found.ended, work, plan["default"]),
+    }
     windows = pd.concat(found.windows, ignore_index=True) if found.windows else None
     windows = WINDOWS.frame(windows)
     replicates = points.replicates(
@@ -155,6 +160,8 @@ def _add_launch(
     launch: Mapping[str, Any],
     replicates: int,
     unread: set[Path],
+    *,
+    marked: bool,
 ) -> None:
     """Read a launch's files and take them out of `unread`; its step times are not kept.
 
@@ -164,6 +171,7 @@ def _add_launch(
         launch: The plan's entry.
         replicates: How many it has.
         unread: All record files that were not read yet.
+        marked: Whether the script says the samples of its steps, and these are compared.
     """
     files = []
     for replicate in range(replicates):
@@ -181,12 +189,12 @@ def _add_launch(
             ended = [member["ended"] for member in after["members"] if member.get("ended")]
             found.ended.setdefault(launch["id"], []).extend(ended)
     if any(len(file.rows) for file in files):
-        rows = window_rows(files)
-        said = rows[rows["valid"] & rows["samples_active"].notna()]
-        if len(said):
-            per_step = said["samples_active"].sum() / said["steps_active"].sum()
-            found.samples[launch["id"]] = float(per_step)
-        found.windows.append(rows[WINDOWS.names])
+        rows = window_rows(files).assign(work=1.0)
+        if marked:
+            rows["work"], per_step = work_of_rows(rows)
+            if per_step is not None:
+                found.samples[launch["id"]] = float(per_step)
+        found.windows.append(of_equal_work(rows[WINDOWS.names], rows["work"]))
         found.quantiles.append(pooled_quantiles(rows, files))
         for machine, own in rows.groupby("machine", sort=False):
             names = {"machine": machine, **_names(launch)}

@@ -45,7 +45,7 @@ def rates(rows: pd.DataFrame, files: Sequence[FileRows]) -> Rates:
 
     Args:
         rows: Its rows on one machine, as `window_rows` makes them of `files`, with their place
-            among all rows of the files as index.
+            among all rows of the files as index; and `work`: that of a step, 1 where all are alike.
         files: Its record files.
     """
     lives = [life for file in files for life in file.lives] or [None] * (max(rows.index) + 1)
@@ -63,7 +63,15 @@ def rates(rows: pd.DataFrame, files: Sequence[FileRows]) -> Rates:
     counted["label"] = labels
     step_s = _ordinary(counted)
     excess = _excess(kinds, known, step_s)
-    return Rates(_replicates(valid, step_s, excess, kinds), _between(step_s, excess, kinds))
+    work = _work(valid).reindex(step_s.index)
+    return Rates(_replicates(valid, step_s, excess, kinds, work), _between(step_s, excess, kinds))
+
+
+def _work(valid: pd.DataFrame) -> pd.Series:
+    """Work of the mean counted step, by `KEY` and slot."""
+    rows = valid.assign(whole=valid["work"] * valid["steps"])
+    sums = rows.groupby([*KEY, "slot"])[["whole", "steps"]].sum()
+    return sums["whole"] / sums["steps"]
 
 
 def _counted(valid: pd.DataFrame, step_us: Sequence[np.ndarray]) -> pd.DataFrame:
@@ -175,7 +183,9 @@ def _replicates(
     step_s: pd.Series,
     excess: dict[int, pd.Series],
     kinds: Sequence[between.Kind],
+    work: pd.Series,
 ) -> pd.DataFrame:
+    """Rates by `KEY`; a step is one of the launch's mean work."""
     windows = valid.groupby([*KEY, "cohort", "window", "take"]).size().groupby(KEY).size()
     added = sum(
         (each * kinds[number - 1].per_step for number, each in excess.items()),
@@ -183,8 +193,8 @@ def _replicates(
     )
     of_step = pd.MultiIndex.from_frame(step_s.reset_index()[KEY])
     iteration_s = step_s + added.reindex(of_step).to_numpy()
-    steps_per_s = (1 / iteration_s).groupby(KEY).sum()
-    usual = step_s.groupby(KEY).size() / (1 / step_s).groupby(KEY).sum()
+    steps_per_s = (work / iteration_s).groupby(KEY).sum()
+    usual = step_s.groupby(KEY).size() / (work / step_s).groupby(KEY).sum()
     members = step_s.groupby(KEY).size()
     found = pd.DataFrame(
         {

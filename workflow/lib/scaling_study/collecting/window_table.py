@@ -7,7 +7,7 @@ import pandas as pd
 
 from scaling_study.collecting.accounts import add_per_step
 from scaling_study.collecting.record_rows import FileRows
-from scaling_study.common.stats import Integers, grouped_quantiles
+from scaling_study.common.stats import STEP_BITS, Integers, grouped_quantiles
 
 US_PER_S = 1e6
 STEP_QUANTILES = {"step_median_s": 0.5, "step_p95_s": 0.95, "step_p99_s": 0.99}
@@ -43,7 +43,8 @@ def pooled_quantiles(rows: pd.DataFrame, files: Sequence[FileRows]) -> pd.DataFr
     """Quantiles of all counted steps of a launch's valid windows.
 
     Args:
-        rows: As `window_rows` returned them for `files`.
+        rows: As `window_rows` returned them for `files`, and `work`: of a step, by which its time
+            is divided.
         files: The launch's record files.
 
     Returns:
@@ -54,24 +55,39 @@ def pooled_quantiles(rows: pd.DataFrame, files: Sequence[FileRows]) -> pd.DataFr
     kept = np.repeat(rows["valid"].to_numpy(), rows["steps"].to_numpy(dtype=np.int64))
     group_of_step = np.repeat(group.to_numpy(), rows["steps"].to_numpy(dtype=np.int64))[kept]
     index = pd.MultiIndex.from_frame(names[~group.duplicated()].astype({"n": np.int64}))
+    step_us = _step_us(files) / np.repeat(rows["work"], rows["steps"].to_numpy(dtype=np.int64))
     quantiles = grouped_quantiles(
         group_of_step,
-        _step_us(files)[kept],
+        np.rint(np.minimum(step_us, 2**STEP_BITS - 1)).to_numpy(dtype=np.int64)[kept],
         len(index),
         [*STEP_QUANTILES.values()],
     )
     return pd.DataFrame(quantiles / US_PER_S, index=index, columns=[*STEP_QUANTILES])
 
 
-def of_equal_work(rows: pd.DataFrame, work: float) -> pd.DataFrame:
+def work_of_rows(rows: pd.DataFrame) -> tuple[pd.Series, float | None]:
+    """Return the work of a step in each row of a launch whose script says its samples.
+
+    Args:
+        rows: As `window_rows` returned them.
+
+    Returns:
+        Samples of a step over those of the launch's mean step, 1 where a row has none; and the
+        latter, None where no valid window tells.
+    """
+    said = rows[rows["valid"] & rows["samples_active"].notna()]
+    per_step = said["samples_active"].sum() / said["steps_active"].sum() if len(said) else None
+    own = rows["samples_active"] / rows["steps_active"] / (per_step or np.nan)
+    return own.where((own > 0) & np.isfinite(own), 1.0), per_step
+
+
+def of_equal_work(rows: pd.DataFrame, work: float | pd.Series) -> pd.DataFrame:
     """Return rows of a launch per step of the default launch, where its own steps do other work.
 
     Args:
         rows: Of any table.
-        work: Of a step, in steps of the default launch.
+        work: Of a step, in steps of the default launch; of all rows, or of each.
     """
-    if work == 1:
-        return rows
     times = [name for name in rows if name in STEP_TIMES or str(name).endswith("_per_step")]
     rates = [name for name in rows if name == "steps_per_s"]
     return rows.assign(

@@ -151,8 +151,6 @@ def _conclude_machines(
         elif entry["status"] == "ok":
             script = results / f"launch/recommended{f'-{name}' if name else ''}.sh"
             lines.append(f"  launch it: bash {script}")
-        else:
-            lines.append(f"  {entry['reason']}")
         lines += _conclude_causes(causes.get(machine, []))
     return lines
 

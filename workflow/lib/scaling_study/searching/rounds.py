@@ -22,7 +22,7 @@ from scaling_study.measuring import measure
 from scaling_study.planning import ladder
 from scaling_study.planning.work import changed_training
 from scaling_study.probing import probe
-from scaling_study.searching.race import Entrant, Exclusion, Field, Race, Settings
+from scaling_study.searching.race import Entrant, Exclusion, Field, Race, Round, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from scaling_study.common.topology import Topology
-    from scaling_study.searching.race import Changes, Round
+    from scaling_study.searching.race import Changes
 
 Json = dict[str, Any]
 
@@ -44,6 +44,8 @@ OF_SEVERAL_THREADS = ("openmp", "openmp_affinity")
 FEWEST_ROUNDS, MOST_ROUNDS, SHORTEST_ROUND_S = 4, 16, 60.0
 """Of a race: one for each of these times in its budget, within these bounds. A round for which
 nothing is left to do takes some seconds too."""
+UNEQUAL = "steps differ too much in work to compare launches"
+"""Why a race ends that cannot find out more."""
 ROUND_S = 8.0
 """What a round takes beside measuring: to decide, and to make the report anew."""
 
@@ -340,6 +342,8 @@ def next_round(
     measured: Sequence[Start],
     done: int,
     decided: str,
+    *,
+    unequal: Sequence[Mapping[str, Any]] = (),
 ) -> Json:
     """Return the content of a round's file: what its jobs measure, and what is known before it.
 
@@ -349,13 +353,17 @@ def next_round(
         measured: all starts so far.
         done: how many rounds they were measured in.
         decided: the time, which names the batches.
+        unequal: what shows that steps differ in work (`unequal_work`). Where it is more than that
+            starts differ, which a large gain outweighs, no launch can be chosen: the race is over.
     """
     files = {launch["id"]: launch["replicates"] for launch in plan["launches"]}
     field = competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
     asks = settings(plan, done)
     measured = _within(measured, field.ladder)
     race = Race(field, asks, measured, done)
-    found = race.next()
+    found, choice = race.next(), race.choice
+    if any(one["test"] != "repeat" for one in unequal):
+        found, choice = Round("done", reason=UNEQUAL), None
     known = {launch["id"]: launch for launch in plan["launches"]}
     base = known[plan["baseline"]]["axes"]
     defaults = known[plan["default"]]["axes"]
@@ -369,7 +377,6 @@ def next_round(
     batches = _batches(found, names, plan, files)
     asked = dict.fromkeys(task["launch"] for batch in batches for task in batch)
     seen = {one.launch for one in measured}
-    choice = race.choice
     return {
         "schema_version": SCHEMA_VERSION,
         "decided": decided,
