@@ -57,8 +57,8 @@ def words():
 
 def test_the_order_of_axes_is_that_in_names_of_launches():
     assert list(table.AXES) == [
-        "build", "launcher", "intra_op", "inter_op", "wait_policy", "blas", "isa", "allocator",
-        "huge_pages", "placement", "membind", "optimizer_kernel", "matmul_precision", "autocast",
+        "shell", "build", "launcher", "intra_op", "inter_op", "wait_policy", "blas", "isa",
+        "allocator", "huge_pages", "placement", "membind", "optimizer_kernel", "matmul_precision", "autocast",
         "compile", "denormals", "collector", "prefetch", "persistent_workers", "loader_workers",
         "loader_cpus", "ranks",
     ]  # fmt: skip
@@ -374,6 +374,13 @@ RIGHT_AND_WRONG = [
         [{"preload": ["/opt/libmine.so"], "sgemm": "/opt/libmine.so"}],
         [{"preload": [OPENBLAS], "sgemm": OPENBLAS}, {"preload": ["/opt/libmine.so"]}],
     ),
+    ("shell", "none", [{}, {"env": TRIM}], []),
+    (
+        "shell",
+        ("KMP_BLOCKTIME=0", "cpus=0-1"),
+        [{"env": {"KMP_BLOCKTIME": "0"}}, {"env": {"KMP_BLOCKTIME": "the script's"}}],
+        [{}, {"env": TRIM}],
+    ),
     ("isa", "default", [{}, {"isa": "AVX2"}], []),
     ("isa", "avx2", [{"isa": "AVX2"}], [{}, {"isa": "DEFAULT"}]),
     ("isa", "avx512", [{}], [{"isa": "AVX2"}]),
@@ -516,6 +523,7 @@ def test_what_is_shown_as_effective():
     kernel = attested(sgemm_kernel="SkylakeX", sgemm_gflops=249.6, huge_page_bytes=3 * 2**20)
     rows = {row["axis"]: row["effective"] for row in table.checks({}, [SLOT], [kernel])}
     assert rows == {
+        "shell": "none",
         "launcher": "exec",
         "build": f"{sys.executable}, torch 2.13.0+cpu",
         "intra_op": "2",

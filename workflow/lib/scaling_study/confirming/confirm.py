@@ -49,6 +49,7 @@ class Confirmation:
         path: confirm/rounds.jsonl.
         builds: folder of built environments.
         baseline: id of the baseline.
+        today: id of today's launch; None where that is the default one.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Confirmation:
         builds: Path,
         *,
         baseline: str,
+        today: str | None = None,
     ) -> None:
         self._job = job
         self._launches = launches
@@ -71,7 +73,8 @@ class Confirmation:
             for entry in recommendation["machines"]
             if entry["machine"] == self._machine["hash"]
         ]
-        self._arms = rounds.choose_arms(entries[0], job.launch) if entries else ()
+        own = None if today is None else launches[today]
+        self._arms = rounds.choose_arms(entries[0], job.launch, own) if entries else ()
         self._baseline = baseline
         self._compared: list[str] = []
         if self._arms:

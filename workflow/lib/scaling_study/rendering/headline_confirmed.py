@@ -14,10 +14,12 @@ from scaling_study.rendering.headline_words import (
     Note,
     against,
     amount,
+    at_best,
     in_unit,
     name_launch,
     open_with,
     processes,
+    shortly,
     small_print,
     span,
     times,
@@ -51,7 +53,13 @@ NOTICEABLE = 0.01
 """A factor that is nearer to 1 is not listed."""
 WORTH_A_WORD = 1.1
 """Another queue that gives more by this factor is said to."""
-ROLES = {"default": "default", "default_same_n": "same", "recommended": "recommended"}
+ROLES = {
+    "today": "today",
+    "today_same_n": "same",
+    "default": "default",
+    "default_same_n": "same",
+    "recommended": "recommended",
+}
 
 
 def arm(confirmation: Json, role: str, queue: str = USERS_QUEUE) -> Json | None:
@@ -72,7 +80,8 @@ def confirmed_verdict(confirmation: Json, recommended: Json) -> str:
     value = amount(objective=objective, **_shown(recommended, objective))
     if ratio is None:
         return f"Confirmed: {value} with {processes(recommended)} of {name_launch(recommended)}"
-    than = against(objective, "the default launch")
+    other = {"label": confirmation.get("against", "default")}
+    than = against(objective, name_launch(other))
     gives = f"{open_with(recommended)}: {value}, {times(ratio, than)}"
     if not span(ratio):
         return f"{gives}, confirmed without an interval"
@@ -81,13 +90,13 @@ def confirmed_verdict(confirmation: Json, recommended: Json) -> str:
     if ratio["high"] < 1:
         return f"{gives}, confirmed; the prediction does not hold"
     if same is not None and known(same["low"]) and same["low"] > 1:
-        than = against(objective, f"the default at {processes(recommended)}")
+        than = against(objective, f"{shortly(other)} at {processes(recommended)}")
         return f"{open_with(recommended)}: {value}, {times(same, than)}, confirmed"
     return f"{gives}, confirmed; a gain is not certain"
 
 
 def confirmed_bars(confirmation: Json) -> tuple[Bar, ...]:
-    """Default, default at the recommended count, recommended: as far as they were run."""
+    """Today's and default, at their own count and the recommended one, recommended: as run."""
     found = [one for role in ROLES if (one := arm(confirmation, role)) is not None]
     objective = confirmation["objective"]
     shown = [_shown(one, objective) for one in found]
@@ -116,7 +125,7 @@ def _named(one: Json) -> str:
     if one["role"] == "recommended":
         default = one["label"] == "default"
         return "Default launch" if default else f"Best launch found, {one['label']}"
-    return "Default launch, at its best" if one["role"] == "default" else "Default launch"
+    return at_best(one, short=one["role"].endswith("_same_n"))
 
 
 def _print(one: Json, shown: Json, objective: str, scale: float) -> str:
@@ -141,7 +150,8 @@ def confirmed_notes(confirmation: Json, recommended: Json, predicted: Json | Non
             f"{format_ratio(one['value'])}{f' ({interval})' if (interval := span(one)) else ''}"
             for one in (confirmation["ratio"], predicted)
         )
-        notes.append(Note(f"Gain over the default launch: {gain} confirmed, {hoped} predicted."))
+        other = name_launch({"label": confirmation.get("against", "default")})
+        notes.append(Note(f"Gain over {other}: {gain} confirmed, {hoped} predicted."))
     return [
         *notes,
         *_difference(confirmation),

@@ -201,7 +201,8 @@ def competing(plan: Mapping[str, Any], topology: Topology, quota_cpus: float | N
             bool(training[launch]),
         )
 
-    fixed = {plan["default"], plan["baseline"], plan["repeat"]}
+    today = plan.get("today")
+    fixed = {plan["default"], plan["baseline"], plan["repeat"], today}
     counts = ladder.resolve(plan["processes"], topology, quota_cpus)
     boundaries = [
         n
@@ -220,6 +221,7 @@ def competing(plan: Mapping[str, Any], topology: Topology, quota_cpus: float | N
             Exclusion(changes(base, item), frozenset(a for a, v in item.items() if base[a] == v))
             for item in plan["exclude"]
         ),
+        entrant(today) if today else None,
     )
 
 
