@@ -26,8 +26,9 @@ def main() -> None:
         found = storage.read_json(options.recommendation)
     with job_process.prepared("confirm", options.log, options.probed):
         Confirmation(
-            job, launches, found, options.output, options.builds, baseline=plan["baseline"]
-        ).run()
+            job, launches, found, options.output, options.builds, baseline=plan["baseline"],
+            today=plan.get("today"),
+        ).run()  # fmt: skip
 
 
 if __name__ == "__main__":

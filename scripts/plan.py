@@ -7,6 +7,7 @@ that is made already.
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from scaling_study.common.storage import write_json
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.configuring.config import load_config
 from scaling_study.configuring.config_file import read_config
+from scaling_study.configuring.todays import look
 from scaling_study.importing.import_config import is_import
 from scaling_study.importing.imported import load_import, outline
 from scaling_study.measuring import resolve
@@ -41,7 +43,7 @@ def check(config: Path) -> tuple[str, dict[str, Any]]:
     if isinstance(mapping, dict) and is_import(mapping):
         study = load_import(mapping)
         return outline(study), study.to_dict()
-    plan = make_plan(load_config(mapping))
+    plan = make_plan(load_config(mapping), look(os.environ, limits.read_memory_policy()))
     runs_in = resolve.check_workload(plan.workload.model_dump())
     topology = system.read_topology().restricted(limits.read_allowed_cpus())
     quota_cpus = limits.read_quota_cpus()

@@ -1,11 +1,17 @@
 """Puts this folder on the path of all tests, those in folders below it too, and opens a browser."""
 
+import os
 from pathlib import Path
 
 import hypothesis
 import pytest
 
 import browser
+from scaling_study.configuring.todays import is_ours
+
+# Studies of tests have no launch that the shell of whoever runs them makes.
+for name in filter(is_ours, list(os.environ)):
+    del os.environ[name]
 
 # An example takes as long as the machine is busy; none is wrong for that.
 hypothesis.settings.register_profile(

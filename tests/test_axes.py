@@ -60,8 +60,8 @@ def words():
 
 def test_the_order_of_axes_is_that_in_names_of_launches():
     assert list(table.AXES) == [
-        "build", "launcher", "intra_op", "inter_op", "wait_policy", "openmp", "blas", "isa",
-        "allocator", "huge_pages", "placement", "openmp_affinity", "membind", "optimizer_kernel",
+        "shell", "build", "launcher", "intra_op", "inter_op", "wait_policy", "openmp", "blas",
+        "isa", "allocator", "huge_pages", "placement", "openmp_affinity", "membind", "optimizer_kernel",
         "matmul_precision", "autocast", "memory_format", "compile", "denormals", "collector",
         "prefetch", "persistent_workers", "loader_workers", "loader_cpus", "ranks",
     ]  # fmt: skip
@@ -486,6 +486,13 @@ RIGHT_AND_WRONG = [
         [{"preload": ["/opt/libmine.so"], "sgemm": "/opt/libmine.so"}],
         [{"preload": [OPENBLAS], "sgemm": OPENBLAS}, {"preload": ["/opt/libmine.so"]}],
     ),
+    ("shell", "none", [{}, {"env": TRIM}], []),
+    (
+        "shell",
+        ("KMP_BLOCKTIME=0", "cpus=0-1"),
+        [{"env": {"KMP_BLOCKTIME": "0"}}, {"env": {"KMP_BLOCKTIME": "the script's"}}],
+        [{}, {"env": TRIM}],
+    ),
     ("isa", "default", [{}, {"isa": "AVX2"}], []),
     ("isa", "avx2", [{"isa": "AVX2"}], [{}, {"isa": "DEFAULT"}]),
     ("isa", "avx512", [{}], [{"isa": "AVX2"}]),
@@ -632,6 +639,7 @@ def test_what_is_shown_as_effective():
     kernel = attested(sgemm_kernel="SkylakeX", sgemm_gflops=249.6, huge_page_bytes=3 * 2**20)
     rows = {row["axis"]: row["effective"] for row in table.checks({}, [SLOT], [kernel])}
     assert rows == {
+        "shell": "none",
         "launcher": "exec",
         "build": f"{sys.executable}, torch 2.13.0+cpu",
         "intra_op": "2",

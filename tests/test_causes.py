@@ -33,7 +33,7 @@ WANTED = {
     *("lock_contention", "file_io", "pauses", "stopped", "communication", "imbalance"),
     *("compilation", "loader_starts", "loader_interference", "loader_snapshots"),
     *("loader_storage", "loader_preparation", "too_few_workers", "loader_rows"),
-    *("loader_copies", "loader_lock"),
+    *("loader_copies", "loader_lock", "shell"),
 }
 
 

@@ -56,7 +56,17 @@ def test_nothing_asked_for_is_the_default_and_its_repeat():
     assert made.repeat == "default-44136f-repeat"
     assert [dict(launch.axes) for launch in made.launches] == [dict(DEFAULTS)] * 2
     assert list(DEFAULTS) == [
-        *("build", "launcher", "intra_op", "inter_op", "wait_policy", "openmp", "blas", "isa"),
+        *(
+            "shell",
+            "build",
+            "launcher",
+            "intra_op",
+            "inter_op",
+            "wait_policy",
+            "openmp",
+            "blas",
+            "isa",
+        ),
         *("allocator", "huge_pages", "placement", "openmp_affinity", "membind"),
         *("optimizer_kernel", "matmul_precision", "autocast", "memory_format", "compile"),
         *("denormals", "collector", "prefetch", "persistent_workers", "loader_workers"),
@@ -239,7 +249,7 @@ def test_plan_json_holds_what_measuring_needs():
     stored = make_plan(load_config(config())).to_dict()
     assert set(stored) == {
         *("schema_version", "study", "description", "seed", "objective", "default"),
-        *("baseline", "repeat"),
+        *("baseline", "repeat", "today"),
         *(
             "launches",
             "dropped",
@@ -389,6 +399,7 @@ def test_description_says_what_will_be_done():
     assert text.split("\n") == [
         "Study full.study_1-a: my scripts/train é 'x'.py",
         "  4 launches: 1 default, 1 baseline, 1 repeat, 1 one_change; 2 excluded",
+        "  today's launch: the default one",
         "  processes: 1, 2, 4",
         "  36 cohorts (3 replicates of each launch), 108 windows; profiles of 6 points",
         (

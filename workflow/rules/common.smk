@@ -23,10 +23,12 @@ from snakemake.exceptions import WorkflowError
 from scaling_study.common import entries
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import ConfigError
+from scaling_study.common.storage import read_json
 from scaling_study.common.workload_env import WorkloadEnv, masked
 from scaling_study.configuring.config import load_config
 from scaling_study.configuring.config_file import read_config
 from scaling_study.configuring.config_machines import CHOICE, choose_machines
+from scaling_study.configuring.todays import look
 from scaling_study.confirming import confirm
 from scaling_study.experimenting import experiment, fingerprint
 from scaling_study.importing import imported
@@ -34,6 +36,7 @@ from scaling_study.importing.import_config import is_import
 from scaling_study.measuring import measure, stop
 from scaling_study.planning import plan
 from scaling_study.planning.efforts import EFFORTS, FEEDS
+from scaling_study.probing import limits
 from scaling_study.searching import rounds
 
 # Snakemake keeps what it makes for each job: collecting garbage among 10,000 of them again and again
@@ -66,7 +69,15 @@ try:
     else:
         choice = config.pop(CHOICE, None)
         checked = load_config(config)
-        STUDY = plan.make_plan(checked)
+        # Snakemake changes the environment of its jobs, and a cluster has another one: they read
+        # what the run has found where the user started it (see `announce`).
+        FOUND = Path(f"results/{checked.study}/shell.json")
+        if workflow.is_main_process:
+            policy = limits.read_memory_policy() if workflow.local_exec else ""
+            SHELL = look(os.environ, policy)
+        else:
+            SHELL = tuple(read_json(FOUND))
+        STUDY = plan.make_plan(checked, SHELL)
         ENV = checked.workload.env
         WORKLOAD_ENV = WorkloadEnv.of(Path(f"results/.secrets/{STUDY.study}.json"), ENV)
         # Snakemake hands a copy of the config to every script, by a file.

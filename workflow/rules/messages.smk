@@ -3,6 +3,7 @@
 import subprocess
 
 from scaling_study.common import file_errors
+from scaling_study.common.storage import write_json
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.measuring import resolve
 from scaling_study.rendering.study import (
@@ -33,6 +34,7 @@ def announce():
         study_lock = StudyLock(Path(RESULTS))
         if not IMPORTED:
             WORKLOAD_ENV.keep()
+            write_json(FOUND, SHELL)
             runs_in = resolve.check_workload(PLAN_JSON["workload"])
     except UnavailableError as error:
         raise WorkflowError(f"\n{error.reason}\n  What helps: {error.remedy}") from None
@@ -52,8 +54,9 @@ def announce():
         # On a cluster other machines measure, and have not been chosen yet.
         left = RACED or measured < len(records)
         busy = look_around() if left and workflow.local_exec else ""
-        if busy:
-            print(busy)
+        confined = limits.tell_confined() if workflow.local_exec else ""
+        for text in filter(None, (confined, busy)):
+            print(text)
 
 
 def refuse_one_machine_under_several_names():

@@ -47,6 +47,7 @@ PLAIN = (*("launch", "label", "arm", "n", "replicates", "oversubscribed", "steps
 EMPTY: dict[str, Any] = {
     "raced": False,
     "default": None,
+    "today": None,
     "best": None,
     "throughput": None,
     "recommended": None,
@@ -163,11 +164,27 @@ def _choose(
     chosen = enough(same or found, objective) if raced is None else raced
     shown = {launch: enough(own, objective) for launch, own in by_launch.items()}
     shown[chosen["launch"]] = chosen
+
+    def alike(launch: str) -> Json | None:
+        own = by_launch.get(launch, ())
+        return next((point for point in own if point["n"] == chosen["n"]), None)
+
+    def reference(launch: str) -> Json | None:
+        if launch not in shown:
+            return None
+        same, own = alike(launch), shown[launch]
+        return {
+            **_entry(own),
+            "at_n": None if same is None else _entry(same),
+            "most": _most(measured, own, by_launch[launch]),
+        }
+
     default = shown.get(plan["default"])
-    same_n = next(
-        (point for point in by_launch.get(plan["default"], []) if point["n"] == chosen["n"]),
-        None,
-    )
+    against = next((one for one in (plan.get("today"), plan["default"]) if one in shown), "")
+    today = reference(plan.get("today") or "")
+    if today is not None:
+        own_axes = next(one["axes"] for one in plan["launches"] if one["id"] == plan["today"])
+        today = {**today, "shell": own_axes["shell"]}
     sure = measured.probabilities_of_best(
         {launch: point["n"] for launch, point in shown.items()},
         tolerance=TOLERANCE,
@@ -177,13 +194,8 @@ def _choose(
         sure = {chosen["launch"]: plan["searched"]["choice"]["probability"]}
     return {
         "raced": raced is not None,
-        "default": None
-        if default is None
-        else {
-            **_entry(default),
-            "at_n": None if same_n is None else _entry(same_n),
-            "most": _most(measured, default, by_launch[plan["default"]]),
-        },
+        "default": reference(plan["default"]),
+        "today": today,
         "best": _entry(max(same or found, key=gives)),
         "throughput": _entry(throughput),
         "recommended": {
@@ -192,8 +204,10 @@ def _choose(
             "most": _most(measured, chosen, by_launch[chosen["launch"]]),
             **_how(chosen, cohorts),
         },
-        "ratio": _ratio(measured, chosen, default, "each at its own number of processes"),
-        "ratio_same_n": _ratio(measured, chosen, same_n, "at the same number of processes"),
+        "ratio": _ratio(
+            measured, chosen, shown.get(against), "each at its own number of processes"
+        ),
+        "ratio_same_n": _ratio(measured, chosen, alike(against), "at the same number of processes"),
         "changed": _changed(measured, objective, found, chosen, changes),
         "ranking": [
             {
@@ -310,7 +324,8 @@ def _ratio(measured: stats.Means, point: Json, default: Json | None, what: str) 
         return None
     found = measured.ratio(_at(point), _at(default))
     times = format_estimate(found.value, found.low, found.high)
-    text = f"{times} times what the default launch gives, {what}"
+    whose = "today's" if default["arm"] == "today" else "the default"
+    text = f"{times} times what {whose} launch gives, {what}"
     return {**ratio_entry(found), "text": text}
 
 

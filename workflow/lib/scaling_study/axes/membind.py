@@ -123,6 +123,8 @@ def _prepare(value: str, where: Where) -> Effects:
 
 
 def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot, ...]:
+    if axes["membind"] == "none":  # the kernel's, or the shell's
+        return tuple(given)
     return tuple(
         replace(one, policy=memory_policy(axes["membind"], one, topology)) for one in given
     )

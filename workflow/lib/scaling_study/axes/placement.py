@@ -217,7 +217,7 @@ def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot,
         if _train_on_siblings(placed, topology):
             placed = tuple(_divided(one, own, topology) for one in cut(_by_threads(topology)))
     return tuple(
-        replace(one, cpus=new.cpus, oversubscribed=new.oversubscribed, loader_cpus=new.loader_cpus)
+        replace(new, cpus=new.cpus or one.cpus, policy=one.policy)
         for one, new in zip(given, placed, strict=True)
     )
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.axes import shell
 from scaling_study.axes.axis import Axis, Effects, Slot
 from scaling_study.axes.values import COUNT
 from scaling_study.common import entries
@@ -123,18 +124,22 @@ def checks(
         not hold, else of the first), and ``ok``: it holds in every member.
     """
     asked = {slot["slot"]: slot for slot in slots}
-    members = [{**got, "asked": asked[got["slot"]]} for got in attestations]
+    whole_axes = whole(axes)
+    members = [{**got, "asked": asked[got["slot"]], "axes": whole_axes} for got in attestations]
+    exported = shell.variables(whole_axes["shell"])
     rows = []
     for name, axis in AXES.items():
-        value = axes.get(name, axis.default)
+        value = whole_axes[name]
         if axis.effective is None and value == axis.default:
             continue
-        wrong = [got for got in members if not _holds(name, value, got)]
+        # What the shell says takes the place of an axis's default.
+        left = value == axis.default and not exported.keys().isdisjoint(axis.variables)
+        wrong = [got for got in members if not left and not _holds(name, value, got)]
         shown = (wrong or members)[0]
         rows.append(
             {
                 "axis": name,
-                "requested": axis.requested(value, shown["asked"]),
+                "requested": shell.SAYS if left else axis.requested(value, shown["asked"]),
                 "effective": _effective(name, shown),
                 "ok": not wrong,
             }

@@ -632,6 +632,7 @@ def _masked(problem: Problem) -> Problem:
     text_or_more = problem.value.startswith(("'", '"', "{", "["))
     hidden = (
         place[:2] == ("workload", "env")
+        or place[:3] == ("launches", "today", "env")
         or (place in {(), ("workload",)} and text_or_more)
         or (problem.what == UNKNOWN_KEY and place[0] == "workload")
         or (problem.what == UNKNOWN_KEY and len(place) == 1 and text_or_more)

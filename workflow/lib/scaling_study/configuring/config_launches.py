@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import PlainValidator, ValidationInfo, model_validator
 
@@ -21,6 +21,7 @@ from scaling_study.common.problems import (
 from scaling_study.configuring.config_parameters import PARAMETER, Parameters, read_parameter
 from scaling_study.configuring.config_schema import Allowed, Section, must_exist, parameters
 from scaling_study.configuring.launches import Expansion, expand, label, value_text
+from scaling_study.configuring.todays import TODAY, Found, read_today, value_of
 
 # A study of more would run for weeks; a product that large is a slip.
 MOST_LAUNCHES = 10_000
@@ -92,6 +93,11 @@ class Launches(Section):
     baseline: Annotated[Mapping[str, Value], PlainValidator(_read_launch), Allowed(ONE)] = {}
     """The launch that changes start from; axes that are not named keep their default."""
 
+    today: Annotated[Literal["auto", "off"] | Found, PlainValidator(read_today), Allowed(TODAY)] = (
+        "auto"
+    )
+    """What you launch today, beside the default: what your shell sets (auto), or what this says."""
+
     grid: Annotated[
         Mapping[str, tuple[Value, ...]], PlainValidator(_read_lists), Allowed(LISTS)
     ] = {}
@@ -112,11 +118,15 @@ class Launches(Section):
     ] = ()
     """Drops each launch, also those that a race puts together, that has all values of an item."""
 
-    def expanded(self, own: Parameters) -> Expansion:
+    def expanded(
+        self, own: Parameters, shell: Found = (), workload: Mapping[str, str] | None = None
+    ) -> Expansion:
         """Return the launches that this section describes.
 
         Args:
             own: the study's own axes, each with its default.
+            shell: what was found in the user's shell.
+            workload: ``workload.env``.
         """
         return expand(
             defaults={**DEFAULTS, **own},
@@ -125,6 +135,7 @@ class Launches(Section):
             one_change=self.one_change,
             include=self.include,
             exclude=self.exclude,
+            shell=value_of(self.today, shell, workload or {}),
         )
 
     @model_validator(mode="after")
@@ -152,7 +163,9 @@ class Launches(Section):
                 f"is the same launch as launches.{other.origin} ({label(other.axes, defaults)})",
                 "a launch that is not there yet",
             )
-        if expansion.dropped and all(c.arm in {"default", "baseline"} for c in expansion.kept):
+        if expansion.dropped and all(
+            c.arm in {"default", "baseline", "today"} for c in expansion.kept
+        ):
             yield Problem(
                 ("exclude",),
                 shorten(self.exclude),

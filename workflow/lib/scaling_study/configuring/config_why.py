@@ -14,7 +14,7 @@ EFFORTS = {
     "off": "no experiments",
 }
 EFFORT = ", ".join(EFFORTS)
-TARGETS = "a list of baseline, default, recommended, or labels of launches; [] for none"
+TARGETS = "a list of baseline, default, today, recommended, or labels of launches; [] for none"
 
 
 def _read_effort(value: object) -> str:
@@ -53,7 +53,7 @@ class Why(Section):
     """How much is tried; `why: quick`, `why: full` and `why: off` say it without a section."""
 
     launches: Annotated[Sequence[str], PlainValidator(read_targets), Allowed(TARGETS)] = (
-        "default",
+        "today",
         "recommended",
     )
     """Which launches are explained; a label is the plan's name of one, such as `intra_op 1`."""

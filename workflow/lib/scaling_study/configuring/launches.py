@@ -10,10 +10,11 @@ from pathlib import PurePath
 from typing import Literal
 
 from scaling_study.axes.axis import Value
+from scaling_study.axes.shell import NONE
 from scaling_study.axes.table import AXES, DEFAULTS
 from scaling_study.common.printable import printable
 
-Arm = Literal["default", "baseline", "repeat", "one_change", "grid", "combined"]
+Arm = Literal["default", "baseline", "repeat", "today", "one_change", "grid", "combined"]
 Axes = Mapping[str, Value]
 
 # Names become folders. 80 characters leave room for a file system's 255 bytes; the readable part
@@ -55,8 +56,8 @@ class Expansion:
     """All launches that a config describes.
 
     Attributes:
-        kept: Each launch once, under the first arm that describes it; default and baseline (if
-            it is another one) come first.
+        kept: Each launch once, under the first arm that describes it; default, baseline and
+            today's (if they are others) come first.
         dropped: What was excluded, with the index of the first `exclude` that matches.
         repeated: Indices of `include` with the launch that each one equals.
         idle: Indices of `exclude` that match nothing that could be dropped.
@@ -76,12 +77,13 @@ def expand(
     one_change: Mapping[str, Sequence[Value]],
     include: Sequence[Axes],
     exclude: Sequence[Axes],
+    shell: Value = NONE,
 ) -> Expansion:
     """Describe every launch once, and drop what is excluded.
 
     The product of a grid and a list of changes contain the default, the baseline and each other
-    by nature: such launches merge, under the first arm of default, baseline, one_change, grid. An
-    `include` names one launch, so one that is there already is reported.
+    by nature: such launches merge, under the first arm of default, baseline, today, one_change,
+    grid. An `include` names one launch, so one that is there already is reported.
 
     Args:
         defaults: All axes, the study's own ones last, with the values of the default launch.
@@ -90,12 +92,14 @@ def expand(
         one_change: Values of which each alone is a launch.
         include: Further launches.
         exclude: Launches that are left out.
+        shell: What today's launch has of the user's shell.
     """
     base = {**defaults, **baseline}
     known: dict[tuple[Value, ...], Candidate] = {}
     for fixed in (
         Candidate("default", "default", defaults),
         Candidate("baseline", "baseline", base),
+        Candidate("today", "today", {**defaults, "shell": shell}),
     ):
         known.setdefault(_key(fixed.axes), fixed)
     always = len(known)
@@ -133,7 +137,8 @@ def named(
         defaults: the values of the study's default launch.
         builds: all values of the axis `build` in the study.
     """
-    return Launch(launch_id(axes, defaults), label(axes, defaults, builds), arm, axes)
+    text = arm if arm == "today" else label(axes, defaults, builds)
+    return Launch(launch_id(axes, defaults), text, arm, axes)
 
 
 def repeat_of(baseline: Launch) -> Launch:

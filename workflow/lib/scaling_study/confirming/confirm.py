@@ -52,6 +52,7 @@ class Confirmation:
         path: confirm/rounds.jsonl.
         builds: folder of built environments.
         baseline: id of the baseline.
+        today: id of today's launch; None where that is the default one.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Confirmation:
         builds: Path,
         *,
         baseline: str,
+        today: str | None = None,
     ) -> None:
         self._job = job
         self._launches = launches
@@ -74,11 +76,9 @@ class Confirmation:
             for entry in recommendation["machines"]
             if entry["machine"] == self._machine["hash"]
         ]
-        self._arms = (
-            rounds.choose_arms(entries[0], job.launch, pool=job.plan["workload"]["pool"])
-            if entries
-            else ()
-        )
+        own = None if today is None else launches[today]
+        pooled = bool(job.plan["workload"]["pool"])
+        self._arms = rounds.choose_arms(entries[0], job.launch, own, pool=pooled) if entries else ()
         self._baseline = baseline
         self._compared: list[str] = []
         if self._arms:

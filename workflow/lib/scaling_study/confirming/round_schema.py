@@ -22,6 +22,7 @@ from scaling_study.collecting.record_schema import (
     Seconds,
     read_lines,
 )
+from scaling_study.confirming.rounds import Role
 
 SCHEMA_VERSION = 2
 
@@ -30,7 +31,7 @@ class ArmRecord(TypedDict):
     """An arm, as ``rounds.Arm``."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
-    role: Literal["recommended", "default", "default_same_n"]
+    role: Role
     launch: str
     label: str
     n: Processes

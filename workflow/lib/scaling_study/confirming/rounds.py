@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from scaling_study.axes import ranks
@@ -11,7 +12,7 @@ from scaling_study.axes import ranks
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-Role = Literal["recommended", "default", "default_same_n"]
+Role = Literal["recommended", "today", "today_same_n", "default", "default_same_n"]
 Way = Literal["process_per_model", "one_process"]
 
 # Two rounds of an arm give a t interval (one degree of freedom) that says nothing.
@@ -60,13 +61,21 @@ class Schedule:
 
 
 def choose_arms(
-    found: Mapping[str, Any], default: Mapping[str, Any], *, pool: bool = False
+    found: Mapping[str, Any],
+    default: Mapping[str, Any],
+    today: Mapping[str, Any] | None = None,
+    *,
+    pool: bool = False,
 ) -> tuple[Arm, ...]:
     """Return what is confirmed on a machine; nothing where nothing is recommended.
+
+    The recommended launch is compared with today's, or the default one if that is today's: at its
+    own best number of processes, and at the recommended one.
 
     Args:
         found: the machine's entry of analysis/recommendation.json.
         default: the default launch's entry of plan.json.
+        today: that of today's launch; None where that is the default one.
         pool: the program trains several models in processes of its own.
     """
     best = found["recommended"]
@@ -76,17 +85,19 @@ def choose_arms(
     # A group of ranks ends with its model.
     if not pool and ranks.asked(best["axes"]) is None:
         arms.append(Arm("recommended", best["launch"], best["label"], best["n"], "one_process"))
-    if best["launch"] == default["id"]:
-        return tuple(arms)
-
-    def plain(role: Role, n: int) -> Arm:
-        return Arm(role, default["id"], default["label"], n, "process_per_model")
-
-    own = found["default"]
-    if own is not None:
-        arms.append(plain("default", own["n"]))
-    if own is None or own["n"] != best["n"]:
-        arms.append(plain("default_same_n", best["n"]))
+    compared: list[tuple[Role, Role | None, Mapping[str, Any] | None]] = [
+        ("today", "today_same_n", today),
+        ("default", "default_same_n" if today is None else None, default),
+    ]
+    for role, same_n, launch in compared:
+        if launch is None or launch["id"] == best["launch"]:
+            continue
+        plain = partial(Arm, launch=launch["id"], label=launch["label"], queue="process_per_model")
+        own = found.get(role)
+        if own is not None:
+            arms.append(plain(role, n=own["n"]))
+        if same_n is not None and (own is None or own["n"] != best["n"]):
+            arms.append(plain(same_n, n=best["n"]))
     return tuple(arms)
 
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 RECOMMENDED = "recommended/process_per_model"
-DEFAULT = "default/process_per_model"
-DEFAULT_SAME_N = "default_same_n/process_per_model"
+OWN_N, SAME_N = "{}/process_per_model", "{}_same_n/process_per_model"
+"""The arms of today's launch or the default one, at its own number and at the recommended one."""
 
 # What really runs a model: the launch script starts plain processes, whatever was measured.
 RAN = "exec"
@@ -173,16 +173,18 @@ def _confirmed(
     shown = [_arm_entry(arm, means[key], _predicted(entry, arm.about)) for key, arm in arms.items()]
     best = arms[RECOMMENDED]
     unseen = [arm for arm in arms.values() if arm.mean("end_s") is None]
+    against = "today" if any(key.startswith("today") for key in arms) else "default"
     return {
         "status": "confirmed",
+        "against": against,
         "reason": None,
         "objective": entry["objective"],
         "model_length": learnt,
         "arms": shown,
         "left_out": left_out,
         "losses": [one for one in records if one["kind"] == "losses"],
-        "ratio": _ratio(ratios.get(DEFAULT)),
-        "ratio_same_n": _ratio(ratios.get(DEFAULT_SAME_N)),
+        "ratio": _ratio(ratios.get(OWN_N.format(against))),
+        "ratio_same_n": _ratio(ratios.get(SAME_N.format(against))),
         "seconds": _seconds_to_ends(head, unseen, length) if unseen else None,
         "difference": _difference(entry, best, means[RECOMMENDED].value, windows, length),
     }
@@ -213,7 +215,11 @@ def _ended(head: Mapping[str, Any], records: Sequence[Json], work: Mapping[str, 
                 {"starts": 1, "steps": steps, "shortest": steps, "longest": steps}
                 for steps in counts
             ]
-    plain = [launches[key] for key in (DEFAULT, DEFAULT_SAME_N, RECOMMENDED) if key in launches]
+    plain = [
+        launches[key]
+        for key in (OWN_N.format("default"), SAME_N.format("default"), RECOMMENDED)
+        if key in launches
+    ]
     return model_length(ended, {one: work.get(one, 1.0) for one in ended}, plain[0])
 
 
@@ -305,12 +311,9 @@ def _predicted(entry: Mapping[str, Any], about: Mapping[str, Any]) -> float | No
     """What the table of points says of an arm: with a process per model, or none."""
     if about["queue"] != "process_per_model":
         return None
-    default = entry["default"]
-    point = {
-        "recommended": entry["recommended"],
-        "default": default,
-        "default_same_n": default and default["at_n"],
-    }[about["role"]]
+    role, same_n, _ = about["role"].partition("_same_n")
+    point = entry.get(role)
+    point = point and point["at_n"] if same_n else point
     if not point or (point["launch"], point["n"]) != (about["launch"], about["n"]):
         return None
     value: float | None = point[OBJECTIVES[entry["objective"]].rate]

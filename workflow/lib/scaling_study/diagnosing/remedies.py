@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from scaling_study.axes import table
+from scaling_study.axes import shell, table
 from scaling_study.axes.axis import Where
 from scaling_study.axes.table import AXES
 from scaling_study.causes.cause import Remedy
@@ -41,14 +41,25 @@ def remedy(case: Case, what: Remedy, relief: str | None) -> dict[str, Any]:
     relief = _fastest(case, relief, what.others)
     shown = _shown(case, relief)
     changed = shown or (dict(what.axes) if what.axes else None)
-    text = what.others.get(relief or "")
+    text = what.others.get(relief or "") or (what.text if shown else f"{what.text} {UNMEASURED}")
+    unset = _exported(case, changed or {})
     return {
-        "text": text or (what.text if shown else f"{what.text} {UNMEASURED}"),
+        "text": f"{text}{unset and f' Today the shell sets {shell.tell(unset)}: unset it.'}",
         "axes": changed,
         "config": None if changed is None else _config(changed),
-        "command": what.command or _command(case, changed),
+        "command": f"unset {' '.join(shell.variables(unset))}"
+        if unset
+        else what.command or _command(case, changed),
         "code": what.code,
     }
+
+
+def _exported(case: Case, changed: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the shell sets of the variables that belong to axes which are changed."""
+    exported = shell.variables(case.head["axes"].get("shell", shell.NONE))
+    owned = {name for axis in changed for name in AXES[axis].variables}
+    owned |= exported.keys() if "shell" in changed else set()
+    return tuple(f"{name}={text}" for name, text in exported.items() if name in owned)
 
 
 def _fastest(case: Case, relief: str | None, others: Iterable[str]) -> str | None:

@@ -301,6 +301,7 @@ RELIEFS: tuple[Relief, ...] = (
            bursts=True),
     Relief("passive", "waiting threads sleep at once", _passive, {"wait_policy": "passive"}),
     Relief("one_thread", "one thread per operator", _one_thread, {"intra_op": 1}),
+    Relief("cleared", "nothing of what the shell sets", _is("shell", "none"), {"shell": "none"}),
     Relief(
         "pinned", "each member bound to its own core", _is("placement", "cores"),
         {"placement": "cores"},

@@ -24,6 +24,10 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 
+# set_mempolicy(2) by its number: only libnuma has a function for it.
+SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237, "ppc64le": 261, "s390x": 270}
+MPOL_DEFAULT = 0
+
 # Time for the other ranks to end by themselves after one has failed; then they are killed.
 GRACE_S = 2
 
@@ -80,6 +84,7 @@ def apply(cpus: str | None, mempolicy: str) -> None:
             raise ValueError(f"CPUs {sorted(refused)} cannot be used")
     mode, _, nodes = mempolicy.partition(":")
     if mode == "default":
+        _reset_policy()
         return
     # py-libnuma loads libnuma.so.1 when it is imported: only who asks for a policy needs it.
     from numa import memory  # noqa: PLC0415
@@ -92,6 +97,13 @@ def apply(cpus: str | None, mempolicy: str) -> None:
     if unknown := set(ids) - set(memory.get_allocation_allowed_nodes()):
         raise ValueError(f"nodes {sorted(unknown)} cannot be used")
     setters[mode](*ids)
+
+
+def _reset_policy() -> None:
+    """Drop the memory policy that numactl has set for the caller; without NUMA there is none."""
+    number = SET_MEMPOLICY.get(os.uname().machine)
+    if number is not None:
+        ctypes.CDLL(None).syscall(number, MPOL_DEFAULT, None, 0)
 
 
 def read_variables(path: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scaling_study.axes import shell
 from scaling_study.common.printable import printable
 from scaling_study.configuring.config import Profile
 from scaling_study.member.program import name
@@ -148,6 +149,7 @@ def describe(
             f"Study {plan.study}: {printable(name(work.program(plan.workload.model_dump())))}",
             f"  {launches}: {arms}{dropped}",
             *([POOL] if plan.workload.pool else []),
+            f"  today's launch: {_today(plan)}",
             f"  processes: {', '.join(map(str, ladder))}",
             *race,
             *(
@@ -155,7 +157,7 @@ def describe(
                 if plan.search.budget_minutes is None
                 else [profiles.replace("; ", "  ")] * bool(profiles)
             ),
-            *_confirm(forecast),
+            *_confirm(plan, forecast),
             *_why(plan, forecast),
             *_feed(plan, forecast),
             f"  {_duration(forecast.minutes)}",
@@ -163,12 +165,19 @@ def describe(
     )
 
 
-def _confirm(forecast: Estimate) -> list[str]:
+def _today(plan: Plan) -> str:
+    """What the user's launch of today has, beside the default one."""
+    found = next((one.axes["shell"] for one in plan.launches if one.id == plan.today), None)
+    return "the default one" if found is None else f"the default one with {shell.tell(found)}"
+
+
+def _confirm(plan: Plan, forecast: Estimate) -> list[str]:
     """What confirming will take, where that is asked for."""
     if not forecast.confirm_minutes:
         return []
     took = f"{forecast.confirm_minutes:.1f} minutes of all"
-    return [f"  confirm: the recommended launch and the default one, as you would run them, {took}"]
+    others = ", today's and the default one" if plan.today else " and the default one"
+    return [f"  confirm: the recommended launch{others}, as you would run them, {took}"]
 
 
 def _why(plan: Plan, forecast: Estimate) -> list[str]:

@@ -12,6 +12,7 @@ from scaling_study.configuring.config_confirm import Confirm
 from scaling_study.configuring.config_search import Search
 from scaling_study.configuring.config_why import Why
 from scaling_study.configuring.launches import Axes, Launch, label, named, repeat_of
+from scaling_study.configuring.todays import Found
 
 # 1: the first format. 2: with what is explained. 3: with how long is confirmed. 4: with the search.
 # 5: with what no combination may have, and the nodes of a race. 6: with the objective.
@@ -41,6 +42,7 @@ class Plan:
     Attributes:
         default: Id of the launch of a person who sets nothing.
         baseline: Id of the launch that changes start from; it may be the default one.
+        today: Id of the launch that the user's shell makes; None where that is the default one.
         repeat: Id of the A/A repeat of the baseline.
         launches: All launches, default, baseline and repeat first.
         dropped: What the config excludes, with the reason.
@@ -58,6 +60,7 @@ class Plan:
     default: str
     baseline: str
     repeat: str
+    today: str | None
     launches: tuple[Launch, ...]
     dropped: tuple[Dropped, ...]
     processes: Literal["auto"] | tuple[int, ...]
@@ -88,6 +91,7 @@ class Plan:
             "default": self.default,
             "baseline": self.baseline,
             "repeat": self.repeat,
+            "today": self.today,
             "launches": [
                 {"id": item.id, "label": item.label, "arm": item.arm, "axes": _to_json(item.axes)}
                 for item in self.launches
@@ -133,6 +137,7 @@ class Plan:
             default=data["default"],
             baseline=data["baseline"],
             repeat=data["repeat"],
+            today=data.get("today"),  # plans of before have none
             launches=tuple(
                 Launch(item["id"], item["label"], item["arm"], _from_json(item["axes"]))
                 for item in data["launches"]
@@ -155,13 +160,18 @@ class Plan:
         )
 
 
-def make_plan(config: Config) -> Plan:
+def make_plan(config: Config, shell: Found = ()) -> Plan:
     """Expand a config's launches; the default launch and an A/A repeat are always among them.
+
+    Args:
+        config: The config.
+        shell: What was found in the user's shell.
 
     Raises:
         ConfigError: a launch that is to be profiled or explained is not among them.
     """
-    expansion = config.launches.expanded(config.workload.parameters)
+    workload = config.workload
+    expansion = config.launches.expanded(workload.parameters, shell, workload.env)
     defaults = expansion.kept[0].axes
     described = (*expansion.kept, *(item for item, _ in expansion.dropped))
     builds = {item.axes["build"] for item in described}
@@ -181,6 +191,7 @@ def make_plan(config: Config) -> Plan:
         default=launches[0].id,
         baseline=baseline.id,
         repeat=repeat.id,
+        today=next((item.id for item in launches if item.arm == "today"), None),
         launches=tuple(launches),
         dropped=tuple(
             Dropped(
@@ -198,7 +209,7 @@ def make_plan(config: Config) -> Plan:
         why=config.why,
         explained=_targets("why", explained, launches, baseline),
         feed="off" if pool else config.feed,
-        workload=config.workload,
+        workload=workload,
     )
 
 
@@ -211,11 +222,12 @@ def _targets(
         ConfigError: a launch is not in the plan.
     """
     known = {"baseline": baseline.id, "default": launches[0].id, RECOMMENDED: RECOMMENDED}
+    known["today"] = launches[0].id
     known |= {item.label: item.id for item in launches} | {item.id: item.id for item in launches}
 
     def find(_: object, name: object) -> tuple[str, str]:
         if name not in known:
-            allowed = "baseline, default, recommended, or the label of a launch of the plan"
+            allowed = "baseline, default, today, recommended, or the label of a launch of the plan"
             raise wrong(name, "is no launch of the plan", allowed, nearest_word(name, known))
         return known[str(name)], str(name)
 

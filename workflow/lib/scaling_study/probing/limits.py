@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
-from scaling_study.common.topology import parse_cpu_list
+from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 from scaling_study.probing.system import (
     ROOT,
     read_online_cpus,
@@ -56,6 +56,24 @@ def read_allowed_cpus(root: Path = ROOT) -> tuple[int, ...]:
     allowed = set(parse_cpu_list(read_status("Cpus_allowed_list", root)))
     cpuset = parse_cpu_list(_effective_cpuset(root) or "")
     return tuple(sorted(allowed.intersection(read_online_cpus(root), cpuset or allowed)))
+
+
+def tell_confined(root: Path = ROOT) -> str:
+    """Say that an affinity mask confines a study to less than its cgroup may use; empty if not."""
+    allowed = read_allowed_cpus(root)
+    most = set(parse_cpu_list(_effective_cpuset(root) or "")) or set(read_online_cpus(root))
+    if most <= set(allowed):
+        return ""
+    return (
+        f"This shell's affinity mask confines the study to CPUs {format_cpu_list(allowed)} of "
+        f"{format_cpu_list(most)}. To measure all of them, start it without taskset or numactl."
+    )
+
+
+def read_memory_policy(root: Path = ROOT) -> str:
+    """This process's memory policy, as numa_maps in proc(5) writes it: its code has no other."""
+    first, *_ = [*(read_text(root / "proc/self/numa_maps") or "").splitlines(), "- default"]
+    return first.split()[1]
 
 
 def read_allowed_nodes(root: Path = ROOT) -> tuple[int, ...]:

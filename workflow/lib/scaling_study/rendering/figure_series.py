@@ -25,7 +25,7 @@ class Series:
     Attributes:
         launch: its id.
         label: its text.
-        roles: of ``recommended``, ``default`` and ``baseline``, those that it has.
+        roles: of ``recommended``, ``default``, ``today`` and ``baseline``, those that it has.
         colour: a name of ``svg.THEME``.
         marker: matplotlib's name.
     """

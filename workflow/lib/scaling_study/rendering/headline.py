@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysing.noise import spread_at
 from scaling_study.analysing.recommend import of_objective
+from scaling_study.axes import shell
 from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import (
     format_count,
@@ -36,6 +37,8 @@ from scaling_study.rendering.headline_words import (
     Headline,
     Note,
     amount,
+    at_best,
+    compared,
     differs,
     gives,
     in_unit,
@@ -88,12 +91,13 @@ def write_headline(
             question, "Nothing to recommend", (), (Note(_sentence(recommendation["reason"]), True),)
         )
     lost = _lost_note(_lost(recommendation, failures) if failures else [])
-    compared = {one["launch"]: one for one in (confirmation or {}).get("losses", ())}
+    losses = {one["launch"]: one for one in (confirmation or {}).get("losses", ())}
     notes = [
         *_length_notes(said.get("model_length"), recommendation),
         *_single_notes(recommendation),
-        *_loss_notes(recommendation, compared),
-        _changed_note(recommendation, compared),
+        *_loss_notes(recommendation, losses),
+        _changed_note(recommendation, losses),
+        _today_note(recommendation),
         *_notes(recommendation, noise, replicates),
     ]
     if confirmation is None or confirmed is None:
@@ -160,26 +164,24 @@ def tell_throughput(recommendation: Mapping[str, Any]) -> str:
     )
 
 
-def _loss_text(compared: Mapping[str, Any]) -> str:
+def _loss_text(found: Mapping[str, Any]) -> str:
     """How a launch's loss is beside the baseline's."""
-    if compared["status"] != "ok":
-        return f"Its loss could not be compared: {compared['reason']}."
-    low, high = min(compared["baseline"]), max(compared["baseline"])
-    own = sum(compared["losses"]) / len(compared["losses"])
-    how = (
-        "fell as the baseline's did" if compared["alike"] else "did not fall as the baseline's did"
-    )
+    if found["status"] != "ok":
+        return f"Its loss could not be compared: {found['reason']}."
+    low, high = min(found["baseline"]), max(found["baseline"])
+    own = sum(found["losses"]) / len(found["losses"])
+    how = "fell as the baseline's did" if found["alike"] else "did not fall as the baseline's did"
     return (
-        f"Its loss {how}: {own:.4g} over the second half of {compared['steps']} steps, "
-        f"{low:.4g} to {high:.4g} in {len(compared['baseline'])} runs of the baseline."
+        f"Its loss {how}: {own:.4g} over the second half of {found['steps']} steps, "
+        f"{low:.4g} to {high:.4g} in {len(found['baseline'])} runs of the baseline."
     )
 
 
 def _loss_notes(
-    recommendation: Mapping[str, Any], compared: Mapping[str, Mapping[str, Any]]
+    recommendation: Mapping[str, Any], losses: Mapping[str, Mapping[str, Any]]
 ) -> list[Note]:
     """The same of what is recommended, where it computes with other numbers."""
-    found = compared.get(recommendation["recommended"]["launch"])
+    found = losses.get(recommendation["recommended"]["launch"])
     if found is None:
         return []
     start = "The recommended launch computes in another order or precision than the baseline."
@@ -187,7 +189,7 @@ def _loss_notes(
 
 
 def _changed_note(
-    recommendation: Mapping[str, Any], compared: Mapping[str, Mapping[str, Any]]
+    recommendation: Mapping[str, Any], losses: Mapping[str, Mapping[str, Any]]
 ) -> Note:
     """What would give more, and is not recommended because it trains otherwise."""
     changed = recommendation.get("changed")
@@ -195,7 +197,7 @@ def _changed_note(
         return Note("")
     what = " and ".join(f"{name} {value}" for name, value in changed["what"].items())
     ratio = changed["ratio"]
-    found = compared.get(changed["launch"])
+    found = losses.get(changed["launch"])
     text = _loss_text(found) if found else "Compare the loss at equal samples before you use it."
     interval = sure(ratio, changed["replicates"])
     single = OBJECTIVES[recommendation["objective"]].single
@@ -206,10 +208,18 @@ def _changed_note(
     )
 
 
+def _today_note(recommendation: Mapping[str, Any]) -> Note:
+    """What today's launch is."""
+    today = recommendation.get("today")
+    if today is None:
+        return Note("")
+    return Note(f"Today's launch is the default one with {shell.tell(today['shell'])}.")
+
+
 def _lost(recommendation: Mapping[str, Any], failures: Mapping[str, Any]) -> list[str]:
     """Launches that were started and gave nothing: the best of the others may not be the best."""
-    compared = {entry["launch"] for entry in recommendation["ranking"]}
-    points = [entry for entry in failures["points"] if entry["launch"] not in compared]
+    ranked = {entry["launch"] for entry in recommendation["ranking"]}
+    points = [entry for entry in failures["points"] if entry["launch"] not in ranked]
     return list(dict.fromkeys(entry["label"] for entry in points))
 
 
@@ -223,22 +233,23 @@ def _lost_note(lost: Sequence[str]) -> list[Note]:
 
 
 def _bars(recommendation: Mapping[str, Any]) -> tuple[Bar, ...]:
-    """Default, default at the recommended count, recommended: what differs of them."""
-    recommended, default = recommendation["recommended"], recommendation["default"]
+    """Today's, the same at the recommended count, default, recommended: what differs of them."""
+    recommended, first = recommendation["recommended"], compared(recommendation)
     objective = recommendation["objective"]
     shown: list[tuple[str, str, Mapping[str, Any]]] = []
-    if default is not None and default["launch"] != recommended["launch"]:
-        shown.append(("default", f"Default launch, at its best: {processes(default)}", default))
-        same = default["at_n"]
-        if same is not None and same["n"] != default["n"]:
-            shown.append(("same", f"Default launch with {processes(same)} as well", same))
-        best = f"Best launch found, {recommended['label']}: {processes(recommended)}"
-        shown.append(("recommended", best, recommended))
-    else:
-        label = recommended["label"]
-        name = "Default launch" if label == "default" else f"Best launch found, {label}"
-        text = f"{name}: {processes(recommended)}"
-        shown.append(("recommended", text, recommended))
+    for role in ("today", "default"):
+        entry = recommendation.get(role)
+        if entry is None or entry["launch"] == recommended["launch"]:
+            continue
+        shown.append((role, f"{at_best(entry)}: {processes(entry)}", entry))
+        same = entry["at_n"] if first and entry["launch"] == first["launch"] else None
+        if same is not None and same["n"] != entry["n"]:
+            shown.append(
+                ("same", f"{at_best(same, short=True)} with {processes(same)} as well", same)
+            )
+    label = recommended["label"]
+    name = "Default launch" if label == "default" else f"Best launch found, {label}"
+    shown.append(("recommended", f"{name}: {processes(recommended)}", recommended))
     values = [of_objective(entry, objective)[0] or 0.0 for _, _, entry in shown]
     scale, unit = in_unit(values, objective)
     return tuple(
@@ -268,7 +279,7 @@ def _notes(
 ) -> list[Note]:
     """What a careful reader wants to know next."""
     recommended, best = recommendation["recommended"], recommendation["best"]
-    default = recommendation["default"] or recommended
+    default = compared(recommendation) or recommended
     notes = []
     if (best["launch"], best["n"]) != (recommended["launch"], recommended["n"]):
         objective = recommendation["objective"]
@@ -359,14 +370,14 @@ def _replicates_note(seen: int, replicates: int) -> Note:
 
 def _ratio_note(recommendation: Mapping[str, Any]) -> Note:
     """The ratio with its interval, at each launch's own count and at the same count."""
-    recommended, default = recommendation["recommended"], recommendation["default"]
+    recommended, default = recommendation["recommended"], compared(recommendation)
     if default is None:
         return Note("The default launch gave no valid window: nothing to compare with.", True)
     ratio, same = recommendation["ratio"], recommendation["ratio_same_n"]
     if recommended["launch"] == default["launch"] or ratio is None:
         return Note("")
     each = f"each at its best ({recommended['n']:,} against {processes(default)})"
-    text = f"{open_with(recommended)} over the default launch, {each}: {_bracketed(ratio)}."
+    text = f"{open_with(recommended)} over {name_launch(default)}, {each}: {_bracketed(ratio)}."
     if same is not None and recommended["n"] != default["n"]:
         text += f" With {processes(recommended)} each: {_bracketed(same)}."
     return Note(text)

@@ -15,10 +15,12 @@ from scaling_study.rendering.headline_words import (
     Note,
     against,
     amount,
+    at_best,
     in_unit,
     name_launch,
     open_with,
     processes,
+    shortly,
     small_print,
     span,
     times,
@@ -53,7 +55,13 @@ NOTICEABLE = 0.01
 """A factor that is nearer to 1 is not listed."""
 WORTH_A_WORD = 1.1
 """Another queue that gives more by this factor is said to."""
-ROLES = {"default": "default", "default_same_n": "same", "recommended": "recommended"}
+ROLES = {
+    "today": "today",
+    "today_same_n": "same",
+    "default": "default",
+    "default_same_n": "same",
+    "recommended": "recommended",
+}
 
 
 def arm(confirmation: Json, role: str, queue: str = USERS_QUEUE) -> Json | None:
@@ -76,7 +84,8 @@ def confirmed_verdict(confirmation: Json, recommended: Json) -> str:
     if ratio is None:
         what = f"{most}{value} with {processes(recommended)} of {name_launch(recommended)}"
         return f"{how[:1].upper()}{how[1:]}: {what}"
-    than = against(objective, "the default launch")
+    other = {"label": confirmation.get("against", "default")}
+    than = against(objective, name_launch(other))
     gives = f"{open_with(recommended)}: {most}{value}, {times(ratio, than)}"
     if not span(ratio):
         return f"{gives}, {how} without an interval"
@@ -85,7 +94,7 @@ def confirmed_verdict(confirmation: Json, recommended: Json) -> str:
     if ratio["high"] < 1:
         return f"{gives}, {how}; the prediction does not hold"
     if same is not None and known(same["low"]) and same["low"] > 1:
-        than = against(objective, f"the default at {processes(recommended)}")
+        than = against(objective, f"{shortly(other)} at {processes(recommended)}")
         return f"{open_with(recommended)}: {most}{value}, {times(same, than)}, {how}"
     return f"{gives}, {how}; a gain is not certain"
 
@@ -101,7 +110,7 @@ def _how_sure(one: Json, objective: str) -> tuple[str, str]:
 
 
 def confirmed_bars(confirmation: Json) -> tuple[Bar, ...]:
-    """Default, default at the recommended count, recommended: as far as they were run."""
+    """Today's and default, at their own count and the recommended one, recommended: as run."""
     found = [one for role in ROLES if (one := arm(confirmation, role)) is not None]
     objective = confirmation["objective"]
     shown = [_shown(one, objective) for one in found]
@@ -130,7 +139,7 @@ def _named(one: Json) -> str:
     if one["role"] == "recommended":
         default = one["label"] == "default"
         return "Default launch" if default else f"Best launch found, {one['label']}"
-    return "Default launch, at its best" if one["role"] == "default" else "Default launch"
+    return at_best(one, short=one["role"].endswith("_same_n"))
 
 
 def _print(one: Json, shown: Json, objective: str, scale: float) -> str:
@@ -155,7 +164,8 @@ def confirmed_notes(confirmation: Json, recommended: Json, predicted: Json | Non
             f"{format_ratio(one['value'])}{f' ({interval})' if (interval := span(one)) else ''}"
             for one in (confirmation["ratio"], predicted)
         )
-        notes.append(Note(f"Gain over the default launch: {gain} confirmed, {hoped} predicted."))
+        other = name_launch({"label": confirmation.get("against", "default")})
+        notes.append(Note(f"Gain over {other}: {gain} confirmed, {hoped} predicted."))
     return [
         *notes,
         *_difference(confirmation),

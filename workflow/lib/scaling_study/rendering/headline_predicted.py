@@ -14,11 +14,13 @@ from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import format_percent, format_ratio, known
 from scaling_study.rendering.headline_words import (
     against,
+    compared,
     differs,
     gives,
     name_launch,
     open_with,
     processes,
+    shortly,
     span,
     times,
 )
@@ -34,7 +36,6 @@ SURE = 0.8
 """Below this probability of being best, the report names the closest other launch."""
 SMALL_GAIN = 1.25
 """An interval that ends below this rules a large gain out, which is worth a verdict."""
-DEFAULT = "the default launch"
 
 
 def predicted_verdict(recommendation: Json, noise: Json | None) -> str:
@@ -44,7 +45,7 @@ def predicted_verdict(recommendation: Json, noise: Json | None) -> str:
         recommendation: a machine's entry of analysis/recommendation.json, with a recommendation.
         noise: its entry of analysis/noise.json; None without a repeat of the baseline.
     """
-    recommended, default = recommendation["recommended"], recommendation["default"]
+    recommended, default = recommendation["recommended"], compared(recommendation)
     objective, ratio = recommendation["objective"], recommendation["ratio"]
     value = f"{gives(recommended, objective)} predicted with {processes(recommended)}"
     if default is None or ratio is None:
@@ -55,19 +56,20 @@ def predicted_verdict(recommendation: Json, noise: Json | None) -> str:
     if recommended["launch"] == default["launch"]:
         probability = recommended["probability_best"]
         sure = known(probability) and probability >= SURE
-        best = "The default launch is the best one found"
-        return f"{best if sure else 'No launch measured faster than the default'}: {value}"
-    return _compared(recommendation, noise)
+        best = f"{open_with(default)} is the best one found"
+        slower = f"No launch measured faster than {shortly(default)}"
+        return f"{best if sure else slower}: {value}"
+    return _compared(recommendation, default, noise)
 
 
-def _compared(recommendation: Json, noise: Json | None) -> str:
-    """The verdict on a launch that is not the default one."""
-    recommended, default = recommendation["recommended"], recommendation["default"]
+def _compared(recommendation: Json, default: Json, noise: Json | None) -> str:
+    """The verdict on a launch that is not the one it is compared with."""
+    recommended = recommendation["recommended"]
     ratio, same = recommendation["ratio"], recommendation["ratio_same_n"]
     objective, name = recommendation["objective"], open_with(recommended)
     # A time says more than a ratio; what all processes give is in the bars.
     soon = f"{gives(recommended, objective)}, " if OBJECTIVES[objective].single else ""
-    gain = f"{soon}{times(ratio, against(objective, DEFAULT))}"
+    gain = f"{soon}{times(ratio, against(objective, name_launch(default)))}"
     if not span(ratio):
         return f"{name}: {gain}, predicted without an interval"
     same_tells = differs(same, spread_at(noise, recommended["n"])) and same["low"] > 1
@@ -79,18 +81,18 @@ def _compared(recommendation: Json, noise: Json | None) -> str:
             each = f"; {format_ratio(same['value'])} with {processes(recommended)} each"
         return f"{name}: {gain}, predicted{each}"
     if same_tells and recommended["n"] != default["n"]:
-        other = against(objective, f"the default at {processes(recommended)}")
+        other = against(objective, f"{shortly(default)} at {processes(recommended)}")
         return f"{name}: {soon}{times(same, other)}, predicted"
-    return f"{_uncertain(recommendation, gain)}{_beside_noise(ratio, spread)}"
+    return f"{_uncertain(recommendation, default, gain)}{_beside_noise(ratio, spread)}"
 
 
-def _uncertain(recommendation: Json, gain: str) -> str:
-    """What is certain of a launch that is not shown to be faster than the default one."""
-    recommended, default = recommendation["recommended"], recommendation["default"]
+def _uncertain(recommendation: Json, default: Json, gain: str) -> str:
+    """What is certain of a launch that is not shown to be faster than another one."""
+    recommended = recommendation["recommended"]
     ratio, objective = recommendation["ratio"], recommendation["objective"]
     name, value = open_with(recommended), format_ratio(ratio["value"])
     if ratio["high"] < 1:
-        fastest = f"The default launch is the fastest; {name_launch(recommended)}"
+        fastest = f"{open_with(default)} is the fastest; {name_launch(recommended)}"
         if OBJECTIVES[objective].single:
             return f"{fastest}: {gain}, predicted"
         return (
@@ -98,7 +100,7 @@ def _uncertain(recommendation: Json, gain: str) -> str:
             f"({span(ratio)}) with {processes(recommended)} instead of {default['n']:,}, predicted"
         )
     if ratio["high"] <= SMALL_GAIN:
-        most = f"{format_ratio(ratio['high'])} {against(objective, DEFAULT)}"
+        most = f"{format_ratio(ratio['high'])} {against(objective, name_launch(default))}"
         return f"{name}: at most {most} ({value}; {span(ratio)}), predicted"
     return f"{name}: {gain}, predicted; a gain is not certain"
 

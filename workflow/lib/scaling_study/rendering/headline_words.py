@@ -26,7 +26,11 @@ UNITS = {"models_per_hour": "models/hour", "steps_per_s": "steps/s"}
 NOUNS = {"models_per_hour": "models per hour", "steps_per_s": "steps per second"}
 THINGS = {"models_per_hour": "one model", "steps_per_s": "one step"}
 """What the time is of, by the rate that it comes from."""
-PLAIN_NAMES = {"default": "the default launch", "intra_op 1": "one thread per process"}
+PLAIN_NAMES = {
+    "default": "the default launch",
+    "today": "today's launch",
+    "intra_op 1": "one thread per process",
+}
 """Labels that have a name in plain words."""
 ONE_START = "one start"
 """Instead of an interval that would cover all that may be."""
@@ -39,7 +43,8 @@ class Bar:
     """One throughput, or time of one model, of the headline.
 
     Attributes:
-        role: ``recommended``, ``default`` or ``same`` (the default at the recommended count).
+        role: ``recommended``, ``today``, ``default`` or ``same`` (the one that is compared, at the
+            recommended count).
         text: which launch and how many processes.
         value: the throughput, or the time.
         unit: of the value.
@@ -86,9 +91,26 @@ def differs(ratio: Json | None, spread: float | None) -> bool:
     return beyond_noise and not ratio["low"] <= 1 <= ratio["high"]
 
 
+def compared(recommendation: Json) -> Json | None:
+    """The point that the recommended one is compared with: what the user launches today."""
+    found: Json | None = recommendation.get("today") or recommendation["default"]
+    return found
+
+
+def at_best(entry: Json, *, short: bool = False) -> str:
+    """What a bar calls today's launch or the default one."""
+    name = "Today's launch" if entry["label"] == "today" else "Default launch"
+    return name if short else f"{name}, at its best"
+
+
 def name_launch(entry: Json) -> str:
     """A launch in a sentence."""
     return PLAIN_NAMES.get(entry["label"], str(entry["label"]))
+
+
+def shortly(entry: Json) -> str:
+    """A launch that another one is compared with, before its number of processes."""
+    return "the default" if entry["label"] == "default" else name_launch(entry)
 
 
 def open_with(entry: Json) -> str:

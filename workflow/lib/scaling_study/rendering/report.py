@@ -262,7 +262,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
             {
                 one.launch: one.title
                 for one in series
-                if "recommended" in one.roles or "default" in one.roles
+                if {"recommended", "today", "default"}.intersection(one.roles)
             },
             study.points,
             study.analyses["scaling"]["launches"],
@@ -343,6 +343,7 @@ def _choose_series(plan: Mapping[str, Any], study: MachineStudy) -> tuple[Series
         {
             "recommended": recommended["launch"] if recommended else None,
             "default": plan["default"],
+            "today": plan.get("today"),
             "baseline": plan["baseline"],
         },
         list(best_first.index),

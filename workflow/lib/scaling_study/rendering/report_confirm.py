@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 UNITS = {"models_per_hour": "models/hour", "steps_per_s": "iterations/s"}
 QUEUES = {"process_per_model": "a process per model", "one_process": "models one after the other"}
-TAGS = {"recommended": "recommended", "default": "default", "default_same_n": "default"}
 
 WORTH_EXPLAINING = 0.05
 """A smaller difference between confirmed and predicted needs no list of parts."""
@@ -165,7 +164,7 @@ def _row(arm: Json, objective: Objective, scale: float) -> ConfirmedRow:
     value, low, high, said = (None if end is None else end / scale for end in ends)
     return ConfirmedRow(
         label=arm["label"],
-        tag=TAGS[arm["role"]],
+        tag=arm["role"].removesuffix("_same_n"),
         queue=QUEUES[arm["queue"]],
         numbers=(
             number_cell(arm["n"], text=str(arm["n"])),

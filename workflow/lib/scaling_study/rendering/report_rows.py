@@ -75,7 +75,7 @@ def ranking_rows(recommendation: Mapping[str, Any]) -> list[Row]:
         is_recommended = entry["launch"] == recommended
         arm = str(entry["arm"])
         tags = ["recommended"] if is_recommended else []
-        tags += [arm.replace("_", " ")] if arm in {"default", "baseline", "repeat"} else []
+        tags += [arm.replace("_", " ")] if arm in {"default", "baseline", "repeat", "today"} else []
         tags += ["oversubscribed"] if entry["oversubscribed"] else []
         rows.append(
             {

@@ -1,8 +1,8 @@
 """What to measure next, of all launches and process counts: a pure function of what is known.
 
 first
-    The baseline, its repeat (the A/A check) and the default launch twice, at few counts of the
-    whole ladder, each boundary of the machine among them.
+    The baseline, its repeat (the A/A check) and the default launch and today's, twice each, at few
+    counts of the whole ladder, each boundary of the machine among them.
 screen
     Every other launch once, at the baseline's best count and those around it.
 combine
@@ -130,6 +130,7 @@ class Field:
         ladder: process counts, ascending.
         boundaries: those at which something of the machine runs out.
         exclusions: of combinations.
+        today: the launch that the user's shell makes, if that is another one.
     """
 
     default: Entrant
@@ -138,11 +139,17 @@ class Field:
     ladder: tuple[int, ...]
     boundaries: tuple[int, ...]
     exclusions: tuple[Exclusion, ...] = ()
+    today: Entrant | None = None
+
+    @property
+    def fixed(self) -> tuple[Entrant, ...]:
+        """Launches that are always measured, first; one of them may be there twice."""
+        return (self.baseline, self.default, *([self.today] if self.today else []))
 
     @property
     def entrants(self) -> dict[str, Entrant]:
         """All launches by id."""
-        return {one.launch: one for one in (self.baseline, self.default, *self.others)}
+        return {one.launch: one for one in (*self.fixed, *self.others)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +259,8 @@ class Race:
     # Stages
 
     def _first(self) -> Round | None:
-        baseline, default = self._field.baseline.launch, self._field.default.launch
-        wanted = Counter([baseline, default] * 2 if default != baseline else [baseline] * 2)
+        baseline = self._field.baseline.launch
+        wanted = Counter([*dict.fromkeys(one.launch for one in self._field.fixed)] * 2)
         if 0 < self._made[baseline] < MOST_TRIES and baseline not in self._counts:
             wanted[baseline] = self._made[baseline] + 1
         coarse = self._coarse()

@@ -207,7 +207,8 @@ def competing(plan: Mapping[str, Any], topology: Topology, quota_cpus: float | N
             bool(training[launch]),
         )
 
-    fixed = {plan["default"], plan["baseline"], plan["repeat"]}
+    today = plan.get("today")
+    fixed = {plan["default"], plan["baseline"], plan["repeat"], today}
     counts = ladder.resolve(plan["processes"], topology, quota_cpus)
     boundaries = [
         n
@@ -226,6 +227,7 @@ def competing(plan: Mapping[str, Any], topology: Topology, quota_cpus: float | N
             Exclusion(changes(base, item), frozenset(a for a, v in item.items() if base[a] == v))
             for item in (*plan["exclude"], *_idle(plan["launches"], base))
         ),
+        entrant(today) if today else None,
     )
 
 

@@ -1,0 +1,404 @@
+"""Today's launch: what makes it, where it is planned, and what is said of it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from configs import ROOT, minimal
+from scaling_study.axes import shell, table
+from scaling_study.axes.axis import MemoryPolicy, Where
+from scaling_study.axes.table import DEFAULTS
+from scaling_study.common.problems import ConfigError
+from scaling_study.common.topology import Cpu, Node, Topology
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.configuring.config import load_config
+from scaling_study.configuring.todays import HARMLESS, look
+from scaling_study.confirming.rounds import choose_arms
+from scaling_study.diagnosing.remedies import TUNING
+from scaling_study.member import attest, bind
+from scaling_study.planning.estimate import describe, estimate
+from scaling_study.planning.plan import Plan, make_plan
+from scaling_study.probing import limits
+from scaling_study.searching import rounds
+from test_axes import MACHINE, SLOT, attested
+
+PILED = ("OMP_PROC_BIND=close",)
+TRIM = "MALLOC_TRIM_THRESHOLD_=65536"
+UNKNOWN, POLICY = "is no variable of a launch", "is not a memory policy"
+
+
+@pytest.fixture(autouse=True)
+def script(tmp_path, monkeypatch):
+    (tmp_path / "path/to").mkdir(parents=True)
+    (tmp_path / "path/to/train.py").touch()
+    monkeypatch.chdir(tmp_path)
+
+
+def plan(found=PILED, **sections):
+    return make_plan(load_config(minimal(**sections)), found)
+
+
+def arms(made):
+    return [(launch.label, launch.arm) for launch in made.launches]
+
+
+def todays(made):
+    (found,) = [launch.axes["shell"] for launch in made.launches if launch.id == made.today]
+    return found
+
+
+# ---- what is found
+
+
+def test_what_changes_the_speed_of_training_is_found_and_nothing_else():
+    found = look(
+        {
+            "OMP_PROC_BIND": "close",
+            "MALLOC_ARENA_MAX": "2",
+            "KMP_AFFINITY": "fine,compact=1",
+            "HOME": "/root",
+            "OMP_NUM_THREADS": "",
+            "OPENAI_API_KEY": "x",
+            "TORCH_HOME": "/t",
+            "RANK": "3",
+            "WORLD_SIZE": "4",
+            "MASTER_ADDR": "node1",
+            "HF_TOKEN": "x",
+            "LD_PRELOAD": "/lib/a.so:/lib/b.so",
+            "MKL_CBWR": "a\nb",
+            "GOMP_SPINCOUNT": "\udc80",
+            **dict.fromkeys(HARMLESS, "1"),
+        }
+    )
+    assert found == (
+        *("KMP_AFFINITY=fine,compact=1", "LD_PRELOAD=/lib/a.so:/lib/b.so", "MALLOC_ARENA_MAX=2"),
+        "OMP_PROC_BIND=close",
+    )
+
+
+def test_all_that_a_pasted_command_unsets_is_found():
+    groups = set(table.AXES["ranks"].variables)
+    owned = {name for axis in table.AXES.values() for name in axis.variables} - groups
+    assert {one.partition("=")[0] for one in look(dict.fromkeys({*owned, *TUNING}, "1"))} == {
+        *owned,
+        *TUNING,
+    }
+
+
+def test_members_report_what_a_check_of_it_looks_for():
+    assert all(prefix.startswith(attest.MATTERS) for prefix in shell.PREFIXES)
+
+
+@pytest.mark.parametrize(
+    ("policy", "found"),
+    [
+        ("default", ()),
+        ("interleave:0-1", ("mempolicy=interleave:0-1",)),
+        ("bind:1", ("mempolicy=bind:1",)),
+        ("prefer:0", ()),
+        ("bind=static:0", ()),
+    ],
+)
+def test_a_memory_policy_is_found_where_a_member_can_be_given_it(policy, found):
+    assert look({}, policy) == found
+
+
+def test_a_processs_memory_policy_is_read(tmp_path):
+    assert limits.read_memory_policy(tmp_path) == "default"
+    (tmp_path / "proc/self").mkdir(parents=True)
+    line = "5648e35cc000 interleave:0-1 file=/usr/bin/python3 mapped=2 N0=2\n"
+    (tmp_path / "proc/self/numa_maps").write_text(line * 2)
+    assert limits.read_memory_policy(tmp_path) == "interleave:0-1"
+
+
+@pytest.mark.parametrize(("mask", "said"), [("0-7", ""), ("2-3", "CPUs 2-3 of 0-7")])
+def test_a_mask_that_confines_the_study_is_said(tmp_path, mask, said):
+    for path, text in {
+        "proc/self/status": f"Cpus_allowed_list:\t{mask}\n",
+        "sys/devices/system/cpu/online": "0-7\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    found = limits.tell_confined(tmp_path)
+    assert said in found
+    assert bool(found) == bool(said)
+
+
+# ---- the config
+
+
+@pytest.mark.parametrize(
+    ("written", "found", "value"),
+    [
+        ("auto", PILED, PILED),
+        ("auto", (), None),
+        ("off", PILED, None),
+        (False, PILED, None),
+        ({}, PILED, None),
+        ({"env": {}}, PILED, None),
+        (
+            {"mempolicy": "interleave:0-1", "cpus": 0, "env": {"OMP_NUM_THREADS": 4, "KMP_A": "x"}},
+            PILED,
+            ("KMP_A=x", "OMP_NUM_THREADS=4", "cpus=0", "mempolicy=interleave:0-1"),
+        ),
+    ],
+)
+def test_the_config_decides_what_it_is(written, found, value):
+    made = plan(found, launches={"today": written})
+    assert (todays(made) if made.today else None) == value
+
+
+def test_the_variables_of_the_workload_are_the_same_in_all_launches():
+    workload = {"script": "path/to/train.py", "env": {"MALLOC_ARENA_MAX": "4"}}
+    assert todays(plan((*PILED, "MALLOC_ARENA_MAX=1"), workload=workload)) == PILED
+    assert plan(("MALLOC_ARENA_MAX=1",), workload=workload).today is None
+
+
+@pytest.mark.parametrize(
+    ("written", "place", "value", "what", "nearest"),
+    [
+        ("of", (), "'of'", "is not a known word", "off"),
+        (3, (), "3", "is a number", None),
+        ({"evn": {}}, ("evn",), "{}", "unknown key", "env"),
+        ({"env": "A=hush"}, ("env",), "••••", "is text", None),
+        ({"env": {"API_KEY": "hush"}}, ("env", "API_KEY"), "••••", UNKNOWN, None),
+        (
+            {"env": {"GLIBC_TUNABL": "x"}},
+            ("env", "GLIBC_TUNABL"),
+            "••••",
+            UNKNOWN,
+            "GLIBC_TUNABLES",
+        ),
+        ({"env": {"OMP_NESTED": True}}, ("env", "OMP_NESTED"), "••••", "is a truth value", None),
+        ({"cpus": "0-"}, ("cpus",), "'0-'", "is not a list of ids", None),
+        ({"mempolicy": "interleaved:0"}, ("mempolicy",), "'interleaved:0'", POLICY, "interleave"),
+        ({"mempolicy": "bind:"}, ("mempolicy",), "''", "is not a list of ids", None),
+    ],
+)
+def test_a_mistake_is_named(written, place, value, what, nearest):
+    with pytest.raises(ConfigError) as caught:
+        plan(launches={"today": written})
+    (problem,) = caught.value.problems
+    assert problem.loc == ("launches", "today", *place)
+    assert (problem.value, problem.what, problem.nearest) == (value, what, nearest)
+
+
+# ---- the plan
+
+
+def test_it_is_the_default_launch_with_that_one_difference():
+    made = plan(launches={"baseline": {"intra_op": 1}, "one_change": {"isa": ["avx2"]}})
+    assert arms(made) == [
+        ("default", "default"),
+        ("intra_op 1", "baseline"),
+        ("intra_op 1 (repeat)", "repeat"),
+        ("today", "today"),
+        ("intra_op 1, isa avx2", "one_change"),
+    ]
+    today = next(launch for launch in made.launches if launch.id == made.today)
+    assert today.axes == {**DEFAULTS, "shell": PILED}
+    assert today.id.startswith("shell-OMP_PROC_BIND_close-")
+    assert Plan.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    assert made.explained == {made.today: "today", "recommended": "recommended"}
+
+
+def test_without_it_today_is_the_default_launch():
+    made = plan(())
+    assert made.today is None
+    assert arms(made) == [("default", "default"), ("default (repeat)", "repeat")]
+    assert list(made.explained) == [made.default, "recommended"]
+    assert make_plan(load_config(minimal(why={"launches": ["default", "today"]}))).explained == {
+        made.default: "default"
+    }
+
+
+def test_another_shell_makes_another_launch_and_moves_no_other():
+    one, other = plan(PILED), plan((TRIM,))
+    assert one.today != other.today
+    assert {launch.id for launch in one.launches} & {launch.id for launch in other.launches} == {
+        one.default,
+        one.repeat,
+    }
+
+
+def test_no_exclusion_drops_it():
+    launches = {"grid": {"isa": ["default", "avx2"]}, "exclude": [{"isa": "avx2", "inter_op": 1}]}
+    launches["grid"]["inter_op"] = ["default", 1]
+    assert plan(launches=launches).today
+
+
+def test_the_run_says_at_its_start_what_it_has_found():
+    for found, said in [
+        (PILED, "the default one with OMP_PROC_BIND=close"),
+        ((), "the default one"),
+    ]:
+        made = plan(found)
+        text = describe(made, (1, 2), estimate(made, (1, 2)))
+        assert f"  today's launch: {said}\n" in text
+        assert ("the recommended launch, today's and the default one" in text) == bool(found)
+
+
+def test_a_long_value_is_cut_and_nothing_in_it_steers_a_terminal():
+    said = shell.tell((f"LD_PRELOAD={'/lib/long.so:' * 20}", "OMP_PLACES=\x1b[31m"))
+    assert len(said) < 100
+    assert "\\x1b[31m" in said
+
+
+def test_a_race_measures_it_first():
+    made = plan(search={"budget_minutes": 60}, launches={"baseline": {"intra_op": 1}}).to_dict()
+    topology = Topology((Cpu(0, 0, 0, 0, 0), Cpu(1, 1, 0, 0, 0)), (Node(0, 1 << 30, {0: 10}),))
+    field = rounds.competing(made, topology, None)
+    assert field.today.launch == made["today"]
+    assert made["today"] in field.entrants
+    assert made["today"] not in {one.launch for one in field.others}
+
+
+# ---- what it does
+
+
+def test_its_variables_are_set_and_what_an_axis_sets_replaces_them():
+    value = (*PILED, "OMP_NUM_THREADS=2", "LD_PRELOAD=/lib/mine.so", "cpus=0")
+    where = Where(MACHINE, None)
+    asked = table.prepare({"shell": value}, where).environment()
+    assert asked == {
+        "OMP_PROC_BIND": "close", "OMP_NUM_THREADS": "2", "LD_PRELOAD": "/lib/mine.so",
+    }  # fmt: skip
+    other = {"shell": value, "intra_op": 1, "allocator": "tcmalloc"}
+    other = table.prepare(other, where).environment()
+    assert other["OMP_NUM_THREADS"] == "1"
+    assert other["OMP_PROC_BIND"] == "close"
+    assert other["LD_PRELOAD"] == MACHINE["libraries"]["tcmalloc"]
+
+
+TOPOLOGY = Topology(
+    tuple(Cpu(number, number, 0, number // 2, 0) for number in range(4)),
+    (Node(0, 1 << 30, {0: 10, 1: 20}), Node(1, 1 << 30, {0: 20, 1: 10})),
+)
+
+
+def test_its_mask_and_policy_are_every_slots_unless_an_axis_says_otherwise():
+    asked = {"shell": ("cpus=0-1", "mempolicy=interleave:0-1")}
+    for slot in table.place(asked, TOPOLOGY, 2):
+        assert (slot.cpus, slot.policy) == ((0, 1), MemoryPolicy("interleave", (0, 1)))
+    placed = table.place({**asked, "placement": "cores", "membind": "local"}, TOPOLOGY, 2)
+    assert [slot.cpus for slot in placed] == [(0,), (1,)]
+    assert {str(slot.policy) for slot in placed} == {"bind:0"}
+
+
+@pytest.mark.parametrize("value", ["cpus=7", "mempolicy=bind:3"])
+def test_a_mask_or_policy_that_this_machine_has_not_is_said(value):
+    with pytest.raises(UnavailableError, match="not there"):
+        table.place({"shell": (value,)}, TOPOLOGY, 1)
+
+
+def test_a_policy_needs_the_library_that_sets_it():
+    machine = {**MACHINE, "libraries": {"numa": None}}
+    with pytest.raises(UnavailableError, match="numa is not installed"):
+        table.prepare({"shell": ("mempolicy=bind:0",)}, Where(machine, None))
+
+
+def test_an_axis_whose_variables_the_shell_sets_is_the_shells():
+    axes = {"shell": (TRIM,)}
+    got = attested(env={"MALLOC_TRIM_THRESHOLD_": "65536"})
+    rows = {row["axis"]: row for row in table.checks(axes, [SLOT], [got])}
+    assert all(row["ok"] for row in rows.values())
+    assert rows["allocator"]["requested"] == "what the shell says"
+    assert rows["shell"]["effective"] == TRIM
+    without = table.checks({}, [SLOT], [got])
+    assert "allocator" in table.failed(without)
+
+
+def test_a_policy_of_the_shell_reaches_no_member_that_is_to_have_the_kernels(tmp_path):
+    told = tmp_path / "policy"
+    code = (
+        "import ctypes, subprocess, sys;"
+        "mask = ctypes.c_ulong(1);"
+        f"number = {bind.SET_MEMPOLICY}[__import__('os').uname().machine];"
+        "sys.exit(ctypes.CDLL(None).syscall(number, 3, ctypes.byref(mask), 64)"
+        " or subprocess.call(sys.argv[1:]))"
+    )
+    tell = f"open({str(told)!r}, 'w').write(open('/proc/self/numa_maps').readline())"
+    command = [sys.executable, str(bind.__file__), "--", sys.executable, "-c", tell]
+    if not Path("/proc/self/numa_maps").exists():
+        pytest.skip("this kernel knows no memory policy")
+    if subprocess.run([sys.executable, "-c", code, "true"], check=False).returncode:
+        pytest.skip("no memory policy may be set here")
+    assert subprocess.run([sys.executable, "-c", code, *command], check=False).returncode == 0
+    assert told.read_text().split()[1] == "default"
+    subprocess.run([sys.executable, "-c", code, sys.executable, "-c", tell], check=True)
+    assert told.read_text().split()[1] == "interleave:0"
+
+
+# ---- the confirmation
+
+
+def entry(launch, n):
+    return {"launch": launch, "label": launch, "n": n, "axes": {}}
+
+
+def confirmed(best, today):
+    found = {"status": "ok", "recommended": best, "default": entry("default", 1), "today": today}
+    launches = [{"id": name, "label": name} for name in ("default", "today")]
+    chosen = choose_arms(found, *launches)
+    return [(arm.role, arm.launch, arm.n) for arm in chosen if arm.queue == "process_per_model"]
+
+
+def test_todays_launch_is_confirmed_in_place_of_the_default_at_the_same_number():
+    assert confirmed(entry("best", 4), entry("today", 2)) == [
+        ("recommended", "best", 4),
+        ("today", "today", 2),
+        ("today_same_n", "today", 4),
+        ("default", "default", 1),
+    ]
+
+
+def test_a_launch_that_is_recommended_is_not_confirmed_twice():
+    assert confirmed(entry("today", 2), entry("today", 2)) == [
+        ("recommended", "today", 2),
+        ("default", "default", 1),
+    ]
+    assert confirmed(entry("default", 1), entry("today", 1)) == [
+        ("recommended", "default", 1),
+        ("today", "today", 1),
+    ]
+
+
+def test_todays_launch_that_gave_no_window_is_confirmed_at_the_recommended_number():
+    assert confirmed(entry("best", 4), None) == [
+        ("recommended", "best", 4),
+        ("today_same_n", "today", 4),
+        ("default", "default", 1),
+    ]
+
+
+# ---- the workflow
+
+
+def snakemake(folder, *options, **exported):
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "-s", str(ROOT / "Snakefile")]
+    done = subprocess.run(
+        [*command, "--configfile", "study.yaml", *options],
+        cwd=folder, env={**os.environ, **exported}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_jobs_know_the_launch_of_the_shell_that_the_user_started_from(tmp_path):
+    (tmp_path / "study.yaml").write_text(json.dumps(minimal()))
+    planned = tmp_path / "results/s/plan.json"
+    said = snakemake(tmp_path, str(planned.relative_to(tmp_path)), OMP_PROC_BIND="close")
+    assert "  today's launch: the default one with OMP_PROC_BIND=close\n" in said
+    first = json.loads(planned.read_text())
+    assert first["today"]
+    # As a job of a cluster reads the workflow: with threads that Snakemake has set.
+    again = ("--mode", "remote", "--force", "--target-jobs", "plan:")
+    snakemake(tmp_path, *again, str(planned.relative_to(tmp_path)), OMP_NUM_THREADS="1")
+    assert json.loads(planned.read_text()) == first
+    said = snakemake(tmp_path, str(planned.relative_to(tmp_path)))
+    assert "  today's launch: the default one\n" in said
+    assert json.loads(planned.read_text())["today"] is None
