@@ -32,7 +32,10 @@ def main() -> int:
             plan["workload"]["steps_per_model"],
             work_by_launch(plan),
             off=plan["confirm"]["seconds"] is None,
-            learnt=plan["workload"].get("model_length"),
+            learnt=None
+            if plan["workload"].get("pool", False)
+            else plan["workload"].get("model_length"),
+            pool=plan["workload"].get("pool", False),
         )
     except RecordError as error:
         print(printable_lines(f"confirmation: {error}"), file=sys.stderr)

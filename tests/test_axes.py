@@ -61,7 +61,8 @@ def words():
 def test_the_order_of_axes_is_that_in_names_of_launches():
     assert list(table.AXES) == [
         "shell", "build", "launcher", "intra_op", "inter_op", "wait_policy", "openmp", "blas",
-        "isa", "allocator", "huge_pages", "placement", "openmp_affinity", "membind", "optimizer_kernel",
+        "isa", "allocator", "huge_pages", "placement", "openmp_affinity", "membind",
+        "optimizer_kernel",
         "matmul_precision", "autocast", "memory_format", "compile", "denormals", "collector",
         "prefetch", "persistent_workers", "loader_workers", "loader_cpus", "ranks",
     ]  # fmt: skip

@@ -566,7 +566,9 @@ class Config(Section):
             return self
         launches = self.launches.expanded(self.workload.parameters).kept
         allowed = [
-            name for name, axis in AXES.items() if axis.of_environment and name != "launcher"
+            name
+            for name, axis in AXES.items()
+            if name == "shell" or (axis.of_environment and name != "launcher")
         ]
         names = {
             name

@@ -54,11 +54,13 @@ class Length:
         work: Of a step of each launch, in steps of the default one.
         learnt: From starts of the script that have ended (`work.model_length`); None where the
             config says the number, or wants none.
+        pool: A run of the program trains several models.
     """
 
     steps_per_model: float | None
     work: Mapping[str, float]
     learnt: Mapping[str, Any] | None = None
+    pool: bool = False
 
     def of(self, launch: str) -> float | None:
         """Return the steps that a launch itself takes for a model."""
@@ -97,6 +99,7 @@ def summarise(
     *,
     off: bool,
     learnt: Mapping[str, Any] | None = None,
+    pool: bool = False,
 ) -> Json:
     """Return the content of analysis/confirmation.json.
 
@@ -108,6 +111,7 @@ def summarise(
         work: of a step, in steps of the default launch, by launch.
         off: the config says ``confirm: off``.
         learnt: as in ``Length``.
+        pool: likewise.
 
     Raises:
         RecordError: a file holds something else.
@@ -130,7 +134,7 @@ def summarise(
             about = {"status": "none", "reason": "this machine has not been confirmed"}
         else:
             own = windows[(windows["machine"] == machine) & windows["valid"]]
-            length = Length(steps_per_model, work, learnt)
+            length = Length(steps_per_model, work, learnt, pool)
             about = _confirmed(entry, *found[machine], own, length)
         machines.append({**head, **about})
     return {"machines": machines}
@@ -234,9 +238,14 @@ def _arms(
         own = [one for one in records if one.get("arm") == key]
         ran = {one["turn"]: one for one in own if one["kind"] == "round" and one["status"] == "ok"}
         failed = [one for one in own if one.get("status") != "ok"]
-        steps = length.of(about["launch"])
-        how = timeline.basis(list(ran.values()), steps, any_end=differ(length.learnt))
+        steps, models = length.of(about["launch"]), 1.0
+        if length.pool and steps is not None:
+            models = _models_per_run(ran.values(), steps)
+            steps *= models
+        differs = length.pool or differ(length.learnt)
+        how = timeline.basis(list(ran.values()), steps, any_end=differs)
         seen = {turn: timeline.look(one, steps, how) for turn, one in ran.items()}
+        seen = {turn: _of_models(one, models) for turn, one in seen.items()}
         if steps is None:  # a rate, of equal work
             work = length.work.get(about["launch"], 1.0)
             seen = {
@@ -251,6 +260,20 @@ def _arms(
         else:
             arms[key] = _Arm(about, ran, seen, how)
     return arms, left_out
+
+
+def _models_per_run(records: Iterable[Mapping[str, Any]], steps_per_model: float) -> float:
+    """Return how many models a run of a program trains, as far as runs have come."""
+    runs = [run for record in records for run in record["runs"]]
+    ended = [run["iterations"] for run in runs if run["ended_s"] is not None]
+    steps = np.median(ended) if ended else max((run["iterations"] for run in runs), default=0)
+    return max(1.0, float(steps) / steps_per_model)
+
+
+def _of_models(seen: timeline.Seen, models: float) -> timeline.Seen:
+    """Return what a round shows of models, from what it shows of runs with so many of them."""
+    value = None if seen.value is None else models * seen.value
+    return replace(seen, value=value, whole_models=round(models * seen.whole_models))
 
 
 def _left_out(about: Mapping[str, Any], key: str, status: str | None, reason: str | None) -> Json:
