@@ -301,9 +301,13 @@ def test_a_difference_from_the_prediction_is_explained_or_said_to_be_unexplained
 
 
 def test_models_that_were_not_trained_to_their_end_and_rounds_cut_short_are_told():
-    cut = arm("recommended", "b", "intra_op 1", 4, 911.0, whole_models=0, cut=True)
-    said = notes(written(recommendation(), confirmation=confirmation(arms=[cut])))
-    assert "No model was trained to its end" in said
+    cut = arm("recommended", "b", "intra_op 1", 4, 911.0, whole_models=0, cut=True, end_seen=False)
+    found = written(recommendation(), confirmation=confirmation(arms=[cut], seconds=119.2))
+    said = notes(found)
+    assert "No model ended: its time is the start plus all its iterations, without an end." in said
+    assert "Set confirm.seconds to 120 to see ends." in said
+    assert "at most 911 models/hour" in found.verdict
+    assert "rate confirmed, end of a model not seen" in found.verdict.lower()
     assert "stopped at its time limit" in said
     other = cut | {"ended_after": 490}
     said = notes(written(recommendation(), confirmation=confirmation(arms=[other])))
