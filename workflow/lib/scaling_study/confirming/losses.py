@@ -17,7 +17,7 @@ import numpy as np
 from scaling_study.axes.table import AXES
 from scaling_study.configuring.launches import differing
 from scaling_study.launchers.launcher import bind_command, split_preload
-from scaling_study.member import switching
+from scaling_study.member import program, switching
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +74,8 @@ def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
     env, preload = split_preload(launch.env)
     command = [
         *bind_command(member.cpus, member.mempolicy, preload, launch.group),
-        *(launch.python, "-m", "scaling_study.member.losses", str(file)),
+        *program.harness(launch.python, "scaling_study.member.losses"),
+        str(file),
         *("--steps", str(steps), "--seed", str(seed), *switching.options(launch.switches)),
         *("--", *member.command),
     ]

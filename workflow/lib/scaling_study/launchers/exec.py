@@ -6,7 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from scaling_study.launchers.launcher import Launcher, bind_command, describe_exit, split_preload
-from scaling_study.member import switching
+from scaling_study.member import program, switching
 
 if TYPE_CHECKING:
     from scaling_study.launchers.launcher import Launch, Member
@@ -34,7 +34,7 @@ class Exec:
         again = ["--again"] if launch.group else []
         command = [
             *bind_command(member.cpus, member.mempolicy, preload, [*launch.group, *again]),
-            *(launch.python, "-m", "scaling_study.member.worker"),
+            *program.harness(launch.python, "scaling_study.member.worker"),
             *(str(launch.folder), str(member.slot), *options, "--", *member.command),
         ]
         with launch.log(member.slot).open("ab") as log:

@@ -50,7 +50,6 @@ def main(folder: Path) -> None:
     torch.optim.Optimizer([torch.zeros(1, requires_grad=True)], {})
     # Ended members are reaped by the kernel; the coordinator watches them by itself.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    del sys.path[0]  # the working directory, which -m put there
     server = os.getpid()
     for line in sys.stdin:
         request = json.loads(line)

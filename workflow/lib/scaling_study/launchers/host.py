@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from scaling_study.launchers.launcher import LaunchError, bind_command, split_preload
+from scaling_study.member import program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +36,7 @@ class Host:
         env, preload = split_preload(launch.env)
         command = [
             *bind_command(None, "default", preload),
-            *(launch.python, "-m", module),
+            *program.harness(launch.python, module),
             *(str(launch.folder), str(members)),
         ]
         with launch.log(-1).open("ab") as log:

@@ -76,7 +76,6 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--switch", action="append", default=[], help="an axis's value to set")
     arguments, command = bind.split_command(argv)
     options = parser.parse_args(arguments)
-    del sys.path[0]  # -m put the working directory there
     losses = Losses(options.file.absolute(), options.steps)
     atexit.register(losses.write)
 

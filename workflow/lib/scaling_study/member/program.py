@@ -18,6 +18,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+START = (
+    "import sys; sys.path[:] = filter(None, sys.path); import runpy;"
+    " runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
+
+
+def harness(python: str, module: str) -> list[str]:
+    """Return the start of a command line that runs a module of this package.
+
+    ``-m`` would look for all modules in the working directory first, which is the user's; and
+    ``-P``, which forbids that, is too new.
+    """
+    return [python, "-c", START, module]
+
+
 def name(program: Sequence[str]) -> str:
     """Return what a person calls the program: without its arguments."""
     return " ".join(program[: 2 if program[0] == "-m" else 1])

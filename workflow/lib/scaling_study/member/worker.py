@@ -153,8 +153,8 @@ def serve(
             options += switching.options(switches)
             options += [word for name in change for word in ("--change", name)]
             options += ["--loader", loader] if loader else []
-            module = ["-m", "scaling_study.member.worker", str(folder), str(slot)]
-            anew = [sys.executable, *module, *options, "--", *command]
+            module = program.harness(sys.executable, "scaling_study.member.worker")
+            anew = [*module, str(folder), str(slot), *options, "--", *command]
             begin_anew = functools.partial(_become, anew, dict(os.environ))
     elsewhere = folder / f"{counted.ELSEWHERE}{slot}"
     elsewhere.mkdir(exist_ok=True)
@@ -212,7 +212,6 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--ranks", type=int, help="this is one of so many ranks")
     arguments, command = bind.split_command(argv)
     options = parser.parse_args(arguments)
-    del sys.path[0]  # -m put the working directory there; the program's own folder takes its place
     serve(
         options.folder,
         options.slot,
