@@ -27,6 +27,7 @@ from scaling_study.launchers.exec import Exec
 from scaling_study.launchers.host import Host
 from scaling_study.launchers.launcher import Launch, LaunchError, Member, describe_exit
 from scaling_study.launchers.table import LAUNCHERS
+from scaling_study.member import program
 from small_cohort import SmallCohort
 
 CPU = min(os.sched_getaffinity(0))
@@ -35,7 +36,7 @@ CPU = min(os.sched_getaffinity(0))
 INTERPRETER = f"""#!{sys.executable}
 import json, os, sys, time
 from pathlib import Path
-worker = sys.argv[2] == "scaling_study.member.worker"
+worker = sys.argv[3] == "scaling_study.member.worker"
 told = {{
     "argv": sys.argv[1:], "pid": os.getpid(), "session": os.getsid(0),
     "env": dict(os.environ), "cpus": sorted(os.sched_getaffinity(0)),
@@ -100,7 +101,8 @@ def test_the_worker_is_called_with_the_members_slot_and_script(launch, started):
     _, pid = started(slot=3, command=command)
     got = told(launch)
     assert got["argv"] == [
-        "-m",
+        "-c",
+        program.START,
         "scaling_study.member.worker",
         str(launch.folder),
         "3",
@@ -117,7 +119,7 @@ def test_the_worker_is_called_with_the_members_slot_and_script(launch, started):
 def test_what_a_member_does_differently_is_an_option(launch, started):
     started(changed(launch, step="mark", switches=["scaling_study.axes.inter_op=2"]))
     words = ["--step", "mark", "--launcher", "exec", "--switch", "scaling_study.axes.inter_op=2"]
-    assert told(launch)["argv"][4:11] == [*words, "--"]
+    assert told(launch)["argv"][5:12] == [*words, "--"]
 
 
 def test_a_members_environment_is_the_launchs_and_nothing_else(launch, started, monkeypatch):
