@@ -25,7 +25,7 @@ from scaling_study.rendering.report_figures import MEMBER_COLUMNS, compare_membe
 from scaling_study.rendering.report_flames import view_flames
 from scaling_study.rendering.report_time import view_time
 from scaling_study.rendering.study import read_confirmations
-from scaling_study.rendering.switch_script import render_switches
+from scaling_study.rendering.switch_script import optimizers_of, render_switches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -152,7 +152,7 @@ def _read_machines(
         analyses = {one: of_machine(found, machine) for one, found in entries.items()}
         path = study_folder / "launch" / f"recommended{suffix}.sh"
         texts[path] = _launch_script(analyses["recommendation"], planned, builds, path)
-        texts |= _switches(analyses["recommendation"], _switches_of(path))
+        texts |= _switches(analyses, _switches_of(path))
         own = [manifest for manifest in manifests if manifest["machine"] == machine]
         flames = view_flames(own, suffix=suffix)
         texts |= {
@@ -248,10 +248,13 @@ def _switches_of(script: Path) -> Path:
     return script.with_suffix(".switches.py")
 
 
-def _switches(recommendation: Mapping[str, Any], path: Path) -> dict[Path, str]:
+def _switches(analyses: Mapping[str, Any], path: Path) -> dict[Path, str]:
     """The text of that file, where the recommended launch has switches."""
-    recommended = recommendation["recommended"]
-    text = render_switches(recommended["axes"], path.name) if recommended else None
+    recommended = analyses["recommendation"]["recommended"]
+    if not recommended:
+        return {}
+    used = optimizers_of(analyses["attestation"], recommended["launch"])
+    text = render_switches(recommended["axes"], path.name, used)
     return {path: text} if text else {}
 
 
