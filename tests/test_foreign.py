@@ -97,10 +97,28 @@ def test_a_look_at_this_machine_leaves_this_process_out():
     [(2, 0.04, False), (2, 0.06, True), (192, 3.8, False), (192, 3.9, True)],
 )
 def test_busy_is_what_costs_windows(cpus, taken, busy):
-    for seen in (Look(cpus, taken, 0.0, ()), Look(cpus, 0.0, taken, ())):
-        assert seen.busy == busy
+    program = Program("it", 1, taken)
+    for seen in (Look(cpus, taken, 0.0, (program,)), Look(cpus, 0.0, taken, ())):
         assert bool(warn_busy(seen)) == busy
         assert bool(foreign.describe(seen)) == busy
+
+
+@pytest.mark.parametrize(
+    ("cpus", "unseen", "warned"),
+    [
+        (1, 0.05, False),
+        (2, 0.06, False),
+        (2, 0.14, False),
+        (2, 0.16, True),
+        (16, 0.31, False),  # below what costs windows there
+        (16, 0.33, True),
+        (192, 3.8, False),
+        (192, 3.9, True),
+    ],
+)
+def test_load_that_no_program_explains_is_warned_of_when_it_is_sure(cpus, unseen, warned):
+    text = warn_busy(Look(cpus, unseen, 0.0, ()))
+    assert ("none that can be seen from here" in text) == warned == bool(text)
 
 
 def test_the_warning_names_programs_and_how_much_they_take():

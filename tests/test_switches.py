@@ -1,13 +1,16 @@
 """Axes that change the process itself: in real members, and in the file beside a launch script."""
 
+import inspect
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from jobs import WORKLOADS
+from scaling_study.axes import optimizer_kernel
 from scaling_study.axes.axis import Where
 from scaling_study.axes.table import (
     AXES,
@@ -20,7 +23,7 @@ from scaling_study.axes.table import (
 )
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.measuring.switch_script import lines, render_switches
+from scaling_study.measuring.switch_script import lines, optimizers_of, render_switches
 from scaling_study.probing import probe
 from small_cohort import SmallCohort
 
@@ -75,6 +78,50 @@ def test_a_switch_says_what_it_does_to_numbers_and_how_a_script_does_it(name):
     assert AXES[name].numbers in {"same", "rounding", "coarser"}
     for value in VALUES[name]:
         assert "".join(lines({name: value})).strip()
+
+
+@pytest.mark.parametrize(
+    ("value", "used", "written"),
+    [
+        ("fused", ["Adam"], ["torch.optim.Adam"]),
+        ("fused", ["AdamW", "AdamW"], ["torch.optim.AdamW"]),
+        ("fused", ["SGD", "Adagrad"], ["torch.optim.SGD", "torch.optim.Adagrad"]),
+        ("fused", ["LBFGS", "Adam", "RMSprop"], ["torch.optim.Adam"]),
+        ("foreach", ["LBFGS", "Adam", "RMSprop"], ["torch.optim.Adam", "torch.optim.RMSprop"]),
+        ("fused", ["LBFGS"], ["YourOptimizer"]),
+        ("fused", ["OurOwn"], ["YourOptimizer"]),
+        ("fused", [], ["YourOptimizer"]),
+    ],
+)
+def test_the_lines_name_the_optimizers_that_the_script_uses(value, used, written):
+    axes = {**DEFAULTS, "optimizer_kernel": value, "denormals": "flush"}
+    found = [f"optimizer = {one}(model.parameters(), ..., {value}=True)" for one in written]
+    assert lines(axes, used)[:-1] == found
+    assert lines(axes, used)[-1] == "torch.set_flush_denormal(True)"
+    text = render_switches(axes, "name.py", used)
+    assert all(f"    {line}\n" in text for line in found)
+
+
+@pytest.mark.parametrize(
+    ("counted", "used"),
+    [
+        ([{"optimizers": [{"name": "Adam"}, {"name": "SGD"}]}], ["Adam", "SGD"]),
+        ([{"optimizers": []}], []),
+        ([None], []),
+        (None, []),
+    ],
+)
+def test_the_classes_are_those_that_a_member_counted(counted, used):
+    attestation = {"launches": [{"launch": "other"}, {"launch": "it", "counted": counted}]}
+    assert optimizers_of(attestation, "it") == used
+    assert optimizers_of(attestation, "not measured") == []
+
+
+@pytest.mark.parametrize("value", optimizer_kernel.KERNELS)
+def test_the_classes_with_a_kernel_are_those_of_torch(value):
+    optimizers = [one for one in vars(torch.optim).values() if inspect.isclass(one)]
+    having = {one.__name__ for one in optimizers if value in inspect.signature(one).parameters}
+    assert set(optimizer_kernel.KERNELS[value]) == having
 
 
 def member(folder, values, script=SCRIPT, *arguments, slot=SLOT):

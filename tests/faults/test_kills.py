@@ -185,6 +185,8 @@ SIGNALS = ["TERM", "INT", "TERM TERM", "INT INT", "TERM INT", "INT TERM"]
 """The second one comes while the first is handled."""
 ENDLESS = {"windows": 1000, "shortest_s": 1.0}
 """They take longer than LONGEST_RUN_S: only a job that is stopped ends."""
+JOBS = 8
+"""A signal comes after so many starts of jobs at most."""
 
 
 def stop(study, process, names, capsys, note):
@@ -235,14 +237,19 @@ def test_signals_while_signals_are_handled(tmp_path, record_property, capsys):
 @pytest.mark.faults
 @pytest.mark.parametrize("name", ["TERM", "INT"])
 def test_signals_at_any_moment_of_a_study(tmp_path, name, record_property, capsys):
-    """While Snakemake starts, before the first job, in jobs that do not measure, between jobs."""
+    """Before the first job, in jobs that measure and in others, and between jobs."""
     study = FaultyStudy(tmp_path, measure={"windows": 2})
-    codes = []
+    said, codes = study.folder / "said", []
     while 0 not in codes:
         moment = random.Random(f"{name} {len(codes)}")  # noqa: S311 (a moment, no secret)
+        begun = moment.randrange(JOBS)
         with running(study) as process:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(moment.uniform(0, 10 * LONGEST_S))
+            wait_until(
+                lambda: said.read_text().count("Execute ") >= begun or process.poll() is not None,  # noqa: B023 (called here)
+                f"{begun} starts of jobs", LONGEST_RUN_S,
+            )  # fmt: skip
+            time.sleep(moment.uniform(0, LONGEST_S))
             codes.append(stop(study, process, name, capsys, record_property))
-    assert len(codes) > 1
+    # Before it has a scheduler Snakemake just ends.
     assert set(codes) <= {0, 1, -signal.Signals[f"SIG{name}"]}
+    assert len(codes) > 1

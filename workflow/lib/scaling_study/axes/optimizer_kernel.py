@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from scaling_study.axes.axis import Axis
 from scaling_study.axes.living import living, the_one
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+KERNELS = {
+    "fused": FUSED,
+    "foreach": (
+        *FUSED,
+        *("Adadelta", "Adafactor", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop"),
+    ),
+}
+"""The classes of torch.optim that have an implementation on CPUs (torch 2.13)."""
+UNKNOWN = "YourOptimizer"
+"""In a script's line: the class of the script's optimizer."""
 
 
 def apply(value: str) -> None:
@@ -32,16 +49,27 @@ def observe() -> str:
     return the_one(found, "no optimizer took a step")
 
 
+def classes(value: str, names: Iterable[str]) -> list[str]:
+    """Return the classes of a script's optimizers that have this implementation, to be written.
+
+    Args:
+        value: of this axis.
+        names: of all classes that the script used; ``UNKNOWN`` stands for none that is known.
+    """
+    known = [name for name in dict.fromkeys(names) if name in KERNELS.get(value, ())]
+    return [f"torch.optim.{name}" for name in known] or [UNKNOWN]
+
+
 AXIS = Axis(
     "the implementation that an optimizer takes its steps with",
     {
         "default": "what torch chooses on a CPU: a loop over the parameters",
         "foreach": "operators over lists of parameters",
-        "fused": "one operator for a whole step (Adam, AdamW, SGD, Adagrad)",
+        "fused": f"one operator for a whole step ({', '.join(FUSED)})",
     },
     order=120,
     apply=apply,
-    lines="optimizer = torch.optim.AdamW(model.parameters(), ..., {}=True)".format,
+    lines=lambda value: f"optimizer = {UNKNOWN}(model.parameters(), ..., {value}=True)",
     observe=observe,
     numbers="rounding",
 )

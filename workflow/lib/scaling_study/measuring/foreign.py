@@ -29,6 +29,11 @@ NAMED_MOST = 5
 # A tick of /proc/stat is 10 ms: over a second a CPU's share is known to some percent.
 LOOK_S = 1.0
 
+# Load that no program explains is worth a warning from here on. Less may be nothing that a user can
+# stop: work of the kernel and the hypervisor (FOREIGN_CPUS, 0.05), whole ticks for exact times (two
+# counters of each of two CPUs, 0.04), and a program that is too small for a name (0.05).
+UNSEEN_CPUS = 0.15
+
 # So many windows lost one after the other are no chance, and so many looks say what there is to
 # say of one job.
 LOST_IN_A_ROW = 2
@@ -66,10 +71,15 @@ class Look:
     programs: tuple[Program, ...]
 
     @property
-    def busy(self) -> bool:
-        """Whether windows would be lost to this."""
+    def taken(self) -> bool:
+        """Whether windows would be lost to other programs."""
         limit = windows.foreign_limit_cpus(self.usable_cpus)
-        return max(self.foreign_cpus, self.stolen_cpus) > limit
+        return self.foreign_cpus > (limit if self.programs else max(limit, UNSEEN_CPUS))
+
+    @property
+    def stolen(self) -> bool:
+        """Whether windows would be lost to the hypervisor."""
+        return self.stolen_cpus > windows.foreign_limit_cpus(self.usable_cpus)
 
 
 def cpu_times(proc: Path = PROC) -> Times:
@@ -166,14 +176,14 @@ def _by_name(rows: Iterable[tuple[float, int, str]], span_s: float) -> tuple[Pro
 
 
 def describe(seen: Look) -> str:
-    """Say who keeps the CPUs of a study busy; safe for a terminal."""
+    """Say who keeps the CPUs of a study busy; empty if nobody does. Safe for a terminal."""
     of = f"of the {format_count(seen.usable_cpus, 'CPU')} of this study"
     parts = []
-    if seen.foreign_cpus > windows.foreign_limit_cpus(seen.usable_cpus):
+    if seen.taken:
         names = ", ".join(map(_program, seen.programs))
         who = names or "none that can be seen from here: short-lived, or of another container"
         parts.append(f"other programs keep {format_cpus(seen.foreign_cpus)} {of} busy ({who})")
-    if seen.stolen_cpus > windows.foreign_limit_cpus(seen.usable_cpus):
+    if seen.stolen:
         parts.append(f"the hypervisor gives {format_cpus(seen.stolen_cpus)} {of} to others")
     return "; ".join(parts)
 

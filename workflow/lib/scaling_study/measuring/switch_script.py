@@ -6,14 +6,15 @@ import inspect
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from scaling_study.axes import optimizer_kernel
 from scaling_study.axes.table import AXES, DEFAULTS, read_value
 from scaling_study.common.problems import ConfigError
 from scaling_study.member import after_torch, again, loader_arguments, program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from types import ModuleType
 
     from scaling_study.axes.axis import Axes
@@ -93,21 +94,42 @@ def switched(axes: Axes) -> dict[str, object]:
     return found
 
 
-def lines(axes: Axes) -> list[str]:
-    """Return what does the same in the script itself, after it has imported torch."""
+def optimizers_of(attestation: Mapping[str, Any], launch: str) -> list[str]:
+    """Return the classes of the optimizers that a launch's script used, as far as is known.
+
+    Args:
+        attestation: a machine's entry of analysis/attestation.json.
+        launch: its id.
+    """
+    counted = [one.get("counted") for one in attestation["launches"] if one["launch"] == launch]
+    members = (member for members in counted for member in members or ())
+    return [one["name"] for member in members if member for one in member["optimizers"]]
+
+
+def lines(axes: Axes, optimizers: Iterable[str] = ()) -> list[str]:
+    """Return what does the same in the script itself, after it has imported torch.
+
+    Args:
+        axes: the launch's values.
+        optimizers: the classes that the script uses, as far as is known.
+    """
+    unknown = optimizer_kernel.UNKNOWN
+    classes = optimizer_kernel.classes(axes.get("optimizer_kernel", ""), optimizers)
     return [
-        line
+        line.replace(unknown, one)
         for name, value in switched(axes).items()
         for line in AXES[name].lines(value).splitlines()
+        for one in (classes if unknown in line else [unknown])
     ]
 
 
-def render_switches(axes: Axes, name: str) -> str | None:
+def render_switches(axes: Axes, name: str, optimizers: Iterable[str] = ()) -> str | None:
     """Return the text of the file; None for a launch without switches.
 
     Args:
         axes: the launch's values.
         name: of the file.
+        optimizers: the classes that the script uses, as far as is known.
     """
     found = switched(axes)
     if not found:
@@ -115,7 +137,7 @@ def render_switches(axes: Axes, name: str) -> str | None:
     return TEXT.format(
         label=", ".join(f"{axis} {value}" for axis, value in found.items()),
         name=name,
-        lines="\n".join(f"    {line}" for line in lines(axes)),
+        lines="\n".join(f"    {line}" for line in lines(axes, optimizers)),
         modules="\n\n\n".join(map(_source, _needed(found))),
         functions="\n\n".join(map(_function, found)).rstrip(),
         calls="\n".join(f"    {axis}({json.dumps(value)})" for axis, value in found.items()),

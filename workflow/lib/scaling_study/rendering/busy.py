@@ -24,7 +24,7 @@ BY_WHOM = {
 
 def warn_busy(seen: Look) -> str:
     """Say, before a study starts, that its machine is busy; empty where that costs no window."""
-    if not seen.busy:
+    if not (seen.taken or seen.stolen):
         return ""
     limit = format_cpus(windows.foreign_limit_cpus(seen.usable_cpus))
     return (

@@ -14,7 +14,7 @@ from scaling_study.common import placeholders, storage, workload_env
 from scaling_study.common.columns import BETWEEN, POINTS, WINDOWS
 from scaling_study.diagnosing.cause_file import read_causes
 from scaling_study.measuring.environment import INHERITED, member_environment
-from scaling_study.measuring.switch_script import render_switches
+from scaling_study.measuring.switch_script import optimizers_of, render_switches
 from scaling_study.member import bind, model_queue
 from scaling_study.planning import work
 from scaling_study.planning.work import marks, parameters_of
@@ -153,7 +153,7 @@ def _read_machines(
         analyses = {one: of_machine(found, machine) for one, found in entries.items()}
         path = study_folder / "launch" / f"recommended{suffix}.sh"
         texts[path] = _launch_script(analyses["recommendation"], planned, builds, path)
-        texts |= _switches(analyses["recommendation"], _switches_of(path))
+        texts |= _switches(analyses, _switches_of(path))
         own = [manifest for manifest in manifests if manifest["machine"] == machine]
         flames = view_flames(own, suffix=suffix)
         texts |= {
@@ -248,10 +248,13 @@ def _switches_of(script: Path) -> Path:
     return script.with_suffix(".switches.py")
 
 
-def _switches(recommendation: Mapping[str, Any], path: Path) -> dict[Path, str]:
+def _switches(analyses: Mapping[str, Any], path: Path) -> dict[Path, str]:
     """The text of that file, where the recommended launch has switches."""
-    recommended = recommendation["recommended"]
-    text = render_switches(recommended["axes"], path.name) if recommended else None
+    recommended = analyses["recommendation"]["recommended"]
+    if not recommended:
+        return {}
+    used = optimizers_of(analyses["attestation"], recommended["launch"])
+    text = render_switches(recommended["axes"], path.name, used)
     return {path: text} if text else {}
 
 

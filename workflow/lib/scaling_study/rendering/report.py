@@ -367,11 +367,12 @@ def _run(study: MachineStudy) -> dict[str, Any]:
     """The second answer: what to run, and how sure that is."""
     recommendation = study.analyses["recommendation"]
     recommended = recommendation["recommended"]
+    used = switch_script.optimizers_of(study.analyses["attestation"], recommended["launch"])
     return {
         "command": f"bash {study.launching.path}",
         "script": study.launching.script,
         "label": recommended["label"],
-        "lines": "\n".join(switch_script.lines(recommended["axes"])),
+        "lines": "\n".join(switch_script.lines(recommended["axes"], used)),
         "n": format_count(recommended["n"], "process", "processes"),
         "sureness": describe_sureness(recommendation),
         "environment": report_rows.environment_facts(recommended["requested_env"]),
