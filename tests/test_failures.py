@@ -15,7 +15,8 @@ def failures(folder, *launches, edit=None, **options):
 
 def test_a_complete_study_lists_nothing(tmp_path):
     found = failures(tmp_path, synthetic.Launch())
-    assert found == {"launches": [], "windows": [], "points": [], "members": []}
+    empty = {"launches": [], "windows": [], "points": [], "members": []}
+    assert found == {**empty, "shared_files": {}}
 
 
 def test_every_ending_is_listed_with_reason_and_remedy(tmp_path):
@@ -50,6 +51,19 @@ def test_invalid_windows_are_counted_by_flag_and_their_points_named(tmp_path):
         (4, "short_overlap", 6),
     ]
     assert found["points"] == [{"launch": launch.id, "label": launch.label, "n": 4}]
+
+
+def test_shared_files_have_the_most_members_of_any_cohort(tmp_path):
+    def share(folder):
+        for replicate, files in enumerate(({"/a": 2, "/b": 4}, {"/a": 3})):
+            path = folder / f"{replicate}.jsonl"
+            text = path.read_text()
+            own = f'"kind": "attestation", "shared_files": {json.dumps(files)}'
+            assert text.count('"kind": "attestation"') == 1
+            path.write_text(text.replace('"kind": "attestation"', own))
+
+    found = failures(tmp_path, synthetic.Launch(), edit=share, replicates=2)
+    assert found["shared_files"] == {"/a": 3, "/b": 4}
 
 
 def test_a_point_lost_in_one_replicate_only_is_not_lost(tmp_path):

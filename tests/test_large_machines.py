@@ -15,6 +15,7 @@ from scaling_study.configuring.config import load_config
 from scaling_study.measuring import capacity, resolve
 from scaling_study.planning.plan import make_plan
 from scaling_study.probing import probe
+from scaling_study.rendering import study
 from scaling_study.rendering.launch_script import render_launch_script
 
 LARGE = {"epyc-9654-2s-nps1": 384, "epyc-9654-2s-nps4": 384, "xeon-8260-8s-snc2": 192}
@@ -129,6 +130,18 @@ def test_interleaved_memory_is_of_all_nodes(name, monkeypatch):
     _, found, _ = resolved(name, monkeypatch, "none", "interleave")
     nodes = format_cpu_list(map(int, machines.describe(name)["nodes"]))
     assert {member.mempolicy for member in found.members} == {f"interleave:{nodes}"}
+
+
+def test_a_run_says_what_is_unusual_about_the_nodes(monkeypatch):
+    plan = make_plan(load_config(jobs.config(jobs.WORKLOADS / "plain_loop.py")))
+    said = "NUMA nodes of this machine: several list the same CPUs: they count as one"
+    odd, usual = map(
+        probe.read_machine, map(machines.root, ("xeon-e5472-shared-cpus", "epyc-9654-2s-nps1"))
+    )
+    monkeypatch.setattr(study.probe, "read_machine", lambda: odd)
+    assert said in study.outline(plan, 3, 0)
+    monkeypatch.setattr(study.probe, "read_machine", lambda: usual)
+    assert "NUMA" not in study.outline(plan, 3, 0)
 
 
 @pytest.mark.parametrize(("intra_op", "threads"), [(1, 385), (4, 4 * 385), ("default", 192 * 385)])

@@ -250,6 +250,20 @@ def test_only_the_points_of_a_crashing_member_are_lost(tmp_path):
     assert "bad luck" in records["event"][0]["log"]
 
 
+@pytest.mark.parametrize(
+    ("name", "processes"), [("last.pt", 2), ("{member}/last.pt", None)], ids=["fixed", "own"]
+)
+def test_a_checkpoint_that_all_members_write_is_named(tmp_path, name, processes):
+    out = tmp_path / "runs" / name
+    script = WORKLOADS / "checkpoints.py"
+    records = run(config(script, args=["--out", str(out)], windows=1), tmp_path)
+    shared = {str(out): processes} if processes else None
+    before, after = (record.get("shared_files") for record in records["attestation"])
+    assert (before, after) == (None, shared)  # the first checkpoint comes after the first step
+    (cohort,) = read_rows(tmp_path / "0.jsonl").cohorts
+    assert cohort["shared_files"] == (shared or {})
+
+
 def test_a_script_that_ends_is_started_again(tmp_path):
     records = run(config(WORKLOADS / "short_script.py"), tmp_path)
     assert records["end"][0]["status"] == "complete"

@@ -1,3 +1,4 @@
+import shutil
 from itertools import islice
 
 import pytest
@@ -10,6 +11,7 @@ from scaling_study.axes import placement, table
 from scaling_study.axes.axis import MemoryPolicy, Slot, Where
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
+from scaling_study.probing import system
 
 NPS4 = "epyc-9654-2s-nps4"
 
@@ -307,7 +309,62 @@ def test_memory_policies_as_text_are_those_of_numa_maps():
 
 def test_a_node_without_cpus_can_be_bound_to():
     assert policy("8-15", "xeon-max-9480-2s-snc4").nodes == tuple(range(8, 16))
-    assert policy("interleave", "power9-gpu-nodes").nodes == (0, 8, *range(250, 256))
+
+
+@pytest.mark.parametrize(
+    ("machine", "nodes"),
+    [
+        ("power9-gpu-nodes", (0, 8)),
+        ("gh200", (0,)),
+        ("xeon-max-9480-2s-snc4", tuple(range(8))),
+        ("opteron-48-sparse-nodes", (0, 1, 2, 33, 34, 45, 72, 73)),
+        ("xeon-e5472-shared-cpus", tuple(range(8))),
+        ("memory-apart-from-cpus", (5, 6, 7, 8, 9, 10)),
+        ("xeon-r630-node0-offline", (1,)),
+    ],
+)
+def test_memory_is_interleaved_over_the_nodes_that_have_cpus_too(machine, nodes):
+    assert policy("interleave", machine) == MemoryPolicy("interleave", nodes)
+
+
+def test_memory_of_a_gpu_that_no_driver_names_is_left_out_for_its_missing_cpus(tmp_path):
+    root = machines.fake_root("power9-gpu-nodes", tmp_path)
+    shutil.rmtree(root / "proc/driver")
+    slot = Slot(0, None, False)
+    assert membind_.memory_policy("interleave", slot, system.read_topology(root)).nodes == (0, 8)
+
+
+@pytest.mark.parametrize(
+    ("machine", "nodes", "named", "usable"),
+    [("power9-gpu-nodes", "0,250-251", "250, 251", "0,8"), ("gh200", "1", "1", "0")],
+)
+def test_the_memory_of_a_gpu_is_not_bound_to(machine, nodes, named, usable):
+    with pytest.raises(UnavailableError) as caught:
+        policy(nodes, machine)
+    assert f"NUMA node {named} is the memory of a GPU" in caught.value.reason
+    assert f"nodes with memory are {usable}" in caught.value.reason
+
+
+def test_nodes_with_the_same_cpus_have_no_local_memory():
+    with pytest.raises(UnavailableError, match="CPUs 0-1: several NUMA nodes list the same") as one:
+        policy("local", "xeon-e5472-shared-cpus", (0, 1))
+    assert 'membind to "0-7", to interleave or to none' in one.value.remedy
+    assert policy("3", "xeon-e5472-shared-cpus").nodes == (3,)
+    assert cpus("spread", "xeon-e5472-shared-cpus", 4) == [(0,), (1,), (2,), (3,)]
+
+
+def test_cpus_without_memory_are_pointed_to_the_nearest():
+    with pytest.raises(UnavailableError) as caught:
+        policy("local", "memory-apart-from-cpus", (0,))
+    assert 'membind to "5"' in caught.value.remedy
+
+
+@pytest.mark.parametrize("membind", ["local", "interleave", "0"])
+def test_a_machine_that_tells_nothing_of_its_memory_has_no_policy_to_set(membind):
+    topology = Topology((Cpu(0, 0, 0, 0, 0),), (Node(0, 0, {}),))
+    with pytest.raises(UnavailableError, match="no NUMA node is known to have memory"):
+        membind_.memory_policy(membind, Slot(0, (0,), False), topology)
+    assert membind_.memory_policy("none", Slot(0, (0,), False), topology).mode == "default"
 
 
 def test_a_node_that_is_not_there():
@@ -339,7 +396,7 @@ def test_the_nearest_memory_is_known_though_the_kernel_allows_no_node_without_an
         policy("local", "emulated-uneven", (3,))
     assert 'membind to "0"' in caught.value.remedy
     assert policy("local", "emulated-uneven", (2, 3)).nodes == (0,)
-    assert policy("interleave", "emulated-uneven").nodes == (0, 2, 3)
+    assert policy("interleave", "emulated-uneven").nodes == (0, 2)
 
 
 def test_the_slots_of_the_emulated_machine():

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 import machines
+from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.topology import Topology
 from scaling_study.probing import probe, system
 from scaling_study.probing.libraries import LIBRARIES
@@ -182,6 +183,23 @@ def test_a_machine_without_most_files_can_be_probed(tmp_path):
     assert stored["cgroup_version"] is None
     assert probe.usable_topology(stored).cpu_ids == (0, 1)
     assert system.read_memory_bytes(tmp_path) == stored["memory_bytes"] == 0
+
+
+@pytest.mark.parametrize("name", machines.NAMES)
+def test_every_captured_machine_can_be_probed_and_stored(name):
+    machine = probe.read_machine(machines.root(name))
+    assert probe.usable_topology(json.loads(json.dumps(machine.to_dict()))) == machine.usable
+
+
+@pytest.mark.parametrize(
+    ("path", "quoted"),
+    [("sys/devices/system/node/node1/cpulist", "0x1f"), ("proc/self/cgroup", "")],
+)
+def test_a_file_in_another_format_is_an_error_that_says_so(tmp_path, path, quoted):
+    root = machines.fake_root("epyc-7451-2s", tmp_path)
+    (root / path).write_text("0x1f")
+    with pytest.raises(UnusableError, match=f"cannot be described: .*{quoted}"):
+        probe.read_machine(root)
 
 
 def test_a_node_that_grows_is_no_other_machine():

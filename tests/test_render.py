@@ -84,6 +84,22 @@ def test_a_confirmation_is_the_headline_of_report_and_terminal(tmp_path):
     assert "Confirmed: 911 models/hour" in rendering.render(folder).read_text(encoding="utf-8")
 
 
+def test_files_that_members_share_are_a_warning_of_report_and_terminal(tmp_path):
+    folder = rendering.make_study(tmp_path / "shared", ns=(1, 2), replicates=2)
+    path = folder / "analysis/failures.json"
+    content = read_json(path)
+    content["machines"][0]["shared_files"] = {"/runs/log.csv": 2, "/runs/<b>last.pt": 4}
+    write_json(path, content)
+    said = conclusion(folder, folder / "plan.json", folder / "report.html")
+    start = (
+        "4 processes write the same file, /runs/{}last.pt (and 1 more): each overwrites or mixes"
+    )
+    assert f"  Warning: {start.format('<b>')}" in said
+    assert 'such as args: ["--out", "runs/{member}"].' in said
+    report = rendering.render(folder).read_text(encoding="utf-8")
+    assert start.format("&lt;b&gt;") in report
+
+
 def test_rendering_again_writes_the_same(study):
     def content():
         paths = [study / "report.html", *study.glob("figures/*"), *study.glob("launch/*")]

@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import Path
 
@@ -68,10 +69,45 @@ def test_without_sys_the_cpus_are_those_of_the_mask(tmp_path):
     assert limits.read_allowed_nodes(tmp_path) == (0,)
 
 
-def test_a_kernel_without_a_mask_is_an_error(tmp_path):
-    write(tmp_path, "proc/self/status", "Name:\tpython\n")
-    with pytest.raises(ValueError, match="has no Cpus_allowed_list"):
-        system.read_topology(tmp_path)
+@pytest.mark.parametrize("status", ["Name:\tpython\n", "", None])
+def test_without_a_list_of_allowed_cpus_the_kernel_is_asked_for_the_mask(tmp_path, status):
+    if status is not None:
+        write(tmp_path, "proc/self/status", status)
+    mask = tuple(sorted(os.sched_getaffinity(0)))
+    assert system.read_topology(tmp_path).cpu_ids == mask
+    assert limits.read_allowed_cpus(tmp_path) == mask
+    assert limits.read_allowed_nodes(tmp_path) == (0,)
+
+
+def test_empty_files_are_as_none(tmp_path):
+    root = machines.fake_root("epyc-7451-2s", tmp_path)
+    for path in (*root.glob("sys/**/*"), *root.glob("proc/**/*")):
+        if path.is_file():
+            path.write_text("")
+    topology = system.read_topology(root)
+    assert topology.cpu_ids == tuple(sorted(os.sched_getaffinity(0)))
+    assert topology.memory_nodes == ()
+    assert limits.read_allowed_nodes(root) == (0,)
+
+
+def test_the_driver_of_a_gpu_may_not_answer(tmp_path, monkeypatch):
+    root = machines.fake_root("power9-gpu-nodes", tmp_path)
+    asked = system.read_text
+
+    def read(path):
+        if "0004:05:00.0" in str(path):
+            raise OSError(errno.EIO, "lost")
+        return asked(path)
+
+    monkeypatch.setattr(system, "read_text", read)
+    assert system.read_topology(root).memory_nodes == (0, 8, 255)
+
+
+def test_a_gpu_may_have_no_node(tmp_path):
+    root = machines.fake_root("gh200", tmp_path)
+    (status,) = root.glob("proc/driver/nvidia/gpus/*/numa_status")
+    status.write_text("Node:      -1\nStatus:    disabled\n")
+    assert system.read_topology(root).memory_nodes == (0, 1)
 
 
 def test_memory_and_swap():

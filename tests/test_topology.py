@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import machines
 from scaling_study.common.topology import (
     NO_NODE,
+    SHARED_NODE,
     Cpu,
     CpuText,
     Node,
@@ -60,6 +61,10 @@ def test_ranges_are_written_only_for_neighbours():
     assert format_cpu_list([]) == ""
 
 
+GH200 = "memory of GPUs: 1; without CPUs: 2-8"
+SHARED = "several list the same CPUs: they count as one"
+
+
 @pytest.mark.parametrize("name", machines.NAMES)
 def test_every_machine_says_where_it_comes_from(name):
     machine = machines.describe(name)
@@ -74,17 +79,33 @@ def test_every_machine_says_where_it_comes_from(name):
         ("container-v2", "1 socket, 1 NUMA node, 2 L3s, 16 cores, 32 CPUs"),
         ("container-v2-nested", "1 socket, 1 NUMA node, 2 L3s, 16 cores, 32 CPUs"),
         ("emulated-two", "2 sockets, 4 NUMA nodes, 4 L3s, 8 cores, 16 CPUs"),
-        ("emulated-uneven", "2 sockets, 4 NUMA nodes, 2 L3s, 8 cores, 8 CPUs"),
+        ("emulated-uneven", "2 sockets, 4 NUMA nodes (without CPUs: 3), 2 L3s, 8 cores, 8 CPUs"),
         ("epyc-7451-2s", "2 sockets, 8 NUMA nodes, 16 L3s, 48 cores, 96 CPUs"),
         ("epyc-9654-2s-nps1", "2 sockets, 2 NUMA nodes, 24 L3s, 192 cores, 384 CPUs"),
         ("epyc-9654-2s-nps4", "2 sockets, 8 NUMA nodes, 24 L3s, 192 cores, 384 CPUs"),
-        ("itanium-17-nodes", "64 sockets, 17 NUMA nodes, 64 L3s, 128 cores, 128 CPUs"),
-        ("power9-gpu-nodes", "2 sockets, 8 NUMA nodes, 4 L3s, 8 cores, 32 CPUs"),
+        ("gh200", f"1 socket, 9 NUMA nodes ({GH200}), 1 L3, 72 cores, 72 CPUs"),
+        (
+            "itanium-17-nodes",
+            "64 sockets, 17 NUMA nodes (without CPUs: 16), 64 L3s, 128 cores, 128 CPUs",
+        ),
+        (
+            "memory-apart-from-cpus",
+            "2 sockets, 11 NUMA nodes (without CPUs: 4-10), 2 L3s, 8 cores, 8 CPUs",
+        ),
+        ("opteron-48-sparse-nodes", "4 sockets, 8 NUMA nodes, 8 L3s, 48 cores, 48 CPUs"),
+        (
+            "power9-gpu-nodes",
+            "2 sockets, 8 NUMA nodes (memory of GPUs: 250-255), 4 L3s, 8 cores, 32 CPUs",
+        ),
         ("vm-hybrid", "1 socket, 1 NUMA node, 1 L3, 2 cores, 2 CPUs"),
         ("vm-no-l3", "1 socket, 1 NUMA node, 1 L3, 4 cores, 4 CPUs"),
         ("xeon-4s-offline-cpus", "4 sockets, 1 NUMA node, 4 L3s, 7 cores, 12 CPUs"),
         ("xeon-8260-8s-snc2", "8 sockets, 16 NUMA nodes, 8 L3s, 192 cores, 192 CPUs"),
-        ("xeon-max-9480-2s-snc4", "2 sockets, 16 NUMA nodes, 2 L3s, 112 cores, 224 CPUs"),
+        ("xeon-e5472-shared-cpus", f"2 sockets, 8 NUMA nodes ({SHARED}), 2 L3s, 8 cores, 8 CPUs"),
+        (
+            "xeon-max-9480-2s-snc4",
+            "2 sockets, 16 NUMA nodes (without CPUs: 8-15), 2 L3s, 112 cores, 224 CPUs",
+        ),
         ("xeon-r630-node0-offline", "2 sockets, 1 NUMA node, 2 L3s, 17 cores, 17 CPUs"),
     ],
 )
@@ -144,7 +165,6 @@ def test_nodes_without_cpus_are_kept_with_their_memory_and_distances():
     assert last.distances[0] == 14
     assert last.distances[16] == 10
     power9 = machines.topology("power9-gpu-nodes")
-    assert power9.memory_nodes == (0, 8, 250, 251, 252, 253, 254, 255)
     assert power9.nodes[1].distances == {0: 40, 8: 10, **dict.fromkeys(range(250, 256), 80)}
 
 
@@ -200,9 +220,60 @@ def test_siblings_that_are_offline_do_not_name_a_core():
     assert build({4: text}, {}).cpus == (Cpu(cpu=4, core=4, socket=0, node=NO_NODE, l3=4),)
 
 
-def test_distances_that_do_not_fit_the_nodes_are_refused():
-    with pytest.raises(ValueError, match="zip"):
-        build({}, {0: NodeText("", "", "10 20")})
+@pytest.mark.parametrize(
+    ("row", "distances"),
+    [
+        ("21 10 16", {1: 10, 3: 16}),
+        ("10 16", {1: 10, 3: 16}),
+        ("10", {}),
+        ("10 16 21 21", {}),
+        ("", {}),
+    ],
+    ids=["possible", "online", "fewer", "more", "empty"],
+)
+def test_distances_are_those_to_the_nodes_that_a_row_fits(row, distances):
+    nodes = {1: NodeText("", "", row), 3: NodeText("", "", row)}
+    assert [node.distances for node in build({}, nodes, (0, 1, 3)).nodes] == 2 * [distances]
+
+
+def test_with_a_node_offline_distances_are_of_all_that_are_possible():
+    (node,) = machines.topology("xeon-r630-node0-offline").nodes
+    assert node.distances == {1: 10}
+
+
+def test_the_memory_of_gpus_is_nobodys_to_take():
+    assert machines.topology("power9-gpu-nodes").memory_nodes == (0, 8)
+    assert machines.topology("gh200").memory_nodes == (0,)
+
+
+def test_a_gpu_whose_memory_is_the_machines_own_takes_no_node_away():
+    """As on GB10, where the processor and the GPU share it."""
+    cpu = CpuText(None, None, None)
+    (node,) = build({0: cpu}, {0: NodeText("0", "MemTotal: 8 kB", "10", of_gpu=True)}).nodes
+    assert not node.of_gpu
+
+
+def test_nodes_that_list_the_same_cpus_count_as_one():
+    topology = machines.topology("xeon-e5472-shared-cpus")
+    assert {cpu.node for cpu in topology.cpus} == {SHARED_NODE}
+    assert topology.domains("node") == ((0, 2, 4, 6, 1, 3, 5, 7),)
+    assert topology.memory_nodes == tuple(range(8))
+
+
+def test_one_cpu_of_two_nodes_is_enough_to_trust_none():
+    text = CpuText(None, None, None)
+    nodes = {0: NodeText("0-1", "", "10 20"), 1: NodeText("1-2", "", "20 10")}
+    topology = build(dict.fromkeys(range(3), text), nodes)
+    assert {cpu.node for cpu in topology.cpus} == {SHARED_NODE}
+    offline = build(dict.fromkeys((0, 2), text), nodes)
+    assert [cpu.node for cpu in offline.cpus] == [0, 1]
+
+
+def test_a_machine_that_was_stored_before_has_cpus_on_each_node():
+    stored = machines.topology("epyc-7451-2s").to_dict()
+    for node in stored["nodes"]:
+        del node["has_cpus"], node["of_gpu"]
+    assert Topology.from_dict(stored) == machines.topology("epyc-7451-2s")
 
 
 def test_a_node_without_memory_stays_though_no_process_is_allowed_any_on_it():

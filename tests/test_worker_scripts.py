@@ -298,7 +298,9 @@ def test_a_member_imports_nothing_of_the_study_around_it(trained):
     # And its counters, and what the axis of its one switch needs.
     others = ("scaling_study.axes", "scaling_study.common", "scaling_study.counters")
     axis = {name for name in ours if name.startswith(others)}
-    assert ours - axis == {f"scaling_study.member{module}" for module in (*own, ".switching")}
+    assert ours - axis == {
+        f"scaling_study.member{module}" for module in (*own, ".switching", ".written")
+    }
     assert {name for name in axis if ".axes." in name} == {
         f"scaling_study.axes.{module}" for module in ("axis", "inter_op", "values")
     }

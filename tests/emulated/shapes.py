@@ -61,3 +61,4 @@ NODE_OF_CPU = {
     "uneven": [0, 0, 0, 0, 2, 2, 2, 2],
 }
 MEMORY_NODES = {"two": {0, 1, 2, 3}, "uneven": {0, 2, 3}}
+INTERLEAVED = {"two": {0, 1, 2, 3}, "uneven": {0, 2}}

@@ -103,7 +103,7 @@ def test_each_tensor_has_the_policy_that_was_asked_for(found, name, placement, m
         policy = {
             "none": "default",
             "local": f"bind:{format_cpu_list(own_nodes(name, one['cpus']))}",
-            "interleave": f"interleave:{format_cpu_list(shapes.MEMORY_NODES[name])}",
+            "interleave": f"interleave:{format_cpu_list(shapes.INTERLEAVED[name])}",
             "listed": f"bind:{shapes.NODES[name]}",
         }[membind]
         assert one["policy"] == policy
@@ -119,7 +119,7 @@ def test_each_page_of_each_tensor_lies_on_the_nodes_asked_for(found, name, place
         nodes = {
             "none": own_nodes(name, one["cpus"]),
             "local": own_nodes(name, one["cpus"]),
-            "interleave": shapes.MEMORY_NODES[name],
+            "interleave": shapes.INTERLEAVED[name],
             "listed": listed,
         }[membind]
         for tensor, pages in one["kernel"]["pages"].items():

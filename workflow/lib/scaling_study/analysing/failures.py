@@ -21,8 +21,12 @@ def list_failures(
     Returns:
         The machine's entry of failures.json, without the machine: `launches` (cohorts that did not
         complete, and missing files), `windows` (invalid ones by launch, n and flag), `points`
-        (process counts of a ladder that have no valid window), `members` (events).
+        (process counts of a ladder that have no valid window), `members` (events), `shared_files`
+        (the most members of a cohort that wrote each file that several wrote).
     """
+    writers: Counter[str] = Counter()
+    for cohort in cohorts:
+        writers |= Counter(cohort["shared_files"])  # the larger number of each
     return {
         "launches": [
             *(_ending(cohort) for cohort in cohorts if _ended_badly(cohort, cohorts)),
@@ -38,6 +42,7 @@ def list_failures(
             for cohort in cohorts
             for event in cohort["events"]
         ],
+        "shared_files": dict(writers),
     }
 
 

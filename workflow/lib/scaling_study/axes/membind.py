@@ -16,7 +16,13 @@ from scaling_study.axes.axis import (
     library,
 )
 from scaling_study.axes.values import read_id_list
-from scaling_study.common.topology import Topology, format_cpu_list, parse_cpu_list
+from scaling_study.common.topology import (
+    NO_NODE,
+    SHARED_NODE,
+    Topology,
+    format_cpu_list,
+    parse_cpu_list,
+)
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launchers.table import LAUNCHERS
 
@@ -26,6 +32,11 @@ if TYPE_CHECKING:
     from scaling_study.axes.axis import Axes, Value
 
 # py-libnuma, which sets memory policies, is a wrapper around it.
+# Why it is not known which memory is near to a CPU.
+UNKNOWN = {
+    NO_NODE: "their NUMA node is offline",
+    SHARED_NODE: "several NUMA nodes list the same CPUs",
+}
 LIBRARIES = {"numa": Library(patterns=("libnuma.so.1",), install="apt install libnuma1")}
 
 
@@ -41,10 +52,12 @@ def memory_policy(membind: str, slot: Slot, topology: Topology) -> MemoryPolicy:
         The policy to set before exec.
 
     Raises:
-        UnavailableError: A node is not there, not allowed or without memory, or the slot has no
-            CPUs.
+        UnavailableError: A node is not there, not allowed, without memory or a GPU's, or it is not
+            known which memory is near to the slot.
         ValueError: The text is neither a name nor a node list.
     """
+    if membind != "none" and not topology.memory_nodes:
+        raise UnavailableError("no NUMA node is known to have memory", "set membind to none")
     if membind in MEMBINDS:
         return MEMBINDS[membind](slot, topology)
     nodes = parse_cpu_list(membind)
@@ -67,12 +80,25 @@ def _local_memory(slot: Slot, topology: Topology) -> MemoryPolicy:
         )
     nodes = {cpu.node for cpu in topology.cpus if cpu.cpu in slot.cpus}
     local = nodes.intersection(topology.memory_nodes)
+    if not local and (unknown := nodes.intersection(UNKNOWN)):
+        usable = format_cpu_list(topology.memory_nodes)
+        raise UnavailableError(
+            f"it is not known which memory is local to CPUs {format_cpu_list(slot.cpus)}: "
+            f"{UNKNOWN[min(unknown)]}; nodes with memory are {usable}",
+            f'set membind to "{usable}", to interleave or to none',
+        )
     return MemoryPolicy("bind", _with_memory(local or nodes, topology))
 
 
 def _interleave_memory(_slot: Slot, topology: Topology) -> MemoryPolicy:
-    """Page by page over all nodes that have memory."""
-    return MemoryPolicy("interleave", topology.memory_nodes)
+    """Page by page over the nodes that have memory and CPUs; over all memory if none has both.
+
+    A node without CPUs is slower or scarcer memory (CXL, persistent, high-bandwidth) or a GPU's.
+    Where no driver says that it is a GPU's, this is what keeps it out.
+    """
+    usable = topology.memory_nodes
+    near = tuple(node.node for node in topology.nodes if node.has_cpus and node.node in usable)
+    return MemoryPolicy("interleave", near or usable)
 
 
 MEMBINDS: dict[str, Callable[[Slot, Topology], MemoryPolicy]] = {
@@ -89,9 +115,11 @@ def _with_memory(nodes: Iterable[int], topology: Topology) -> tuple[int, ...]:
     if missing:
         usable = format_cpu_list(topology.memory_nodes)
         nearest = _nearest_with_memory(missing, topology)
+        gpu = missing.intersection(node.node for node in topology.nodes if node.of_gpu)
+        what = "is the memory of a GPU" if gpu else "is not there, has no memory or may not be used"
         raise UnavailableError(
-            f"NUMA node {', '.join(map(str, sorted(missing)))} is not there, has no memory or may "
-            f"not be used; nodes with memory are {usable}",
+            f"NUMA node {', '.join(map(str, sorted(gpu or missing)))} {what}; nodes with memory "
+            f"are {usable}",
             f'set membind to "{usable if nearest is None else nearest}" or to interleave',
         )
     return tuple(sorted(wanted))
@@ -104,6 +132,7 @@ def _nearest_with_memory(nodes: Iterable[int], topology: Topology) -> int | None
         for node in topology.nodes
         if node.node in nodes
         for other in topology.memory_nodes
+        if other in node.distances
     ]
     return min(distances)[1] if distances else None
 
@@ -149,7 +178,7 @@ AXIS = Axis(
     {
         "none": "the kernel's policy: the node that touches first",
         "local": "only the nodes of the slot's CPUs",
-        "interleave": "all nodes in turn, page by page",
+        "interleave": "all nodes with CPUs in turn, page by page",
     },
     NODE_LIST,
     libraries=LIBRARIES,

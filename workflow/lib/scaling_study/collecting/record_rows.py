@@ -44,7 +44,7 @@ class FileRows:
             `attestation_after` (its last), `end`, `events`, and of its
             windows `windows_valid` (count), `ns_valid` (their process counts), `windows_invalid`
             (n and flags of each) and `steps` (counted in valid ones); `settled`: its records of
-            that kind.
+            that kind; `shared_files`: how many members wrote each file that several wrote.
     """
 
     rows: pd.DataFrame
@@ -132,11 +132,14 @@ def _add(gathered: _Gathered, record: record_schema.Record) -> None:
             "windows_invalid": [],
             "steps": 0,
             "settled": [],
+            "shared_files": {},
         }
         return
     cohort = gathered.cohorts.get(record["cohort"])
     if cohort is None:
         raise RecordError(f"{record['kind']} of cohort {record['cohort']}, which did not start")
+    if record["kind"] == "attestation":
+        cohort["shared_files"].update(record.get("shared_files", {}))
     if record["kind"] == "window":
         _add_window(gathered, cohort, record)
     elif record["kind"] == "event":

@@ -125,6 +125,7 @@ class Attestation(TypedDict):
     when: NotRequired[Literal["before", "after"]]
     checks: list[Check]
     members: list[AttestedMember]
+    shared_files: NotRequired[dict[str, Processes]]
 
 
 class WindowMachine(TypedDict):

@@ -7,11 +7,12 @@ file formats are the kernel's (Documentation/ABI/stable/sysfs-devices-system-cpu
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from typing import Self
 
 CPU_LIMIT = 65_536
@@ -19,6 +20,13 @@ CPU_LIMIT = 65_536
 
 NO_NODE = -1
 """Node of a CPU whose NUMA node is offline."""
+
+SHARED_NODE = -2
+"""Node of every CPU where several NUMA nodes list the same one: the machine counts as one node.
+
+Some firmware gives all nodes all CPUs, and numa=fake of the kernel's command line splits a node in
+this way. Nothing then tells which memory is near.
+"""
 
 Domain = Literal["core", "l3", "node", "socket"]
 """The groups that CPUs belong to; each is a field of :class:`Cpu`."""
@@ -86,12 +94,16 @@ class Cpu:
 class Node:
     """A NUMA node, which may have no CPUs or no memory.
 
-    ``distances`` are the firmware's (10 is local), to every online node.
+    ``distances`` are the firmware's (10 is local), to every online node; empty where unknown.
+    ``has_cpus`` is about online CPUs, also those that this process may not use. ``of_gpu`` is true
+    of the memory of a GPU, which the kernel gives to any process as if it were the machine's.
     """
 
     node: int
     memory_bytes: int
     distances: dict[int, int]
+    has_cpus: bool = True
+    of_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,11 +120,12 @@ class CpuText:
 
 @dataclass(frozen=True)
 class NodeText:
-    """What sysfs says about an online node: cpulist, meminfo, distance."""
+    """What sysfs says about an online node: cpulist, meminfo, distance, and whose memory it is."""
 
     cpus: str
     memory: str
     distances: str
+    of_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,8 +154,8 @@ class Topology:
 
     @property
     def memory_nodes(self) -> tuple[int, ...]:
-        """The nodes that have memory, ascending."""
-        return tuple(node.node for node in self.nodes if node.memory_bytes > 0)
+        """The nodes that have memory other than a GPU's, ascending."""
+        return tuple(node.node for node in self.nodes if node.memory_bytes and not node.of_gpu)
 
     def domains(self, domain: Domain) -> tuple[tuple[int, ...], ...]:
         """The CPUs of every core, L3, node or socket, in compact order.
@@ -179,7 +192,10 @@ class Topology:
         )
 
     def describe(self) -> str:
-        """Counts in words: ``2 sockets, 8 NUMA nodes, 24 L3s, 192 cores, 384 CPUs``."""
+        """Counts in words: ``2 sockets, 8 NUMA nodes, 24 L3s, 192 cores, 384 CPUs``.
+
+        What is unusual about the nodes follows their number in brackets.
+        """
         counts = {
             "socket": len(self.domains("socket")),
             "NUMA node": len(self.nodes),
@@ -187,7 +203,23 @@ class Topology:
             "core": len(self.domains("core")),
             "CPU": len(self.cpus),
         }
-        return ", ".join(f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items())
+        words = {name: f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items()}
+        if self.oddities:
+            words["NUMA node"] += f" ({'; '.join(self.oddities)})"
+        return ", ".join(words.values())
+
+    @property
+    def oddities(self) -> tuple[str, ...]:
+        """What is unusual about the nodes, in words."""
+        gpu = [node.node for node in self.nodes if node.of_gpu]
+        bare = [node.node for node in self.nodes if not node.has_cpus and not node.of_gpu]
+        shared = any(cpu.node == SHARED_NODE for cpu in self.cpus)
+        said = {
+            f"memory of GPUs: {format_cpu_list(gpu)}": gpu,
+            f"without CPUs: {format_cpu_list(bare)}": bare,
+            "several list the same CPUs: they count as one": shared,
+        }
+        return tuple(text for text, holds in said.items() if holds)
 
     def to_dict(self) -> dict[str, Any]:
         """The form that machine.json stores (JSON's keys are text)."""
@@ -205,22 +237,21 @@ class Topology:
         return cls(
             cpus=tuple(Cpu(**cpu) for cpu in data["cpus"]),
             nodes=tuple(
-                Node(
-                    node=node["node"],
-                    memory_bytes=node["memory_bytes"],
-                    distances={int(to): d for to, d in node["distances"].items()},
-                )
+                Node(**node | {"distances": {int(to): d for to, d in node["distances"].items()}})
                 for node in data["nodes"]
             ),
         )
 
 
-def build(cpus: Mapping[int, CpuText], nodes: Mapping[int, NodeText]) -> Topology:
+def build(
+    cpus: Mapping[int, CpuText], nodes: Mapping[int, NodeText], possible: Collection[int] = ()
+) -> Topology:
     """Give sysfs's text a shape.
 
     Args:
         cpus: text of every online CPU, by its id.
         nodes: text of every online node, by its id.
+        possible: all nodes that could be online, ascending.
 
     Returns:
         The topology; a CPU without socket or sibling information stands alone on socket 0.
@@ -228,7 +259,10 @@ def build(cpus: Mapping[int, CpuText], nodes: Mapping[int, NodeText]) -> Topolog
     Raises:
         ValueError: A text is not in the kernel's format.
     """
-    node_of = {cpu: node for node, text in nodes.items() for cpu in parse_cpu_list(text.cpus)}
+    cpus_of = {node: cpus.keys() & parse_cpu_list(text.cpus) for node, text in nodes.items()}
+    node_of = {cpu: node for node, its in cpus_of.items() for cpu in its}
+    if max(Counter(cpu for its in cpus_of.values() for cpu in its).values(), default=0) > 1:
+        node_of = dict.fromkeys(cpus, SHARED_NODE)
     socket_of = {cpu: int(text.socket or 0) for cpu, text in cpus.items()}
     first_of_socket = {
         socket: min(cpu for cpu, its in socket_of.items() if its == socket)
@@ -249,13 +283,24 @@ def build(cpus: Mapping[int, CpuText], nodes: Mapping[int, NodeText]) -> Topolog
             Node(
                 node=node,
                 memory_bytes=parse_memory_total(text.memory),
-                distances=dict(
-                    zip(sorted(nodes), map(int, text.distances.split()), strict=True),
-                ),
+                distances=_distances(text.distances, nodes, possible),
+                has_cpus=bool(cpus_of[node]),
+                of_gpu=text.of_gpu and not cpus_of[node],
             )
             for node, text in sorted(nodes.items())
         ),
     )
+
+
+def _distances(text: str, online: Collection[int], possible: Collection[int]) -> dict[int, int]:
+    """A node's distances to the online nodes; empty if the row fits no list of nodes.
+
+    The kernel writes a distance for each online node, but with a node offline some write one for
+    each possible node.
+    """
+    row = list(map(int, text.split()))
+    fits = next((known for known in (sorted(online), possible) if len(known) == len(row)), ())
+    return {node: far for node, far in zip(fits, row, strict=False) if node in online}
 
 
 def parse_memory_total(text: str) -> int:

@@ -25,7 +25,7 @@ from scaling_study.launchers.launcher import LaunchError, Member
 from scaling_study.launchers.table import LAUNCHERS
 from scaling_study.measuring import counters, edges, footprint, perf_events, windows
 from scaling_study.measuring.members import Members
-from scaling_study.member import channel, counted
+from scaling_study.member import channel, counted, written
 from scaling_study.probing import room
 
 if TYPE_CHECKING:
@@ -290,6 +290,10 @@ class Cohort:
             report["warm_up_compile_s"] = self._warm_up_compile_s.get(slot, 0.0)
             reports.append(report)
         return reports
+
+    def shared_files(self) -> dict[str, int]:
+        """Return the files that several members wrote, and how many of them did."""
+        return written.shared(self._launch.folder)
 
     def ask(self, slot: int, question: int, patience_s: float | None = None) -> bool:
         """Put a question to a resting member; return whether it lived to answer."""

@@ -245,9 +245,10 @@ class CohortWindows:
     ) -> str:
         """Write what members have; say what of the launch does not hold."""
         checks = table.checks(self._axes, slots, reports)
+        shared = self._cohort.shared_files()
         self._journal.write(
             {"kind": "attestation", "cohort": self._number, "when": when, "checks": checks,
-             "members": reports}
+             "members": reports, **({"shared_files": shared} if shared else {})}
         )  # fmt: skip
         return table.failed(checks)
 

@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING
 
 import scaling_study
 from scaling_study.common.counter import COUNTERS
-from scaling_study.member import after_torch, bind, counted, loaders, program, switching
+from scaling_study.member import (
+    after_torch,
+    bind,
+    counted,
+    loaders,
+    program,
+    switching,
+    written,
+)
 from scaling_study.member.iterations import MARK
 from scaling_study.member.member import Member
 
@@ -167,6 +175,7 @@ def serve(
     os.register_at_fork(after_in_child=leave)
     scaling_study.mark = member.mark
     scaling_study.asked = member.asked
+    written.note(folder, slot)
 
     def prepare() -> None:
         # Before the gate's own hook: what a switch does at the end of the first step is done when

@@ -15,6 +15,7 @@ from typing import TypeVar
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 from scaling_study.probing.system import (
     ROOT,
+    read_mask,
     read_online_cpus,
     read_online_nodes,
     read_status,
@@ -53,7 +54,7 @@ def read_allowed_cpus(root: Path = ROOT) -> tuple[int, ...]:
     The mask is what sched_getaffinity(2) gives, read from /proc. The kernel keeps it inside the
     cpuset; asking both holds where a sandbox answers one of them only.
     """
-    allowed = set(parse_cpu_list(read_status("Cpus_allowed_list", root)))
+    allowed = set(read_mask(root))
     cpuset = parse_cpu_list(_effective_cpuset(root) or "")
     return tuple(sorted(allowed.intersection(read_online_cpus(root), cpuset or allowed)))
 
@@ -77,9 +78,16 @@ def read_memory_policy(root: Path = ROOT) -> str:
 
 
 def read_allowed_nodes(root: Path = ROOT) -> tuple[int, ...]:
-    """The online nodes that this process may take memory from (its cpuset's mems)."""
-    allowed = set(parse_cpu_list(read_status("Mems_allowed_list", root)))
-    return tuple(sorted(allowed.intersection(read_online_nodes(root))))
+    """The online nodes that this process may take memory from: its cpuset's mems.
+
+    A kernel without cpusets (CONFIG_CPUSETS) lists none and allows all.
+    """
+    online = read_online_nodes(root)
+    try:
+        allowed = parse_cpu_list(read_status("Mems_allowed_list", root))
+    except ValueError:
+        return online
+    return tuple(sorted(set(allowed).intersection(online)))
 
 
 def read_cgroup_version(root: Path = ROOT) -> int | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scaling_study.axes.table import LIBRARIES
+from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.topology import Topology, format_cpu_list, parse_cpu_list
 from scaling_study.probing import limits, system
 from scaling_study.probing.libraries import find_library, library_folders
@@ -89,7 +90,21 @@ def read_machine(root: Path = system.ROOT) -> Machine:
     Args:
         root: the root of the file system that /proc and /sys are read from. Libraries, versions and
             the commit are always this interpreter's.
+
+    Raises:
+        UnusableError: a file of the kernel's has another format than the kernel documents.
     """
+    try:
+        return _read_machine(root)
+    except ValueError as error:
+        raise UnusableError(
+            f"this machine cannot be described: {error}, in a file below {root / 'proc'} or "
+            f"{root / 'sys'}; what provides these files (a container or sandbox?) must write them "
+            "as Linux does"
+        ) from error
+
+
+def _read_machine(root: Path) -> Machine:
     cpu = system.read_cpu_info(root)
     folders = library_folders()
     return Machine(

@@ -107,6 +107,7 @@ def write_headline(
         same = said["objective"] == recommendation["objective"]
         first = confirmed_notes(confirmation, confirmed, recommendation["ratio"] if same else None)
         verdict, bars = confirmed_verdict(confirmation, confirmed), confirmed_bars(confirmation)
+    lost += _shared_files_note((failures or {}).get("shared_files", {}))
     shown = [note for note in (*lost, *first, *notes) if note.text]
     return Headline(question, verdict, bars, tuple(shown))
 
@@ -230,6 +231,20 @@ def _lost_note(lost: Sequence[str]) -> list[Note]:
     count = format_count(len(lost), "launch", "launches")
     text = f"{count} gave no valid window and could not be compared: {'; '.join(few)}."
     return [Note(text, True)]
+
+
+def _shared_files_note(writers: Mapping[str, int]) -> list[Note]:
+    if not writers:
+        return []
+    path, processes = max(writers.items(), key=lambda one: one[1])
+    more = len(writers) - 1
+    text = (
+        f"{processes:,} processes write the same file, {path}"
+        f"{f' (and {more:,} more)' if more else ''}: each overwrites or mixes what the others "
+        "write, and waits for the disk with them. Put {member} into the argument that names it, "
+        'such as args: ["--out", "runs/{member}"].'
+    )
+    return [Note(text, warning=True)]
 
 
 def _bars(recommendation: Mapping[str, Any]) -> tuple[Bar, ...]:

@@ -85,6 +85,8 @@ def outline(plan: Plan, jobs: int, measured: int, machines: Sequence[str] = ()) 
     counts = ladder.resolve(plan.processes, machine.usable, machine.quota_cpus)
     race = forecast.describe(plan.to_dict(), machine.usable, machine.quota_cpus)
     text = estimate.describe(plan, counts, estimate.estimate(plan, counts), race)
+    if odd := machine.usable.oddities:
+        text += f"\n  NUMA nodes of this machine: {'; '.join(odd)}"
     if machines:
         text += (
             f"\n  all of it on each machine: {', '.join(machines)} (counts and time as on this one)"
