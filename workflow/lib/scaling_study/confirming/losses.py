@@ -74,7 +74,7 @@ def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
     env, preload = split_preload(launch.env)
     command = [
         *bind_command(member.cpus, member.mempolicy, preload, launch.group),
-        *(launch.python, "-m", "scaling_study.member.losses", str(file)),
+        *(launch.python, "-P", "-m", "scaling_study.member.losses", str(file)),
         *("--steps", str(steps), "--seed", str(seed), *switching.options(launch.switches)),
         *("--", *member.command),
     ]

@@ -60,7 +60,7 @@ def command(launch: Launch, member: Member, page: Path, way: Way) -> list[str]:
     options = ["--step", launch.step, *again, *switching.options(launch.switches)]
     return [
         *bind_command(member.cpus, member.mempolicy, preload, launch.group),
-        *(launch.python, "-m", "scaling_study.member.counted", str(page), *options),
+        *(launch.python, "-P", "-m", "scaling_study.member.counted", str(page), *options),
         *("--", *member.command),
     ]
 

@@ -34,7 +34,7 @@ class Exec:
         again = ["--again"] if launch.group else []
         command = [
             *bind_command(member.cpus, member.mempolicy, preload, [*launch.group, *again]),
-            *(launch.python, "-m", "scaling_study.member.worker"),
+            *(launch.python, "-P", "-m", "scaling_study.member.worker"),
             *(str(launch.folder), str(member.slot), *options, "--", *member.command),
         ]
         with launch.log(member.slot).open("ab") as log:

@@ -35,7 +35,7 @@ class Host:
         env, preload = split_preload(launch.env)
         command = [
             *bind_command(None, "default", preload),
-            *(launch.python, "-m", module),
+            *(launch.python, "-P", "-m", module),
             *(str(launch.folder), str(members)),
         ]
         with launch.log(-1).open("ab") as log:

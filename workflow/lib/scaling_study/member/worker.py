@@ -159,7 +159,7 @@ def serve(
             options += switching.options(switches)
             options += [word for name in change for word in ("--change", name)]
             options += ["--loader", loader] if loader else []
-            module = ["-m", "scaling_study.member.worker", str(folder), str(slot)]
+            module = ["-P", "-m", "scaling_study.member.worker", str(folder), str(slot)]
             anew = [sys.executable, *module, *options, "--", *command]
             begin_anew = functools.partial(_become, anew, dict(os.environ))
     os.register_at_fork(after_in_child=member.leave)
