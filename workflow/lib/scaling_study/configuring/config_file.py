@@ -59,7 +59,7 @@ def read_config(path: Path) -> object:
     return value
 
 
-def shipped(config: object) -> Any:
+def shipped(config: Any) -> Any:
     """Return a copy of an unchecked config that finds this project's own workloads from anywhere.
 
     A file of the same path in the working directory comes first.
