@@ -26,9 +26,8 @@ CHECKOUT = Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).pare
 if CHECKOUT.is_dir():  # not where Snakemake reads this file from a repository
     LIBRARY = str(CHECKOUT / "workflow/lib")
     sys.path.insert(0, LIBRARY)
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [LIBRARY, os.environ.get("PYTHONPATH")])
-    )
+    further = filter(None, [os.environ.get("PYTHONPATH")])
+    os.environ.update(PYTHONPATH=os.pathsep.join([LIBRARY, *further]))
 
 import scaling_study
 from scaling_study.common import entries
@@ -56,7 +55,7 @@ PROJECT = Path(scaling_study.__file__).parents[3]
 ROOT = Path(os.path.relpath(PROJECT))
 SCRIPTS = str(ROOT / "scripts")
 # Shells know it by this name: names of a module are unknown to Snakemake's dry runs.
-os.environ["STUDY_SCRIPTS"] = str(PROJECT / "scripts")
+os.environ.update(STUDY_SCRIPTS=str(PROJECT / "scripts"))
 if {"{", "}"} & set(str(PROJECT)) or "<" in str(ROOT):
     raise WorkflowError(
         f"the project's folder, {PROJECT}, has a brace or < in its path, which Snakemake reads as a"
