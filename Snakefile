@@ -10,6 +10,15 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/messages.smk"
 
 
+rule all:
+    """The study: its report, and the script that starts the recommended launch of each machine."""
+    input:
+        report=REPORT,
+        launch=[] if IMPORTED else of_chosen(LAUNCH_SCRIPT),
+        # By name: Snakemake makes no deleted file anew while what is made of it is there.
+        kept=[] if IMPORTED else [f"{RESULTS}/plan.json", *of_chosen(KEPT)],
+
+
 # On a cluster, local rules run where Snakemake runs: they take seconds, and a build needs a network.
 if IMPORTED:
 
@@ -57,13 +66,3 @@ else:
     include: "workflow/rules/feed.smk"
     include: "workflow/rules/compare.smk"
     include: "workflow/rules/render.smk"
-
-
-rule all:
-    """The study: its report, and the script that starts the recommended launch of each machine."""
-    default_target: True
-    input:
-        report=REPORT,
-        launch=[] if IMPORTED else of_chosen(LAUNCH_SCRIPT),
-        # By name: Snakemake makes no deleted file anew while what is made of it is there.
-        kept=[] if IMPORTED else [f"{RESULTS}/plan.json", *of_chosen(KEPT)],

@@ -17,7 +17,7 @@ from scaling_study.common.problems import ConfigError
 from scaling_study.common.storage import write_json
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.configuring.config import load_config
-from scaling_study.configuring.config_file import read_config
+from scaling_study.configuring.config_file import read_config, shipped
 from scaling_study.configuring.todays import look
 from scaling_study.importing.import_config import is_import
 from scaling_study.importing.imported import load_import, outline
@@ -39,7 +39,7 @@ def check(config: Path) -> tuple[str, dict[str, Any]]:
         ConfigError: with every mistake found.
         UnavailableError: the workload cannot start here.
     """
-    mapping = read_config(config)
+    mapping = shipped(read_config(config))
     if isinstance(mapping, dict) and is_import(mapping):
         study = load_import(mapping)
         return outline(study), study.to_dict()

@@ -19,7 +19,7 @@ rule analyse:
     input:
         plan=PLANNED,
         tables=rules.collect.output,
-        code=[*CODE, "scripts/analyse.py"],
+        code=[*CODE, f"{SCRIPTS}/analyse.py"],
     output:
         ANALYSES,
     log:
@@ -33,4 +33,4 @@ rule analyse:
     message:
         "Analyse"
     shell:
-        "python scripts/analyse.py --study-folder {params.study:q} --plan {input.plan:q} 2>&1 | tee {log:q}"
+        'python "$STUDY_SCRIPTS"/analyse.py --study-folder {params.study:q} --plan {input.plan:q} 2>&1 | tee {log:q}'

@@ -20,7 +20,7 @@ rule build:
     message:
         "Build the environment {wildcards.build}"
     shell:
-        "( python -m venv --clear {params.folder:q}"
-        " && {params.folder:q}/bin/python -m pip install --cache-dir {params.cache:q}"
+        "( python -P -m venv --clear {params.folder:q}"
+        " && {params.folder:q}/bin/python -P -m pip install --cache-dir {params.cache:q}"
         " --requirement {input:q}"
-        " && {params.folder:q}/bin/python -m pip freeze > {output:q} ) > {log:q} 2>&1"
+        " && {params.folder:q}/bin/python -P -m pip freeze > {output:q} ) > {log:q} 2>&1"

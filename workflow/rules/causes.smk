@@ -14,7 +14,7 @@ rule causes:
             allow_missing=True,
             table=["points", "replicates"],
         ),
-        code=[*CODE, "scripts/causes.py"],
+        code=[*CODE, f"{SCRIPTS}/causes.py"],
     output:
         tables=multiext(f"{HERE}/tables/experiments", ".parquet", ".csv"),
         causes=CAUSES,
@@ -34,5 +34,5 @@ rule causes:
     message:
         "Judge what the experiments show"
     shell:
-        "python scripts/causes.py --study-folder {params.study:q} {params.fingerprint:q}"
+        'python "$STUDY_SCRIPTS"/causes.py --study-folder {params.study:q} {params.fingerprint:q}'
         " --why {input.why:q} 2>&1 | tee {log:q}"

@@ -8,7 +8,7 @@ rule collect:
         # By path: a reference to a rule makes Snakemake hash all records once for each of them.
         plan=PLANNED,
         records=RECORDS,
-        code=[*CODE, "scripts/collect.py"],
+        code=[*CODE, f"{SCRIPTS}/collect.py"],
     output:
         expand(
             f"{HERE}/tables/{{table}}.{{kind}}",
@@ -28,4 +28,4 @@ rule collect:
     message:
         "Collect records into tables"
     shell:
-        "python scripts/collect.py --study-folder {params.study:q} --plan {input.plan:q} 2>&1 | tee {log:q}"
+        'python "$STUDY_SCRIPTS"/collect.py --study-folder {params.study:q} --plan {input.plan:q} 2>&1 | tee {log:q}'

@@ -20,13 +20,23 @@ os.environ.setdefault(
 
 from snakemake.exceptions import WorkflowError
 
+# The checkout of this file, whose package comes first, here and in jobs, installed or not. In a
+# module workflow.basedir is the outer workflow's.
+CHECKOUT = Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parents[1]
+if CHECKOUT.is_dir():  # not where Snakemake reads this file from a repository
+    LIBRARY = str(CHECKOUT / "workflow/lib")
+    sys.path.insert(0, LIBRARY)
+    further = filter(None, [os.environ.get("PYTHONPATH")])
+    os.environ.update(PYTHONPATH=os.pathsep.join([LIBRARY, *further]))
+
+import scaling_study
 from scaling_study.common import entries
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.storage import read_json
 from scaling_study.common.workload_env import WorkloadEnv, masked
 from scaling_study.configuring.config import load_config
-from scaling_study.configuring.config_file import read_config
+from scaling_study.configuring.config_file import read_config, shipped
 from scaling_study.configuring.config_machines import CHOICE, choose_machines
 from scaling_study.configuring.todays import look
 from scaling_study.confirming import confirm
@@ -43,11 +53,28 @@ from scaling_study.searching import rounds
 # takes a quarter of a dry run and finds none.
 gc.set_threshold(100_000, 50, 50)
 
-if {"{", "}"} & set(str(workflow.basedir)):
+# Relative, as all paths are: in an absolute one Snakemake would read { and < of a folder's name.
+PROJECT = Path(scaling_study.__file__).parents[3]
+ROOT = Path(os.path.relpath(PROJECT))
+SCRIPTS = str(ROOT / "scripts")
+# Shells know it by this name: names of a module are unknown to Snakemake's dry runs.
+os.environ.update(STUDY_SCRIPTS=str(PROJECT / "scripts"))
+if {"{", "}"} & set(str(PROJECT)) or "<" in str(ROOT):
     raise WorkflowError(
-        f"the project's folder, {workflow.basedir}, has a brace in its path, which Snakemake reads"
-        " as a wildcard; allowed: a path without { and }"
+        f"the project's folder, {PROJECT}, has a brace or < in its path, which Snakemake reads as a"
+        " wildcard; allowed: a path without them"
     )
+IN_MODULE = not workflow.modifier.is_main_snakefile()
+if workflow.modifier.modify_path("results") != "results":
+    raise WorkflowError(
+        "the module of this workflow has a prefix, which its jobs do not know; allowed: a module"
+        " without prefix and replace_prefix. Studies are told apart by their names (study), and"
+        " --directory puts all results elsewhere"
+    )
+
+# A measurement takes all of this resource and every other rule one of it. It is set here, and not in
+# a profile, which a module or another profile would leave out.
+workflow.register_resource("quiet", 100)
 
 STOPPED = stop.end_jobs_with(
     workflow, lambda: [job.pid for job in list(shell._processes.values())]
@@ -56,13 +83,14 @@ STOPPED = stop.end_jobs_with(
 # Without --configfile the full-size study is run. Snakemake would merge the two.
 if not workflow.overwrite_configfiles:
 
-    configfile: "config/tsmixerx.yaml"
+    configfile: str(PROJECT / "config/tsmixerx.yaml")
 
 
 try:
     # Snakemake has read these files already, but tells nothing of keys that stand there twice.
-    for path in workflow.configfiles:
+    for path in [] if IN_MODULE else workflow.configfiles:
         read_config(Path(path))
+    config = shipped(config)  # a copy: an outer workflow may use its own again
     IMPORTED = is_import(config)
     if IMPORTED:
         STUDY = imported.load_import(config)
@@ -81,7 +109,7 @@ try:
         ENV = checked.workload.env
         WORKLOAD_ENV = WorkloadEnv.of(Path(f"results/.secrets/{STUDY.study}.json"), ENV)
         # Snakemake hands a copy of the config to every script, by a file.
-        config["workload"]["env"] = masked(ENV)
+        config["workload"] = {**config["workload"], "env": masked(ENV)}
         MACHINES = checked.machines
         CHOSEN = choose_machines(MACHINES, choice)
         RACED = STUDY.search.budget_minutes is not None
@@ -99,10 +127,9 @@ RESULTS = f"results/{STUDY.study}"
 REPORT = f"reports/{STUDY.study}.html"
 BUILDS = "results/.builds"  # no study can have this name
 FINGERPRINTS = "results/.fingerprints"
-# Relative, as all paths are: in an absolute one Snakemake would read { and < of a folder's name.
-PACKAGE = Path("workflow/lib/scaling_study")
+PACKAGE = ROOT / "workflow/lib/scaling_study"
 CODE = sorted(map(str, PACKAGE.rglob("*.py")))
-TEMPLATES = sorted(map(str, Path("workflow/report").iterdir()))
+TEMPLATES = sorted(map(str, (ROOT / "workflow/report").iterdir()))
 
 if not IMPORTED:
     PLAN = STUDY
@@ -149,14 +176,14 @@ if not IMPORTED:
 
     SUFFIX = "-{machine}" if MACHINES else ""
     LAUNCH_SCRIPT = f"{RESULTS}/launch/recommended{SUFFIX}.sh"
-    RENDER = ["scripts/render.py", "--study-folder", RESULTS, "--report", REPORT]
+    RENDER = [f"{SCRIPTS}/render.py", "--study-folder", RESULTS, "--report", REPORT]
     RENDER += ["--plan", PLANNED]
     if MACHINES:
         COMPARED = f"{RESULTS}/analysis/machines.json"
         PROVENANCE = f"{HERE}/analysis/provenance.json"
         kinds = {name: kind.model_dump() for name, kind in MACHINES.items()}
         COMPARE = [
-            *("scripts/compare.py", "--study-folder", RESULTS, "--output", COMPARED),
+            *(f"{SCRIPTS}/compare.py", "--study-folder", RESULTS, "--output", COMPARED),
             *("--machines", json.dumps(kinds), f"--currency={checked.currency}"),
         ]
         RENDER += ["--compared", COMPARED]

@@ -13,7 +13,7 @@ if MACHINES:
             # Where one is missing, what was analysed is not all that is asked for.
             records=of_chosen(RECORDS),
             machines=of_chosen([*rules.probe.output, *rules.collect.output, *ANALYSES]),
-            code=[*CODE, "scripts/compare.py"],
+            code=[*CODE, f"{SCRIPTS}/compare.py"],
         output:
             COMPARED,
         log:

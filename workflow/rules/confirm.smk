@@ -26,8 +26,8 @@ rule confirm:
     params:
         job=confirm_of,
     shell:
-        "exec python -m scaling_study.measuring.keep --watch $PPID --"
-        " python scripts/confirm.py --job {params.job:q}"
+        "exec python -P -m scaling_study.measuring.keep --watch $PPID --"
+        ' python "$STUDY_SCRIPTS"/confirm.py --job {params.job:q}'
         f" --builds {BUILDS} --plan {{input.plan:q}}"
         " --recommendation {input.recommendation:q} --probed {input.probed:q}"
         " --log {log:q} --output {output:q}"
@@ -41,7 +41,7 @@ rule confirmation:
         recommendation=f"{HERE}/analysis/recommendation.json",
         windows=f"{HERE}/tables/windows.parquet",
         cohorts=f"{HERE}/tables/cohorts.json",
-        code=[*CODE, "scripts/confirmation.py"],
+        code=[*CODE, f"{SCRIPTS}/confirmation.py"],
     output:
         CONFIRMATION,
     log:
@@ -55,5 +55,5 @@ rule confirmation:
     message:
         "Compare what was confirmed with what was predicted"
     shell:
-        "python scripts/confirmation.py --study-folder {params.study:q} --plan {input.plan:q}"
+        'python "$STUDY_SCRIPTS"/confirmation.py --study-folder {params.study:q} --plan {input.plan:q}'
         " --rounds {input.rounds:q} 2>&1 | tee {log:q}"

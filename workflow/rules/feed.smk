@@ -24,8 +24,8 @@ rule feed:
     params:
         job=feed_of,
     shell:
-        "exec python -m scaling_study.measuring.keep --watch $PPID --"
-        " python scripts/feed.py --job {params.job:q} --replicate {wildcards.replicate}"
+        "exec python -P -m scaling_study.measuring.keep --watch $PPID --"
+        ' python "$STUDY_SCRIPTS"/feed.py --job {params.job:q} --replicate {wildcards.replicate}'
         f" --builds {BUILDS} --plan {{input.plan:q}}"
         " --recommendation {input.recommendation:q} --probed {input.probed:q}"
         " --log {log:q} --output {output:q}"
@@ -35,7 +35,7 @@ rule feed_parts:
     """Divide a step into waiting for the loader, training, and what gets in its way."""
     input:
         runs=FEEDING,
-        code=[*CODE, "scripts/feed_parts.py"],
+        code=[*CODE, f"{SCRIPTS}/feed_parts.py"],
     output:
         FED,
     log:
@@ -47,4 +47,4 @@ rule feed_parts:
     message:
         "Say what the data loader costs"
     shell:
-        "python scripts/feed_parts.py --runs {input.runs:q} --output {output:q} 2>&1 | tee {log:q}"
+        'python "$STUDY_SCRIPTS"/feed_parts.py --runs {input.runs:q} --output {output:q} 2>&1 | tee {log:q}'

@@ -7,7 +7,7 @@ rule import_tables:
     """Read saved tables of torch's profiler, and compare their operators."""
     input:
         tables=list(STUDY.tables.values()),
-        code=[*CODE, "scripts/import_tables.py"],
+        code=[*CODE, f"{SCRIPTS}/import_tables.py"],
     output:
         multiext(f"{RESULTS}/tables/operators", ".parquet", ".csv"),
         multiext(f"{RESULTS}/analysis/", "tables.json", "inflation.json"),
@@ -23,7 +23,7 @@ rule import_tables:
     message:
         "Read the tables"
     shell:
-        "python scripts/import_tables.py --study {params.study:q} --study-folder {params.folder:q}"
+        'python "$STUDY_SCRIPTS"/import_tables.py --study {params.study:q} --study-folder {params.folder:q}'
         " 2>&1 | tee {log:q}"
 
 
@@ -31,9 +31,9 @@ rule render_tables:
     """Figures and the report of saved tables."""
     input:
         tables=rules.import_tables.output,
-        code=[*CODE, "scripts/render_tables.py"],
+        code=[*CODE, f"{SCRIPTS}/render_tables.py"],
         templates=TEMPLATES,
-        decide="config/decide.yaml",
+        decide=f"{ROOT}/config/decide.yaml",
     output:
         report=REPORT,
     log:
@@ -45,7 +45,7 @@ rule render_tables:
     params:
         folder=lambda _, input: Path(input.tables[0]).parents[1],
     message:
-        "Render {REPORT}"
+        "Render {output.report}"
     shell:
-        "python scripts/render_tables.py --study-folder {params.folder:q} --report {output.report:q}"
+        'python "$STUDY_SCRIPTS"/render_tables.py --study-folder {params.folder:q} --report {output.report:q}'
         " --decide {input.decide:q} 2>&1 | tee {log:q}"

@@ -11,7 +11,7 @@ rule inflation:
         code=[
             *CODE,
             str(PACKAGE / "profiling/operator_groups.yaml"),
-            "scripts/inflation.py",
+            f"{SCRIPTS}/inflation.py",
         ],
     output:
         tables=multiext(f"{HERE}/tables/operators", ".parquet", ".csv"),
@@ -27,5 +27,5 @@ rule inflation:
     message:
         "Compare the profiles of few processes and many"
     shell:
-        "python scripts/inflation.py --study-folder {params.study:q} --profiles {input.profiles:q}"
+        'python "$STUDY_SCRIPTS"/inflation.py --study-folder {params.study:q} --profiles {input.profiles:q}'
         " 2>&1 | tee {log:q}"

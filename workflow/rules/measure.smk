@@ -24,7 +24,7 @@ rule measure:
         # Snakemake works through every parameter of every job: one holds all that counts.
         job=lambda wildcards: measure.job_text(PLAN_JSON, JOBS[wildcards.launch], FILES),
     shell:
-        "exec python -m scaling_study.measuring.keep --watch $PPID --"
-        " python scripts/measure.py --job {params.job:q} --replicate {wildcards.replicate}"
+        "exec python -P -m scaling_study.measuring.keep --watch $PPID --"
+        ' python "$STUDY_SCRIPTS"/measure.py --job {params.job:q} --replicate {wildcards.replicate}'
         f" --builds {BUILDS} --plan {RESULTS}/plan.json --probed {{input.probed:q}}"
         " --log {log:q} --output {output:q}"

@@ -63,7 +63,7 @@ def refuse_one_machine_under_several_names():
     """Without a cluster all jobs run on this machine, which has one name."""
     if len(CHOSEN) > 1 and workflow.local_exec:
         alone = ("probe", "measure", "confirm", "profile", "why", "fingerprint", "feed")
-        if any(job.rule.name in alone for job in workflow.dag.needrun_jobs()):
+        if any(job.rule.name.endswith(alone) for job in workflow.dag.needrun_jobs()):
             raise WorkflowError(
                 f"\nThe config names the machines {', '.join(CHOSEN)}, and this run can only measure"
                 " the one that it runs on. Say which that is, as in"
@@ -125,3 +125,20 @@ def report_what_is_there():
             for words in (COMPARE, RENDER)
         ):
             conclude()
+
+
+def after(theirs, ours):
+    """A handler that calls the outer workflow's and then one of this file."""
+
+    def both(log):
+        theirs(log)
+        ours()
+
+    return both
+
+
+# In a module Snakemake registers no handlers. One for all rules (use rule *) is enough.
+if IN_MODULE and workflow.modifier.rule_whitelist is None:
+    workflow._onstart = after(workflow._onstart, announce)
+    workflow._onsuccess = after(workflow._onsuccess, conclude)
+    workflow._onerror = after(workflow._onerror, explain)

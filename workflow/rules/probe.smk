@@ -21,4 +21,4 @@ rule probe:
     message:
         "Probe {wildcards.machine}" if MACHINES else "Probe this machine"
     shell:
-        "python scripts/probe.py --cores {params.cores:q} --output {output:q} 2>&1 | tee {log:q}"
+        'python "$STUDY_SCRIPTS"/probe.py --cores {params.cores:q} --output {output:q} 2>&1 | tee {log:q}'

@@ -23,7 +23,7 @@ rule profile:
         job=profile_of,
         study=lambda _, output: Path(output[0]).parents[1],
     shell:
-        "exec python -m scaling_study.measuring.keep --watch $PPID --"
-        " python scripts/profile_launch.py --job {params.job:q} --target {wildcards.launch:q}"
+        "exec python -P -m scaling_study.measuring.keep --watch $PPID --"
+        ' python "$STUDY_SCRIPTS"/profile_launch.py --job {params.job:q} --target {wildcards.launch:q}'
         f" --builds {BUILDS} --plan {PLANNED} --probed {{input.probed:q}}"
         " --study-folder {params.study:q} --log {log:q} --output {output:q}"

@@ -19,7 +19,7 @@ rule render:
         code=[
             *CODE,
             str(PACKAGE / "profiling/operator_groups.yaml"),
-            "scripts/render.py",
+            f"{SCRIPTS}/render.py",
         ],
         templates=TEMPLATES,
     output:
@@ -44,6 +44,6 @@ rule render:
     params:
         words=RENDER,
     message:
-        "Render {REPORT}"
+        "Render {output.report}"
     shell:
         "python {params.words:q} 2>&1 | tee {log:q}"

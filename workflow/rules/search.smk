@@ -27,7 +27,7 @@ rule decide:
     message:
         "Decide what round {wildcards.round} measures"
     shell:
-        f"python scripts/decide.py --job {{params.job:q}} --study-folder {RESULTS}"
+        f'python "$STUDY_SCRIPTS"/decide.py --job {{params.job:q}} --study-folder {RESULTS}'
         " --output {output:q} 2>&1 | tee {log:q}"
 
 
@@ -52,8 +52,8 @@ rule race:
         if len(NODES) > 1
         else "Measure round {wildcards.round}"
     shell:
-        "exec python -m scaling_study.measuring.keep --watch $PPID --"
-        " python scripts/race.py --job {params.job:q} --round {input.round:q}"
+        "exec python -P -m scaling_study.measuring.keep --watch $PPID --"
+        ' python "$STUDY_SCRIPTS"/race.py --job {params.job:q} --round {input.round:q}'
         f" --node {{wildcards.node}} --nodes {len(NODES)}"
         f" --builds {BUILDS} --log {{log:q}} --output {{output:q}}"
 
@@ -76,7 +76,7 @@ rule answer:
     message:
         "Report what is known after round {wildcards.round}"
     shell:
-        f"python scripts/answer.py --study-folder {RESULTS} --round {{wildcards.round}}"
+        f'python "$STUDY_SCRIPTS"/answer.py --study-folder {RESULTS} --round {{wildcards.round}}'
         f" --following {{input.following:q}} --report {REPORT} 2>&1 | tee {{log:q}}"
 
 
@@ -98,5 +98,5 @@ rule searched:
     message:
         "The race is over"
     shell:
-        f"python scripts/searched.py --study-folder {RESULTS} --rounds {{input.rounds:q}}"
+        f'python "$STUDY_SCRIPTS"/searched.py --study-folder {RESULTS} --rounds {{input.rounds:q}}'
         " --output {output:q} 2>&1 | tee {log:q}"

@@ -23,8 +23,8 @@ rule why:
         job=why_of,
         study=lambda _, output: Path(output[0]).parents[2],
     shell:
-        "exec python -m scaling_study.measuring.keep --watch $PPID --"
-        " python scripts/why.py --job {params.job:q} --target {wildcards.launch:q}"
+        "exec python -P -m scaling_study.measuring.keep --watch $PPID --"
+        ' python "$STUDY_SCRIPTS"/why.py --job {params.job:q} --target {wildcards.launch:q}'
         f" --replicate {{wildcards.replicate}} --builds {BUILDS} --plan {PLANNED}"
         " --probed {input.probed:q}"
         " --study-folder {params.study:q} --log {log:q} --output {output:q}"
@@ -48,7 +48,7 @@ rule fingerprint:
     params:
         code=FINGERPRINT_FILES,
     shell:
-        "exec python -m scaling_study.measuring.keep --watch $PPID --"
-        f" python scripts/fingerprint.py --code {{params.code:q}} --kept {FINGERPRINTS}"
+        "exec python -P -m scaling_study.measuring.keep --watch $PPID --"
+        f' python "$STUDY_SCRIPTS"/fingerprint.py --code {{params.code:q}} --kept {FINGERPRINTS}'
         " --probed {input.probed:q}"
         " --log {log:q} --output {output:q}"

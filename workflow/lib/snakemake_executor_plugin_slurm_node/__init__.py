@@ -24,8 +24,6 @@ from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
-from scaling_study.common.printable import printable
-
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 
 
@@ -44,7 +42,8 @@ class Executor(SlurmExecutor):  # type: ignore[misc]  # without types
         Raises:
             WorkflowError: a path has an apostrophe.
         """
-        for path in (Path.cwd(), *map(Path, self.workflow.overwrite_configfiles)):
+        own = map(Path, (self.workflow.main_snakefile, *self.workflow.overwrite_configfiles))
+        for path in (Path.cwd(), *own):
             if "'" in str(path):
                 raise WorkflowError(
                     f"{path} has an apostrophe in its name: Snakemake hands it to the shell of a"
@@ -102,6 +101,9 @@ async def preempted_for_good(name: str) -> set[str]:
 
 def missing_outputs(outputs: list[str], logs: list[str]) -> Iterator[str]:
     """Name the outputs of a job that are not there, and the last line of its log."""
+    # Late: which checkout's package it is, the Snakefile says.
+    from scaling_study.common.printable import printable  # noqa: PLC0415
+
     said = [
         f" ({log}: {printable(lines[-1])})"
         for log in map(Path, logs)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -14,6 +15,9 @@ MOST_BYTES = 1 << 20
 MOST_VALUES = 1_000_000
 # The key by which Snakemake takes a config for a template (https://yte-template-engine.github.io).
 YTE = "__use_yte__"
+PROJECT = Path(__file__).parents[4]
+WORKLOADS = "scripts/workloads"
+"""Where the scripts of the shipped configs are."""
 
 
 def read_config(path: Path) -> object:
@@ -53,6 +57,22 @@ def read_config(path: Path) -> object:
     if problems:
         raise ConfigError(problems)
     return value
+
+
+def shipped(config: Any) -> Any:
+    """Return a copy of an unchecked config that finds this project's own workloads from anywhere.
+
+    A file of the same path in the working directory comes first.
+    """
+    own = {str(file.relative_to(PROJECT)) for file in (PROJECT / WORKLOADS).glob("*.py")}
+    match config:
+        case {"workload": {"script": str(script), **others}} if (
+            script in own and not Path(script).exists()
+        ):
+            return {**config, "workload": {**others, "script": str(PROJECT / script)}}
+        case dict():
+            return {**config}
+    return config
 
 
 def _unreadable(path: Path, what: str, allowed: str) -> ConfigError:

@@ -1,0 +1,41 @@
+"""The command ``torch-scaling-study``: Snakemake with this workflow, in the working directory."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[3]
+SNAKEMAKE = [
+    *("snakemake", "--snakefile", str(CHECKOUT / "Snakefile")),
+    *("--workflow-profile", str(CHECKOUT / "profiles/default"), "--cores", "all"),
+]
+
+HELP = f"""\
+usage: torch-scaling-study CONFIG [snakemake's options and targets]
+
+Run the study of a config: results/<study>/ and reports/<study>.html in the working directory.
+All options are Snakemake's: --dry-run, --cores 64, --directory FOLDER, …
+Short for: {shlex.join(SNAKEMAKE)} … --configfile CONFIG"""
+
+
+def main() -> None:
+    """Become Snakemake, or print the help."""
+    config, options = "".join(sys.argv[1:2]), sys.argv[2:]
+    if not (CHECKOUT / "Snakefile").is_file():
+        sys.exit(
+            f"{CHECKOUT} has no Snakefile: the command needs the package installed from a checkout,"
+            " by pip install --editable"
+        )
+    if config in {"-h", "--help"}:
+        print(HELP)
+        return
+    if not Path(config).is_file():
+        sys.exit(f"{config}: no such file\n\n{HELP}" if config else HELP)
+    # -P: nothing in the user's folder is a module of Snakemake's.
+    words = ["-P", "-m", *SNAKEMAKE, *options, "--configfile", config]
+    os.execv(sys.executable, [sys.executable, *words])  # noqa: S606 (no shell is wanted)
+
+
+if __name__ == "__main__":
+    main()
