@@ -178,7 +178,7 @@ def test_the_default_launch_sets_nothing():
         ),
         ({"allocator": "tcmalloc"}, {"LD_PRELOAD": LIBRARIES["tcmalloc"]}),
         ({"allocator": "mimalloc"}, {"LD_PRELOAD": LIBRARIES["mimalloc"]}),
-        ({"allocator": "lib/libmine.so"}, {"LD_PRELOAD": "lib/libmine.so"}),
+        ({"allocator": "lib/libmine.so"}, {"LD_PRELOAD": str(Path("lib/libmine.so").absolute())}),
         ({"huge_pages": "always"}, {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}),
         ({"launcher": "fork"}, {}),
         ({"build": "/usr/bin/python3"}, {}),
@@ -391,7 +391,6 @@ RIGHT_AND_WRONG = [
     ("launcher", "exec", [{}], [{"launcher": "fork"}]),
     ("launcher", "fork", [{"launcher": "fork"}], [{"launcher": "exec"}]),
     ("launcher", "dask", [{"launcher": "dask"}], [{"launcher": "exec"}]),
-    ("build", "default", [{}], [{"python": "/usr/bin/python3"}]),
     (
         "build",
         "/opt/py/bin/python",
