@@ -26,6 +26,7 @@ def main() -> int:
     before = rounds.set_aside(folder, options.job, now)
     if before is not None:
         print(f"what is measured has changed: records of before are in {before}")
+    again = rounds.left(folder) if options.output.stem == "0" else ()
     plan = rounds.grown(read_json(folder / "plan.json"), folder)
     machine = read_json(folder / "machine.json")
     further = rounds.helpful(plan, read_causes(folder).get(machine["hash"], []))
@@ -42,7 +43,7 @@ def main() -> int:
         cohorts = [one for one in collected.cohorts["cohorts"] if one["machine"] == here]
         rates = collected.replicates[collected.replicates["machine"] == here]
         starts, done = rounds.starts(cohorts, rates, plan), rounds.done(cohorts)
-    found = rounds.next_round(plan, machine, starts, done, now)
+    found = rounds.next_round(plan, machine, starts, done, now, again=again)
     write_json(options.output, found)
     print(printable_lines(rounds.describe(found, plan)))
     return 0

@@ -3,12 +3,14 @@
 import subprocess
 
 from scaling_study.common import file_errors
+from scaling_study.common.storage import read_json
 from scaling_study.rendering.study import (
     StudyInUseError,
     StudyLock,
     conclusion,
     look_around,
     outline,
+    tell_stopped,
 )
 
 
@@ -18,10 +20,13 @@ onstart:
 
 onsuccess:
     conclude()
+    leave_to_the_next_run(raced=not IMPORTED and RACED)
+    refuse_no_result()
 
 
 onerror:
     explain()
+    leave_to_the_next_run()
 
 
 def announce():
@@ -40,9 +45,12 @@ def announce():
     else:
         refuse_one_machine_under_several_names()
         refuse_one_machine_as_several_nodes()
+        for path in of_chosen(STOPPED):
+            Path(path).unlink(missing_ok=True)
         records = of_chosen(RECORDS)
         measured = sum(Path(path).exists() for path in records)
-        print(outline(PLAN, len(records), measured, CHOSEN))
+        again = sum(not Path(path).exists() for path in lacking(of_chosen(KEPT)))
+        print(outline(PLAN, len(records), measured, CHOSEN, again))
         # On a cluster other machines measure, and have not been chosen yet.
         left = RACED or measured < len(records)
         busy = look_around() if left and workflow.local_exec else ""
@@ -90,17 +98,42 @@ def conclude():
             )
 
 
+def leave_to_the_next_run(raced=False):
+    """What lacks results loses its name, and stays a part: the next run goes on with it."""
+    found = [] if IMPORTED else lacking(of_chosen(KEPT)).items()
+    paths = [Path(path) for path, why in found if why != measure.SKIPPED]
+    lame = rounds.without_result(Path(RESULTS)) if raced else []
+    for path in [*paths, *lame, *([Path(RESULTS, "rounds/0.json")] if lame else [])]:
+        path.unlink(missing_ok=True)
+
+
+def refuse_no_result():
+    """A study without any result has not succeeded."""
+    asked = not IMPORTED and not workflow.dag_settings.targets
+    paths = of_chosen(f"{HERE}/analysis/recommendation.json") if asked else []
+    found = [read_json(Path(path)) for path in paths if Path(path).exists()]
+    entries = [entry for one in found for entry in one["machines"]]
+    if entries and all(entry["recommended"] is None for entry in entries):
+        raise WorkflowError(
+            "\nThe study has no result: no window of any launch is valid. The report lists why."
+            " Put that right and run the same command again: it measures what failed or was lost."
+        )
+
+
 def explain():
     """Say what to do after a failure."""
+    stopped = (
+        []
+        if IMPORTED
+        else [one for one in map(Path, of_chosen(STOPPED)) if one.exists()]
+    )
     kept = (
         ""
         if IMPORTED
         else " Windows that were taken are kept: the same command goes on where it stopped."
     )
-    print(
-        f"The study stopped before its end; the message above says why.{kept}",
-        file=sys.stderr,
-    )
+    why = f"The study stopped before its end; the message above says why.{kept}"
+    print("\n".join(map(tell_stopped, stopped)) or why, file=sys.stderr)
     if not IMPORTED and MACHINES:
         report_what_is_there()
 

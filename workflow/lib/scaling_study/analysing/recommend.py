@@ -120,7 +120,9 @@ def recommend(
     }
     found = candidates(points, cohorts)
     if not found:
-        reason = "no launch has a valid window; the list of failures says why"
+        ends = (f"{one['label']}: {one['end']['reason']}" for one in cohorts if _failed(one))
+        why = next(ends, "the list of failures says why")
+        reason = f"no launch has a valid window; {why}"
         return {"status": "none", "reason": reason, **head, **EMPTY}
     return {
         "status": "ok",
@@ -128,6 +130,10 @@ def recommend(
         **head,
         **_choose(found, OBJECTIVES[head["objective"]], rates, cohorts, plan),
     }
+
+
+def _failed(cohort: Json) -> bool:
+    return bool(cohort["end"] and cohort["end"]["status"] == "failed")
 
 
 def _choose(

@@ -37,13 +37,16 @@ class Exec:
             *(launch.python, "-m", "scaling_study.member.worker"),
             *(str(launch.folder), str(member.slot), *options, "--", *member.command),
         ]
-        with launch.log(member.slot).open("ab") as log:
+        with (
+            launch.log(member.slot).open("ab") as log,
+            launch.errors(member.slot).open("ab") as errors,
+        ):
             process = subprocess.Popen(
                 command,
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
-                stderr=subprocess.STDOUT,
+                stderr=errors,
                 start_new_session=True,
             )
         self._processes.append(process)

@@ -85,7 +85,12 @@ class Slots:
         return [slot for slot in range(self._count) if slot not in self._running]
 
     def start(
-        self, slot: int, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
+        self,
+        slot: int,
+        command: Sequence[str],
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        errors: Path | None = None,
     ) -> float:
         """Start a process in a free slot.
 
@@ -94,6 +99,7 @@ class Slots:
             command: the program and its arguments.
             log: gets its output; what it held is lost.
             env: its environment; None for this process's.
+            errors: gets its standard error; None for the log.
 
         Returns:
             When it began.
@@ -102,13 +108,13 @@ class Slots:
             OSError: it cannot be started.
         """
         began_s = time.monotonic()
-        with log.open("wb") as output:
+        with contextlib.ExitStack() as files:
             process = subprocess.Popen(
                 command,
                 env=env,
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                stdout=files.enter_context(log.open("wb")),
+                stderr=files.enter_context(errors.open("wb")) if errors else subprocess.STDOUT,
                 start_new_session=True,
             )
         self._running[slot] = _Running(process, os.pidfd_open(process.pid), began_s)
