@@ -27,6 +27,7 @@ def main() -> int:
     before = rounds.set_aside(folder, options.job, now)
     if before is not None:
         print(f"what is measured has changed: records of before are in {before}")
+    again = rounds.left(folder) if options.output.stem == "0" else ()
     plan = rounds.grown(read_json(folder / "plan.json"), folder)
     machine = read_json(folder / "machine.json")
     further = rounds.helpful(plan, read_causes(folder).get(machine["hash"], []))
@@ -46,7 +47,7 @@ def main() -> int:
         tables = (one[one["machine"] == here] for one in (collected.points, collected.windows))
         points, windows = tables
         unequal = unequal_work(points, rates, windows, cohorts, plan)
-    found = rounds.next_round(plan, machine, starts, done, now, unequal=unequal)
+    found = rounds.next_round(plan, machine, starts, done, now, unequal=unequal, again=again)
     write_json(options.output, found)
     print(printable_lines(rounds.describe(found, plan)))
     return 0

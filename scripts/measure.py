@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ def main() -> None:
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
+    if (options.output.parent.parent / measure.STOPPED).exists():  # a cluster queues many at once
+        sys.exit("the default launch's script ended before its first step, so nothing is measured")
     job = measure.read_job(options.job, options.replicate)
     title = f"{place(options.output, options.plan)} ({job.launch['label']})"
     with job_process.prepared(title, options.log, options.probed):

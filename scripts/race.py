@@ -31,6 +31,10 @@ def main() -> None:
     with job_process.prepared(f"round {options.round.stem} ({found['stage']})", options.log):
         for number, batch in numbered:
             runs = []
+            # The study's first start decides whether there is anything to measure.
+            batch.sort(
+                key=lambda one: not measure.is_first(launches[one["launch"]], one["replicate"])
+            )
             for task in batch:
                 path = folder / task["launch"] / f"{task['replicate']}.jsonl"
                 if path.exists():  # before a kill

@@ -43,10 +43,10 @@ from scaling_study.confirming import confirm
 from scaling_study.experimenting import experiment, fingerprint
 from scaling_study.importing import imported
 from scaling_study.importing.import_config import is_import
-from scaling_study.measuring import measure, stop
+from scaling_study.measuring import journal, measure, resolve, stop
 from scaling_study.planning import plan
 from scaling_study.planning.efforts import EFFORTS, FEEDS
-from scaling_study.probing import limits
+from scaling_study.probing import limits, probe
 from scaling_study.searching import rounds
 
 # Snakemake keeps what it makes for each job: collecting garbage among 10,000 of them again and again
@@ -131,11 +131,43 @@ PACKAGE = ROOT / "workflow/lib/scaling_study"
 CODE = sorted(map(str, PACKAGE.rglob("*.py")))
 TEMPLATES = sorted(map(str, (ROOT / "workflow/report").iterdir()))
 
+
+def of_chosen(paths):
+    """Paths of each machine of this run; of a study of this machine alone, the paths as they are."""
+    # As plain text: their flags (ancient …) are those of the rule that has set them.
+    paths = [paths] if isinstance(paths, str) else map(str, paths)
+    return expand(list(paths), machine=CHOSEN or [""])
+
+
+def lacking(paths):
+    """Record files that lack results, by why: what failed, was lost, or was more than there was."""
+    marks = {path: journal.mark_of(Path(path)) for path in paths}
+    return {path: mark.read_text() for path, mark in marks.items() if mark.exists()}
+
+
+def try_what_was_skipped():
+    """Have launches measured that this machine could not do, and can now."""
+    skipped = [
+        path
+        for path, why in lacking(of_chosen(RECORDS)).items()
+        if why == measure.SKIPPED
+    ]
+    machine = probe.read_machine().to_dict() if skipped else {}
+    for path in skipped:
+        launch = JOBS[Path(path).parent.name]
+        if resolve.can(PLAN_JSON, launch["axes"], machine, Path(BUILDS)):
+            if workflow.output_settings.dryrun:
+                print(f"{launch['label']}: skipped before; this run would measure it")
+            else:
+                Path(path).unlink(missing_ok=True)
+
+
 if not IMPORTED:
     PLAN = STUDY
     PLAN_JSON = {**PLAN.to_dict(), "workload_env": WORKLOAD_ENV.reference()}
     # A study that names machines has a folder for each of them; one of this machine has none.
     HERE = f"{RESULTS}/machines/{{machine}}" if MACHINES else RESULTS
+    SCRIPT_ENDED = f"{HERE}/measure/{measure.STOPPED}"
     LAUNCHES = {launch.id: launch for launch in PLAN.launches}
     JOBS = {launch["id"]: launch for launch in PLAN_JSON["launches"]}
     # A race measures what its rounds ask for, and makes launches of its own.
@@ -166,6 +198,7 @@ if not IMPORTED:
     CONFIRMED = [] if PLAN.confirm.seconds is None else [f"{HERE}/confirm/rounds.jsonl"]
     KEPT = [*RECORDS, *CONFIRMED, *PROFILES, *WHY, *FEEDING]
     KEPT += [f"{HERE}/tables/points.parquet"]
+    KEPT += [f"{RESULTS}/rounds/0.json"] if RACED else []
     CONFIRM_FILES = measure.digest(FILES, measure.harness_digest(*confirm.MODULES))
     EXPERIMENT_FILES = measure.digest(
         FILES, measure.harness_digest(*experiment.MODULES)
@@ -173,6 +206,10 @@ if not IMPORTED:
     FINGERPRINT_FILES = measure.harness_digest(*fingerprint.MODULES)
     # What measures under a machine's name checks that its node is the one that was probed.
     PROBED = ancient(f"{HERE}/machine.json") if MACHINES else []
+
+    # On a cluster it is another machine that measures.
+    if workflow.is_main_process and workflow.resource_settings.nodes is None:
+        try_what_was_skipped()
 
     SUFFIX = "-{machine}" if MACHINES else ""
     LAUNCH_SCRIPT = f"{RESULTS}/launch/recommended{SUFFIX}.sh"
@@ -244,13 +281,6 @@ def known_before(wildcards):
 def here(wildcards):
     """The folder of a machine; of a study of this machine alone, the study's."""
     return HERE.format(machine=wildcards.get("machine"))
-
-
-def of_chosen(paths):
-    """Paths of each machine of this run; of a study of this machine alone, the paths as they are."""
-    # As plain text: their flags (ancient …) are those of the rule that has set them.
-    paths = [paths] if isinstance(paths, str) else map(str, paths)
-    return expand(list(paths), machine=CHOSEN or [""])
 
 
 def group_of(name):

@@ -3,7 +3,7 @@
 import subprocess
 
 from scaling_study.common import file_errors
-from scaling_study.common.storage import write_json
+from scaling_study.common.storage import read_json, write_json
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.measuring import resolve
 from scaling_study.rendering.study import (
@@ -12,6 +12,7 @@ from scaling_study.rendering.study import (
     conclusion,
     look_around,
     outline,
+    tell_stopped,
 )
 
 
@@ -21,10 +22,13 @@ onstart:
 
 onsuccess:
     conclude()
+    leave_to_the_next_run(raced=not IMPORTED and RACED)
+    refuse_no_result()
 
 
 onerror:
     explain()
+    leave_to_the_next_run()
 
 
 def announce():
@@ -47,9 +51,12 @@ def announce():
     else:
         refuse_one_machine_under_several_names()
         refuse_one_machine_as_several_nodes()
+        for path in of_chosen(SCRIPT_ENDED):
+            Path(path).unlink(missing_ok=True)
         records = of_chosen(RECORDS)
         measured = sum(Path(path).exists() for path in records)
-        print(outline(PLAN, len(records), measured, CHOSEN))
+        again = sum(not Path(path).exists() for path in lacking(of_chosen(KEPT)))
+        print(outline(PLAN, len(records), measured, CHOSEN, again))
         print(f"  runs in {runs_in}")
         # On a cluster other machines measure, and have not been chosen yet.
         left = RACED or measured < len(records)
@@ -99,8 +106,35 @@ def conclude():
             )
 
 
+def leave_to_the_next_run(raced=False):
+    """What lacks results loses its name, and stays a part: the next run goes on with it."""
+    found = [] if IMPORTED else lacking(of_chosen(KEPT)).items()
+    paths = [Path(path) for path, why in found if why != measure.SKIPPED]
+    lame = rounds.without_result(Path(RESULTS)) if raced else []
+    for path in [*paths, *lame, *([Path(RESULTS, "rounds/0.json")] if lame else [])]:
+        path.unlink(missing_ok=True)
+
+
+def refuse_no_result():
+    """A study without any result has not succeeded."""
+    asked = not IMPORTED and not workflow.dag_settings.targets
+    paths = of_chosen(f"{HERE}/analysis/recommendation.json") if asked else []
+    found = [read_json(Path(path)) for path in paths if Path(path).exists()]
+    entries = [entry for one in found for entry in one["machines"]]
+    if entries and all(entry["recommended"] is None for entry in entries):
+        raise WorkflowError(
+            "\nThe study has no result: no window of any launch is valid. The report lists why."
+            " Put that right and run the same command again: it measures what failed or was lost."
+        )
+
+
 def explain():
     """Say what to do after a failure, or a signal."""
+    failed = (
+        []
+        if IMPORTED
+        else [one for one in map(Path, of_chosen(SCRIPT_ENDED)) if one.exists()]
+    )
     why = (
         f"{STOPPED[0]} stopped the study before its end."
         if STOPPED
@@ -111,7 +145,7 @@ def explain():
         if IMPORTED
         else " Windows that were taken are kept: the same command goes on where it stopped."
     )
-    print(f"{why}{kept}", file=sys.stderr)
+    print("\n".join(map(tell_stopped, failed)) or f"{why}{kept}", file=sys.stderr)
     if not IMPORTED and MACHINES:
         report_what_is_there()
 

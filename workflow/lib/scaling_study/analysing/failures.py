@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 NAMES = ("launch", "label", "arm", "replicate")
-AGAIN = "look into its log; to measure again, delete what is in measure/{} and run the study again"
+AGAIN = "put right what its log says; the same command measures it again"
 
 
 def list_failures(
@@ -62,12 +62,12 @@ def _ending(cohort: Mapping[str, Any]) -> dict[str, Any]:
     end = cohort["end"] or {
         "status": "interrupted",
         "reason": "its records have no end: the measuring job was stopped",
-        "remedy": f"delete {cohort['file']} and run the study again",
+        "remedy": "run the study again: it goes on where it stopped",
     }
     return {
         **{name: cohort[name] for name in NAMES},
         **{name: end[name] for name in ("status", "reason")},
-        "remedy": end["remedy"] or AGAIN.format(cohort["launch"]),
+        "remedy": end["remedy"] or AGAIN,
         "log": cohort["events"][-1]["log"] if cohort["events"] else None,
     }
 

@@ -126,12 +126,18 @@ def recommend(
     }
     found = candidates(points, cohorts)
     if not found:
-        reason = "no launch has a valid window; the list of failures says why"
+        ends = (f"{one['label']}: {one['end']['reason']}" for one in cohorts if _failed(one))
+        why = next(ends, "the list of failures says why")
+        reason = f"no launch has a valid window; {why}"
         return {"status": "none", "reason": reason, **head, **EMPTY}
     chosen = _choose(found, OBJECTIVES[head["objective"]], rates, cohorts, plan)
     if any(unequal_work.explains(one, chosen) for one in unequal):
         return {"status": "none", "reason": unequal_work.reason(unequal, plan), **head, **EMPTY}
     return {"status": "ok", "reason": None, **head, **chosen}
+
+
+def _failed(cohort: Json) -> bool:
+    return bool(cohort["end"] and cohort["end"]["status"] == "failed")
 
 
 def _choose(

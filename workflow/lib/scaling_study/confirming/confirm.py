@@ -91,13 +91,17 @@ class Confirmation:
         began_s = time.monotonic()
         head = self._head()
         records = self._journal.resume(head)
+        if any(map(_failed, records)):
+            log.info("what failed before is run again")
+            kept = (one for one in records if not _failed(one) and one["kind"] != "end")
+            records = self._journal.keep(list(kept))
         if not records:
             self._journal.write(head)
         if not any(record["kind"] == "end" for record in records):
             self._run(records)
             self._compare_losses({one["launch"] for one in records if one["kind"] == "losses"})
             self._journal.write({"kind": "end", "wall_s": time.monotonic() - began_s})
-        self._journal.finish()
+        self._journal.finish("failed" if any(map(_failed, self._journal.read())) else "")
 
     def _head(self) -> Json:
         plan = self._job.plan
@@ -216,3 +220,7 @@ def _ended(record: Json) -> bool:
     """Whether a model has ended in each slot of a round."""
     slots = {run["slot"] for run in record["runs"]}
     return slots == {run["slot"] for run in record["runs"] if run["ended_s"] is not None}
+
+
+def _failed(record: Json) -> bool:
+    return record["kind"] == "left_out" or record.get("status") == "failed"

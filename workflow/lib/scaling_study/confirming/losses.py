@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scaling_study.axes.table import AXES
+from scaling_study.common import last_words
 from scaling_study.configuring.launches import differing
 from scaling_study.launchers.launcher import bind_command, split_preload
 from scaling_study.member import program, switching
@@ -33,7 +34,6 @@ STEPS_S = 20.0
 """A run trains about so long."""
 LIMIT_S = 300.0
 """A run that takes longer, its start included, has failed."""
-LAST_WORDS = 300
 
 
 def to_compare(
@@ -79,17 +79,17 @@ def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
         *("--steps", str(steps), "--seed", str(seed), *switching.options(launch.switches)),
         *("--", *member.command),
     ]
-    log = folder / f"losses-{seed}.log"
-    with log.open("wb") as output:
+    log, errors = (folder / f"losses-{seed}.{kind}" for kind in ("log", "errors"))
+    with log.open("wb") as output, errors.open("wb") as apart:
         try:
             done = subprocess.run(
                 command, env=env, cwd=launch.cwd, stdin=subprocess.DEVNULL, stdout=output,
-                stderr=subprocess.STDOUT, timeout=LIMIT_S, check=False,
+                stderr=apart, timeout=LIMIT_S, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise RuntimeError(f"{steps} steps took longer than {LIMIT_S:g} s") from None
     if done.returncode or not file.exists():
-        words = log.read_text(errors="replace").strip()[-LAST_WORDS:]
+        words = last_words.words_of(errors, log)
         raise RuntimeError(f"ended with status {done.returncode}: {words}")
     losses = json.loads(file.read_text(encoding="utf-8"))["losses"]
     if not losses:

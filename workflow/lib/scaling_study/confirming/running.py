@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.common import last_words
 from scaling_study.launchers.launcher import describe_exit, split_preload
 from scaling_study.measuring import between, edges, family
 from scaling_study.measuring.machine_counters import read_machine
@@ -32,8 +33,6 @@ ENOUGH = 0.25
 
 # What a script left is ended with its round.
 ORPHANS_S = 1.0
-
-LOG_CHARACTERS = 500
 
 # A round goes on up to so many times its limit until each slot has ended a first model: without one
 # the end of a model is not confirmed.
@@ -202,7 +201,9 @@ class RunningRound:
         env, _ = split_preload(self.program.environment(launch))
         orders = self._orders(slot) if self.way == "one_process" else None
         began_s = self._slots.start(
-            slot, words, launch.log(slot), env, folder=launch.cwd, orders=orders
+            *(slot, words, launch.log(slot), env, launch.errors(slot)),
+            folder=launch.cwd,
+            orders=orders,
         )
         self._now[slot] = _Process(
             slot, number, self._slots.pid(slot), pages, began_s, self.program.pool
@@ -221,7 +222,7 @@ class RunningRound:
         runs = process.runs(self._origin_s, ended.ended_s)
         self._runs += runs
         shutil.rmtree(process.pages)
-        how = f"slot {ended.slot} {describe_exit(ended.status)}{self._tail(ended.slot)}"
+        how = f"slot {ended.slot} {describe_exit(ended.status)}{self._because(ended.slot)}"
         # A script that cannot be started twice says so before its second start has trained.
         if self.way == "one_process" and [bool(run["iterations"]) for run in runs] == [True, False]:
             raise RoundError(ONCE, f"the script does not run twice in one process: {how}")
@@ -263,9 +264,9 @@ class RunningRound:
         """Return each slot's latest start."""
         return list({run["slot"]: run for run in runs}.values())
 
-    def _tail(self, slot: int) -> str:
-        text = self.launch.log(slot).read_text(errors="replace").strip()[-LOG_CHARACTERS:]
-        return f": {text}" if text else ""
+    def _because(self, slot: int) -> str:
+        words = last_words.words_of(self.launch.errors(slot), self.launch.log(slot))
+        return f": {words}" if words else ""
 
 
 def _own_s() -> float:

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scaling_study.launchers.host import hosted
+from scaling_study.launchers.host import hosted, print_apart
 from scaling_study.launchers.launcher import Launcher
 
 
@@ -40,11 +40,7 @@ def serve_member(folder: str, request: dict[str, Any]) -> None:
     """Be a member; runs in a thread of the worker, as Dask's tasks do."""
     from scaling_study.member import bind, worker  # noqa: PLC0415 (torch is the worker's to import)
 
-    log = os.open(
-        Path(folder) / f"log-{request['slot']}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
-    )
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    print_apart(Path(folder), request["slot"])
     if request["cpus"] is not None:
         for task in Path("/proc/self/task").iterdir():
             os.sched_setaffinity(int(task.name), bind.parse_ids(request["cpus"]))

@@ -37,14 +37,17 @@ class Exec:
             *program.harness(launch.python, "scaling_study.member.worker"),
             *(str(launch.folder), str(member.slot), *options, "--", *member.command),
         ]
-        with launch.log(member.slot).open("ab") as log:
+        with (
+            launch.log(member.slot).open("ab") as log,
+            launch.errors(member.slot).open("ab") as errors,
+        ):
             process = subprocess.Popen(
                 command,
                 env=env,
                 cwd=launch.cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
-                stderr=subprocess.STDOUT,
+                stderr=errors,
                 start_new_session=True,
             )
         self._processes.append(process)

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scaling_study.launchers.host import hosted
+from scaling_study.launchers.host import hosted, print_apart
 from scaling_study.launchers.launcher import Launcher
 from scaling_study.member import bind, worker
 
@@ -24,10 +24,8 @@ def serve_member(folder: Path, request: dict[str, Any], server: int) -> None:
     os.setsid()
     bind.die_with_parent(server)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    log = os.open(folder / f"log-{request['slot']}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    print_apart(folder, request["slot"])
     bind.apply(request["cpus"], request["mempolicy"])
     worker.serve(
         folder,

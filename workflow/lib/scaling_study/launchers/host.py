@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from scaling_study.common import last_words
 from scaling_study.launchers.launcher import LaunchError, bind_command, split_preload
 from scaling_study.member import program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from scaling_study.launchers.launcher import Launch, Member
+
+APPENDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 SHARED = ("step", "switches", "change", "loader")
 """Fields of a launch that a request holds, beside the member's."""
@@ -22,6 +27,12 @@ SHARED = ("step", "switches", "change", "loader")
 def hosted(module: str) -> Callable[[Launch, int], Host]:
     """Return what starts the members of a cohort from a process of a module, the launcher's own."""
     return lambda launch, members: Host(launch, module, members)
+
+
+def print_apart(folder: Path, slot: int) -> None:
+    """Have this process print to the files of a slot (``Launch.log`` and ``errors``)."""
+    os.dup2(os.open(folder / f"log-{slot}", APPENDED, 0o600), 1)
+    os.dup2(os.open(folder / f"errors-{slot}", APPENDED, 0o600), 2)
 
 
 class Host:
@@ -66,8 +77,8 @@ class Host:
         except BrokenPipeError:
             answer = ""
         if not answer.isdecimal():
-            log = launch.log(-1).read_text(errors="replace").strip()
-            raise LaunchError(answer or f"the launcher's host ended: {log[-2000:]}")
+            words = last_words.words_of(launch.log(-1))
+            raise LaunchError(answer or f"the launcher's host ended: {words}")
         return int(answer)
 
     def close(self) -> None:

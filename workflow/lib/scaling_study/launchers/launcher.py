@@ -66,8 +66,12 @@ class Launch:
         return [] if self.ranks is None else ["--ranks", str(self.ranks)]
 
     def log(self, slot: int) -> Path:
-        """Return the file that gets a member's output."""
+        """Return the file that gets a member's standard output."""
         return self.folder / f"log-{slot}"
+
+    def errors(self, slot: int) -> Path:
+        """Return the file that gets its standard error, where a traceback stays the last thing."""
+        return self.folder / f"errors-{slot}"
 
 
 class Starter(Protocol):

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from scaling_study.axes import openmp
-from scaling_study.common import workload_env
+from scaling_study.common import last_words, workload_env
 from scaling_study.launchers.launcher import LaunchError, Member
 from scaling_study.launchers.table import LAUNCHERS
 from scaling_study.measuring import counters, edges, footprint, perf_events, windows
@@ -64,8 +64,6 @@ ELSEWHERE = (
 # Starting members stop when this part of the machine's memory is left.
 LEAST_FREE_SHARE = 0.03
 
-LOG_TAIL_BYTES = 4000
-
 # What a member prints is kept up to this size, looked at after each window: a script that prints
 # without end must not fill the disk.
 LONGEST_LOG_BYTES = 1_000_000
@@ -75,6 +73,9 @@ DYING_S = 5.0
 
 # After its longest time a window is looked at so often in each doubling of its time.
 LATE_LOOKS = 8
+
+# So torch, Python and the kernel say that memory is not there.
+SHORT_OF_MEMORY = ("MemoryError", "allocate memory", "bus error")
 
 _MOMENT_NS = 1_000_000
 
@@ -123,6 +124,10 @@ class MemberEndedError(Exception):
         self.slots = slots
 
 
+class ScriptEndedError(Exception):
+    """The default launch's script ended before its first step: no launch can be measured."""
+
+
 class Cohort:
     """Starts members and takes windows from them; ends them all when closed."""
 
@@ -155,6 +160,8 @@ class Cohort:
         self._launcher = how.starter(launch, len(members))
         self._restless = not how.rests or openmp.spins_long(launch.env)
         self._hardware = perf_events.PerfEvents(len(members), beside=beside)
+        # The event of a first member whose script ended by itself before its first step.
+        self.script_ended: dict[str, Any] | None = None
         self._ended: Counter[int] = Counter()
         self._launched_ns: dict[int, int] = {}
         self._start_s: dict[int, float] = {}
@@ -188,15 +195,17 @@ class Cohort:
         alive = self.alive
         return [slot for slot, ends in self._ended.items() if slot not in alive and ends <= most]
 
-    def start(self, slots: Sequence[int], timeout_s: float) -> None:
+    def start(self, slots: Sequence[int], timeout_s: float, *, first_decides: bool = False) -> None:
         """Start members and wait for them, as ``launch`` and ``wait_started`` do."""
         self.launch(slots)
-        self.wait_started(slots, timeout_s)
+        self.wait_started(slots, timeout_s, first_decides=first_decides)
 
     def launch(self, slots: Sequence[int]) -> None:
         """Start the processes of members; events tell which did not start."""
         for slot in slots:
             self.members.clear(slot)
+            for path in (self._launch.log(slot), self._launch.errors(slot)):
+                path.unlink(missing_ok=True)  # an earlier process's: its event has the end
             self._launched_ns[slot] = time.perf_counter_ns()
             try:
                 pid = self._launcher.start(self._specs[slot])
@@ -206,11 +215,19 @@ class Cohort:
                 self._ended[slot] += 1
                 self._event(slot, "not_started", str(error))
 
-    def wait_started(self, slots: Sequence[int], timeout_s: float) -> None:
+    def wait_started(
+        self, slots: Sequence[int], timeout_s: float, *, first_decides: bool = False
+    ) -> None:
         """Wait until each of some members has finished its first step.
 
         Members that end, do not get there in time or for which memory runs out are no longer
         alive afterwards; events tell why.
+
+        Args:
+            slots: the members.
+            timeout_s: for all of them.
+            first_decides: where the first member's script ends before its first step, the others
+                are ended too.
         """
         deadline_ns = time.perf_counter_ns() + round(timeout_s * 1e9)
         waiting = set(slots) & set(self.alive)
@@ -219,6 +236,10 @@ class Cohort:
             self._bury(self.members.wait_resting(waiting, min(look_ns, deadline_ns)))
             self._guard_memory()
             self._end_elsewhere(waiting - self.members.resting)
+            if first_decides and (ended := self._script_ended()):
+                self.script_ended = ended
+                for slot in self.alive:
+                    self._kill(slot)
             waiting &= set(self.alive)
         for slot in sorted(waiting - self.members.resting):
             self._end(slot, "hung", f"no step within {timeout_s:g} s of its start")
@@ -237,6 +258,16 @@ class Cohort:
         """Return what processes have counted that a member's script has started."""
         folder = self._launch.folder / f"{counted.ELSEWHERE}{slot}"
         return counted.read_pages(folder) if folder.exists() else []
+
+    def _script_ended(self) -> dict[str, Any] | None:
+        """The first member's end, unless memory may have run out for all of them together."""
+        for event in self.events:
+            if event["slot"] == 0 and event["what"] == "died":
+                short = any(text in event["reason"] for text in SHORT_OF_MEMORY)
+                # The kernel kills some, and the others live.
+                some = "SIGKILL" in event["reason"] and self.alive
+                return None if (short and self.size > 1) or some else event
+        return None
 
     def _guard_memory(self) -> None:
         """End the last member while too little memory is left for all."""
@@ -705,7 +736,11 @@ class Cohort:
         self.members.kill(slot)
 
     def _event(self, slot: int, what: str, reason: str) -> None:
-        text = _tail(self._launch.log(slot)).decode(errors="replace")
+        files = self._launch.errors(slot), self._launch.log(slot)
+        if what == "died":  # what a killed program has printed last says nothing of its end
+            words = last_words.words_of(*(files[:1] if "killed" in reason else files))
+            reason += f": {words}" if words else ""
+        text = b"".join(map(last_words.tail, reversed(files))).decode(errors="replace")
         reason += footprint.why_bus_error(text, reason)
         if not self._has_stepped(slot) and (pages := self._pages(slot)):
             reason = ELSEWHERE.format(
@@ -720,21 +755,12 @@ class Cohort:
     def _shorten_logs(self) -> None:
         """Keep the end of what members have printed; they print at the end of the file."""
         for slot in self.alive:
-            path = self._launch.log(slot)
-            if path.exists() and path.stat().st_size > LONGEST_LOG_BYTES:
-                end = _tail(path)
-                with path.open("ab") as file:
-                    file.truncate(0)
-                    file.write(end)
-
-
-def _tail(log: Path) -> bytes:
-    """Return the end of what a member has printed."""
-    if not log.exists():
-        return b""
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
-        return file.read()
+            for path in (self._launch.log(slot), self._launch.errors(slot)):
+                if path.exists() and path.stat().st_size > LONGEST_LOG_BYTES:
+                    end = last_words.tail(path)
+                    with path.open("ab") as file:
+                        file.truncate(0)
+                        file.write(end)
 
 
 def _signal_all(pids: Sequence[int], number: int) -> None:

@@ -96,6 +96,8 @@ class CohortWindows:
         todo: Sequence[windows.Window],
         began: float,
         unsettled: float | None = None,
+        *,
+        first_decides: bool = False,
     ) -> Generator[None, None, tuple[str, str | None]]:
         """Start the cohort and take its windows; return its status and the reason.
 
@@ -107,10 +109,12 @@ class CohortWindows:
             began: when the cohort's time began (s of the performance counter).
             unsettled: how all windows changed that an interrupted run has taken; they are taken
                 anew. None where they had settled, or some are left to take.
+            first_decides: of all members, as ``Cohort.wait_started`` has it.
         """
         timeout_s = self._settings["start_timeout_s"]
         memory = footprint.Meter()
-        self._cohort.start([spec["slot"] for spec in slots[: self._cohort.size]], timeout_s)
+        started = [spec["slot"] for spec in slots[: self._cohort.size]]
+        self._cohort.start(started, timeout_s, first_decides=first_decides)
         reports = self._cohort.attest(timeout_s)
         self._write_events()
         if not reports:

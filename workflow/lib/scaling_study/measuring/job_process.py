@@ -11,7 +11,7 @@ from types import FrameType
 
 from scaling_study.common import file_errors
 from scaling_study.common.printable import printable
-from scaling_study.measuring import family, keep
+from scaling_study.measuring import cohort, family, keep
 from scaling_study.probing import allocation, named_machine
 
 
@@ -42,6 +42,9 @@ def prepared(title: str, log: Path, probed: Path | None = None) -> Iterator[None
         log: gets the messages, which go to the terminal too.
         probed: machine.json of the machine that the job measures in the name of; another node than
             that stops the job too.
+
+    Raises:
+        SystemExit: with ``keep.STOPS`` where no other job of the study is worth a start.
     """
     signal.signal(signal.SIGTERM, _stop)
     # A keeper does this too; this process does it where the keeper was killed.
@@ -63,6 +66,8 @@ def prepared(title: str, log: Path, probed: Path | None = None) -> Iterator[None
         named_machine.require_probed(probed)
         try:
             yield
+        except cohort.ScriptEndedError:
+            sys.exit(keep.STOPS)
         finally:
             family.end(keep.ORPHANS_S)
 

@@ -29,6 +29,9 @@ SAME = ("schema_version", "launch", "replicate", "axes", "ladder", "seed", "meas
 # A job that is being ended has let go of its part after this time (see ``keep``).
 PATIENCE_S = 20.0
 
+MARK = ".again"
+"""Ends the name of the file beside a record file that lacks results; it says why."""
+
 log = logging.getLogger("measure")
 
 Record = dict[str, Any]
@@ -75,6 +78,21 @@ class Journal:
         self._close()
         return self.resume(head)
 
+    def read(self) -> list[Record]:
+        """Return all records so far."""
+        return read_part(self._part)
+
+    def keep(self, records: list[Record]) -> list[Record]:
+        """Keep these records alone, in place of all; the part is the old or the new one."""
+        beside = self._part.with_name(f"{self._part.name}.new")
+        with beside.open("w") as file, file_errors.of(beside):
+            file.writelines(json.dumps(record, allow_nan=False) + "\n" for record in records)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self._part)
+        self._close()
+        return records
+
     def restart(self) -> None:
         """Begin anew; windows that an interrupted run has left are set aside."""
         self._opened()
@@ -96,9 +114,16 @@ class Journal:
             file.truncate(before)
             raise
 
-    def finish(self) -> None:
-        """Give the records their file's name."""
+    def finish(self, again: str = "") -> None:
+        """Give the records their file's name.
+
+        Args:
+            again: why the next run is to measure what is missing in them; empty where it is not.
+        """
         self._opened()
+        mark_of(self._path).unlink(missing_ok=True)
+        if again:
+            mark_of(self._path).write_text(again)
         self._path.unlink(missing_ok=True)
         try:
             os.link(self._part, self._path)
@@ -172,10 +197,17 @@ def part_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.part")
 
 
+def mark_of(path: Path) -> Path:
+    """Return the file that is there where the next run is to go on with a record file."""
+    return path.with_name(f"{path.name}{MARK}")
+
+
 def settle(paths: Iterable[Path]) -> None:
     """Remove the parts of record files that have been collected: Snakemake has seen them end."""
     for path in paths:
         part = part_of(path)
+        if mark_of(path).exists():  # the next run goes on with it
+            continue
         if part.exists() and path.exists() and part.stat().st_size == path.stat().st_size:
             part.unlink()
 

@@ -38,6 +38,9 @@ STOP_S = 5.0
 ORPHANS_S = 2.0
 
 
+STOPS = 3
+"""Exit status of a job after which the study is to stop."""
+
 WHAT_NOW = "what it had written is kept; the same command goes on where it stopped"
 
 # What asks a keeper to stop.
@@ -86,6 +89,9 @@ def run(command: list[str], watched: int) -> int:
         code = 128 + signal.SIGTERM
     family.end(ORPHANS_S)
     private.remove(folder)
+    if code == STOPS:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(watched, signal.SIGTERM)  # Snakemake starts no further job, and fails
     if code < 0:
         # Said last: the terminal may be gone.
         with contextlib.suppress(OSError):

@@ -36,6 +36,7 @@ from scaling_study.measuring import (
 from scaling_study.measuring.cohort_windows import CohortWindows
 from scaling_study.measuring.free_run import Program
 from scaling_study.measuring.journal import Journal
+from scaling_study.member import program
 from scaling_study.planning import work
 from scaling_study.probing import probe, room
 
@@ -56,6 +57,13 @@ HARNESS = (
 
 OUTSIDE = ("axes", "counters", "launchers")
 """Of these, files of a user's own belong to it."""
+
+FAILED, SKIPPED = "failed", "skipped"
+"""Why the next run measures a record file again: it lacks results, or the machine lacks something.
+"""
+STOPPED = "stopped.json"
+"""In measure/: how the default launch's script ended before its first step."""
+SHOWN_LINES = 15
 
 log = logging.getLogger("measure")
 
@@ -250,6 +258,7 @@ class Measurement:
         self._ladder = sorted(counts) if counts else resolve.counts(job.plan, self._machine)
         self._batch = batch
         self._cohort = 0
+        self._left = SKIPPED
         self._lookout = foreign.Lookout(resolve.host(self._machine).cpus)
 
     def run(self) -> None:
@@ -274,7 +283,18 @@ class Measurement:
             self._skip(error)
         else:
             yield from self._measure_all(resolved, head, folder)
-        self._journal.finish()
+        self._journal.finish(self._left)
+
+    def _lacks(self, counts: Sequence[int]) -> bool:
+        """Whether a count has no result. A race asks again for single ones: whether none has."""
+        records = self._journal.read()
+        failed = _failed(records)
+        seen = {
+            one["n"]
+            for one in records
+            if one["kind"] == "window" and one["valid"] and one["cohort"] not in failed
+        }
+        return not (seen if self._batch else seen.issuperset(counts))
 
     def _skip(self, error: UnavailableError) -> None:
         log.info("skipped: %s (%s)", error.reason, error.remedy)
@@ -288,11 +308,16 @@ class Measurement:
         records = self._journal.resume(head)
         if records:
             log.info("goes on after %d records of an interrupted run", len(records))
-        self._cohort = sum(record["kind"] == "cohort" for record in records)
+        failed = _failed(records)
+        if failed:
+            log.info("what failed before is measured again")
+            records = self._journal.keep([one for one in records if one["cohort"] not in failed])
+        self._cohort = max((one["cohort"] + 1 for one in records), default=0)
         if resolved.missing is not None:
             log.info("not tried above %d processes: %s", max(resolved.counts), resolved.missing)
         for counts in self._cohorts(resolved.counts):
             yield from self._measure(resolved, head, counts, records, folder)
+        self._left = FAILED if self._lacks(resolved.counts) else ""
 
     def _head(self, resolved: resolve.Resolved | None) -> dict[str, Any]:
         """Return a cohort's first record; of a launch that this machine cannot do, None.
@@ -365,10 +390,12 @@ class Measurement:
         with private.part(private_folder, f"cohort-{self._cohort}") as folder:
             own = self._compiling_anew(folder)
             running = replace(resolved.launch, folder=folder, env={**resolved.launch.env, **own})
+            first_decides, script_ended = self._first_decides(before), None
             if self._job.plan["workload"]["pool"]:
                 taken: pool.PoolWindows | CohortWindows
                 taken = pooled = self._of_pool(running, resolved)
-                status, reason = yield from pooled.take(todo, began)
+                status, reason = yield from pooled.take(todo, began, first_decides=first_decides)
+                script_ended = pooled.script_ended
             else:
                 specs = resolved.members[: max(counts)]
                 host, hang_s = resolve.host(self._machine), self._settings["hang_timeout_s"]
@@ -382,7 +409,14 @@ class Measurement:
                         lookout=self._lookout,
                         before=before,
                     )
-                    status, reason = yield from gated.take(resolved.slots, todo, began, unsettled)
+                    status, reason = yield from gated.take(
+                        resolved.slots,
+                        todo,
+                        began,
+                        unsettled,
+                        first_decides=first_decides,
+                    )
+                script_ended = one.script_ended
             for name, place in own.items():
                 _keep(Path(place), Path(resolved.launch.env[name]))
         remedy = None
@@ -402,6 +436,17 @@ class Measurement:
         )
         log.info("%s%s", status, f": {reason}" if reason else "")
         self._cohort += 1
+        if script_ended:
+            lines = script_ended["log"].splitlines()[-SHOWN_LINES:]
+            script = program.name(work.program(self._job.plan["workload"]))
+            story = {"script": script, "lines": lines}
+            reason = script_ended["reason"]
+            (self._folder / STOPPED).write_text(json.dumps({**story, "reason": reason}))
+            raise cohort.ScriptEndedError(reason)
+
+    def _first_decides(self, before: Sequence[Mapping[str, Any]]) -> bool:
+        first = is_first(self._job.launch, self._job.replicate)
+        return first and not any(record["kind"] == "window" for record in before)
 
     def _of_pool(self, launch: Launch, resolved: resolve.Resolved) -> pool.PoolWindows:
         """Return the windows of a program that trains in processes of its own."""
@@ -424,8 +469,7 @@ class Measurement:
         done = {
             (record["window"], record["n"])
             for record in before
-            if record["kind"] == "window"
-            and (record["valid"] or record["take"] >= self._settings["retakes"])
+            if record["kind"] == "window" and record["valid"]
         }
         return [window for window in schedule if (window.window, window.n) not in done]
 
@@ -451,6 +495,16 @@ class Measurement:
             "in_windows_s": in_windows_s,
             **footprint.record(member),
         }
+
+
+def is_first(launch: Mapping[str, Any], replicate: int) -> bool:
+    """Whether a start is the study's first: where its script fails, all others would."""
+    return bool(launch["arm"] == "default" and replicate == 0)
+
+
+def _failed(records: Iterable[Mapping[str, Any]]) -> set[int]:
+    """Return the cohorts that failed: their windows, if there are any, are of another launch."""
+    return {one["cohort"] for one in records if one["kind"] == "end" and one["status"] == "failed"}
 
 
 def _keep(made: Path, place: Path) -> None:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.axes import table
-from scaling_study.common import placeholders, private
+from scaling_study.common import last_words, placeholders, private
 from scaling_study.common.counter import TIMED
 from scaling_study.launchers.launcher import split_preload
 from scaling_study.measuring import cohort, counters, edges, family, perf_events, windows
@@ -47,7 +47,15 @@ Json = dict[str, Any]
 
 
 class PoolError(Exception):
-    """A window that cannot be taken; the text says why."""
+    """A window that cannot be taken; the text says why.
+
+    Args:
+        output: the end of what a program has printed that ended without a step; else empty.
+    """
+
+    def __init__(self, reason: str, output: str = "") -> None:
+        super().__init__(reason)
+        self.output = output
 
 
 def whole(member: Member, n: int) -> Member:
@@ -85,6 +93,7 @@ class PoolWindows:
         in_windows_s: time in windows.
         paused_s: time between windows in which others had the machine.
         member: what a process takes of the memory: not known.
+        script_ended: that the program has ended without a step, where the first run decides.
     """
 
     launch: Launch
@@ -99,9 +108,10 @@ class PoolWindows:
     in_windows_s: float = 0.0
     paused_s: float = 0.0
     member: None = None
+    script_ended: Json | None = None
 
     def take(
-        self, todo: Sequence[windows.Window], began: float
+        self, todo: Sequence[windows.Window], began: float, *, first_decides: bool
     ) -> Generator[None, None, tuple[str, str | None]]:
         """Take windows; return the status and the reason. Pauses before each but the first."""
         wanted, lost, reason = {window.n for window in todo}, set[int](), ""
@@ -118,6 +128,9 @@ class PoolWindows:
                 wrong = self._take(window, began, attest=not proven)
             except PoolError as error:
                 log.info("n = %d: %s", window.n, error)
+                if first_decides and error.output and not proven:
+                    self.script_ended = {"log": error.output, "reason": str(error)}
+                    return "failed", str(error)
                 lost.add(window.n)
                 reason = reason or f"n = {window.n}: {error}"
                 continue
@@ -177,9 +190,12 @@ class PoolWindows:
                     " workload.args is not that of the processes that train"
                 )
             if run.wait(LOOK_S):
+                if not most:
+                    reason = f"the program ended without a step: {run.last_words()}"
+                    raise PoolError(reason, run.output())
                 raise PoolError(
                     f"the program ended before {run.n} of its processes trained at once"
-                    f" (at most {most} did); give it work for so many: {run.last_words()}"
+                    f" (at most {most} did); give it work for so many"
                 )
         raise PoolError(
             f"no {run.n} processes train after {settings['start_timeout_s']:g} s (at most {most}"
@@ -311,7 +327,7 @@ class _Run:
         self._pages.mkdir()
         words = self._program.command(launch, self._member, self._pages, attest=attest)
         env, _ = split_preload(self._program.environment(launch))
-        self._slots.start(0, words, launch.log(0), env, folder=launch.cwd)
+        self._slots.start(0, words, launch.log(0), env, launch.errors(0), folder=launch.cwd)
         return self
 
     def wait(self, seconds: float) -> bool:
@@ -320,9 +336,14 @@ class _Run:
         return self._ended
 
     def last_words(self) -> str:
-        """Return the end of what it has printed."""
-        text = self._launch.log(0).read_text(errors="replace").strip()
-        return text[-500:] or "it has printed nothing"
+        """Return the last line that says why it ended."""
+        files = self._launch.errors(0), self._launch.log(0)
+        return last_words.words_of(*files) or "it has printed nothing"
+
+    def output(self) -> str:
+        """Return the end of what it has printed, its standard error last."""
+        files = self._launch.log(0), self._launch.errors(0)
+        return b"".join(map(last_words.tail, files)).decode(errors="replace") or "(no output)"
 
     def training(self) -> list[counted.Page]:
         """Return what processes have counted that live."""

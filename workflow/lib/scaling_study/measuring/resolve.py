@@ -131,6 +131,18 @@ def resolve(
     )
 
 
+def can(
+    plan: Mapping[str, Any], asked: Mapping[str, Any], machine: Mapping[str, Any], builds: Path
+) -> bool:
+    """Whether this machine can start a launch now; arguments as ``resolve`` takes them."""
+    try:
+        found = resolve(plan, asked, machine, builds, counts(plan, machine))
+        versions(found.launch.python)
+    except UnavailableError:
+        return False
+    return True
+
+
 def compile_cache(
     plan: Mapping[str, Any], asked: Mapping[str, Any], machine: Mapping[str, Any], builds: Path
 ) -> Path | None:

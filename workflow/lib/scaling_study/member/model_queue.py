@@ -94,6 +94,7 @@ class Slots:
         command: Sequence[str],
         log: Path,
         env: Mapping[str, str] | None = None,
+        errors: Path | None = None,
         *,
         folder: str | None = None,
         orders: Path | None = None,
@@ -105,6 +106,7 @@ class Slots:
             command: the program and its arguments.
             log: gets its output; what it held is lost.
             env: its environment; None for this process's.
+            errors: gets its standard error; None for the log.
             folder: its working directory; None for this process's.
             orders: what it reads as standard input; None for nothing.
 
@@ -115,14 +117,15 @@ class Slots:
             OSError: it cannot be started.
         """
         began_s = time.monotonic()
-        with log.open("wb") as output, open(orders or os.devnull, "rb") as given:  # noqa: PTH123
+        with contextlib.ExitStack() as files:
+            given = open(orders or os.devnull, "rb")  # noqa: PTH123, SIM115 (the stack's)
             process = subprocess.Popen(
                 command,
                 env=env,
                 cwd=folder,
-                stdin=given,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                stdin=files.enter_context(given),
+                stdout=files.enter_context(log.open("wb")),
+                stderr=files.enter_context(errors.open("wb")) if errors else subprocess.STDOUT,
                 start_new_session=True,
             )
         self._running[slot] = _Running(process, os.pidfd_open(process.pid), began_s)

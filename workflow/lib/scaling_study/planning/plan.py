@@ -279,11 +279,14 @@ def priority(plan: Plan, launch: Launch, replicate: int) -> int:
 
     All launches of a replicate come before the next replicate, so that a slow drift of the machine
     meets all launches alike. Within a replicate the seed decides by a hash of the launch's own id:
-    a launch that is added moves no other.
+    a launch that is added moves no other. The default launch begins: where its script ends before
+    its first step, the study is over.
     """
+    block = plan.replicates - 1 - replicate
+    if launch.id == plan.default and not replicate:
+        return (block + 1) << ORDER_BITS
     text = f"{plan.seed}:{replicate}:{launch.id}"
     digest = int.from_bytes(hashlib.sha256(text.encode()).digest())
-    block = plan.replicates - 1 - replicate
     return (block << ORDER_BITS) + digest % (1 << ORDER_BITS)
 
 

@@ -35,6 +35,10 @@ MOST_DIGITS = 7
 NUMBER_S = 1.0
 
 
+SHOWN_CHARACTERS = 300
+"""Of a line that a script has printed."""
+
+
 class StudyInUseError(Exception):
     """Another process works in the study's folder."""
 
@@ -72,7 +76,9 @@ class StudyLock:
             time.sleep(locks.LOOK_AGAIN_S)
 
 
-def outline(plan: Plan, jobs: int, measured: int, machines: Sequence[str] = ()) -> str:
+def outline(
+    plan: Plan, jobs: int, measured: int, machines: Sequence[str] = (), again: int = 0
+) -> str:
     """Say what a run will do on this machine.
 
     Args:
@@ -80,6 +86,7 @@ def outline(plan: Plan, jobs: int, measured: int, machines: Sequence[str] = ()) 
         jobs: how many (launch, replicate) it has.
         measured: how many of them are measured already.
         machines: names of those that are measured; none in a study of this machine alone.
+        again: how many jobs of an earlier run failed, or lost windows, and are run again.
     """
     machine = probe.read_machine()
     counts = ladder.resolve(plan.processes, machine.usable, machine.quota_cpus)
@@ -91,7 +98,31 @@ def outline(plan: Plan, jobs: int, measured: int, machines: Sequence[str] = ()) 
         text += (
             f"\n  all of it on each machine: {', '.join(machines)} (counts and time as on this one)"
         )
-    return f"{text}\n  {measured} of {jobs} cohorts are measured already" if measured else text
+    if measured:
+        text += f"\n  {measured} of {jobs} cohorts are measured already"
+    if again:
+        text += f"\n  what failed or lost windows in an earlier run is measured again ({again})"
+    return text
+
+
+def tell_stopped(path: Path) -> str:
+    """Say how the default launch's script ended before its first step.
+
+    Args:
+        path: measure/stopped.json.
+    """
+    found = storage.read_json(path)
+    return printable_lines(
+        "\n".join(
+            [
+                f"The study stopped: {found['script']} ended before its first step.",
+                f"  It {found['reason']}",
+                "Its last lines were:",
+                *(f"  | {line[:SHOWN_CHARACTERS]}" for line in found["lines"]),
+                "No other launch was started. Put that right and run the same command again.",
+            ]
+        )
+    )
 
 
 def look_around() -> str:

@@ -165,6 +165,7 @@ class Settings:
         round_s: a round of fresh starts takes about this long, where so many are worth it.
         nodes: of one kind, that measure batches side by side.
         seed: of the draws behind probabilities.
+        again: launches that gave nothing in an earlier run: they start whatever time is left.
     """
 
     budget_s: float
@@ -175,6 +176,7 @@ class Settings:
     round_s: float = 0.0
     nodes: int = 1
     seed: int = 1
+    again: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,12 +283,14 @@ class Race:
         ]
         if not left:
             return None
+        again = [one for one in left if one.launch in self._settings.again]
+        left = again or left
         common = Task(self._field.baseline.launch, self._screened(self._field.baseline))
         batches = [
             [common, *(Task(one.launch, self._screened(one)) for one in left[at : at + BATCH - 1])]
             for at in range(0, len(left), BATCH - 1)
         ]
-        return self._round("screen", batches)
+        return self._round("screen", batches, unbounded=bool(again))
 
     def _race(self, choice: Choice) -> Round:
         combined = self._combinations(choice)
@@ -561,9 +565,10 @@ class Race:
         combined: tuple[Entrant, ...] = (),
         *,
         always: bool = False,
+        unbounded: bool = False,
     ) -> Round:
         """Return as many batches as fit into a round, and into what is left of the budget."""
-        left_s = self._settings.budget_s - self.spent_s
+        left_s = math.inf if unbounded else self._settings.budget_s - self.spent_s
         nodes_s = [0.0] * self._settings.nodes
         fitting: list[tuple[Task, ...]] = []
         for batch in batches:

@@ -18,14 +18,14 @@ from scaling_study.common.objectives import ONE_MODEL
 from scaling_study.common.quantities import format_count
 from scaling_study.common.throughputs import Start
 from scaling_study.configuring.launches import named
-from scaling_study.measuring import measure
+from scaling_study.measuring import journal, measure
 from scaling_study.planning import ladder
 from scaling_study.planning.work import changed_training
 from scaling_study.probing import probe
 from scaling_study.searching.race import Entrant, Exclusion, Field, Race, Round, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -81,6 +81,20 @@ def grown(plan: Mapping[str, Any], study_folder: Path) -> Json:
         **plan,
         "launches": [{**launch, "replicates": made[launch["id"]]} for launch in launches],
     }
+
+
+def without_result(study_folder: Path) -> list[Path]:
+    """Return the record files of launches that gave nothing: the next run has them race again."""
+    folders = sorted((study_folder / "measure").glob("*/"))
+    files = [list(folder.glob("*.jsonl")) for folder in folders]
+    marked = [own for own in files if all(journal.mark_of(one).exists() for one in own)]
+    return [one for own in marked for one in own]
+
+
+def left(study_folder: Path) -> set[str]:
+    """Return the launches that gave nothing in an earlier run."""
+    marks = (study_folder / "measure").glob(f"*/*{journal.MARK}")
+    return {mark.parent.name for mark in marks if not mark.with_suffix("").exists()}
 
 
 def set_aside(study_folder: Path, job: str, now: str) -> Path | None:
@@ -346,6 +360,7 @@ def next_round(
     decided: str,
     *,
     unequal: Sequence[Mapping[str, Any]] = (),
+    again: Iterable[str] = (),
 ) -> Json:
     """Return the content of a round's file: what its jobs measure, and what is known before it.
 
@@ -357,10 +372,11 @@ def next_round(
         decided: the time, which names the batches.
         unequal: what shows that steps differ in work (`unequal_work`). Where it is more than that
             starts differ, which a large gain outweighs, no launch can be chosen: the race is over.
+        again: launches that gave nothing in an earlier run.
     """
     files = {launch["id"]: launch["replicates"] for launch in plan["launches"]}
     field = competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
-    asks = settings(plan, done)
+    asks = dataclasses.replace(settings(plan, done), again=frozenset(again))
     measured = _within(measured, field.ladder)
     race = Race(field, asks, measured, done)
     found, choice = race.next(), race.choice
