@@ -58,7 +58,8 @@ def words():
 def test_the_order_of_axes_is_that_in_names_of_launches():
     assert list(table.AXES) == [
         "shell", "build", "launcher", "intra_op", "inter_op", "wait_policy", "blas", "isa",
-        "allocator", "huge_pages", "placement", "membind", "optimizer_kernel", "matmul_precision", "autocast",
+        "allocator", "huge_pages", "placement", "membind", "optimizer_kernel", "matmul_precision",
+        "autocast",
         "compile", "denormals", "collector", "prefetch", "persistent_workers", "loader_workers",
         "loader_cpus", "ranks",
     ]  # fmt: skip
