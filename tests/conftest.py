@@ -26,7 +26,7 @@ ALONE = (
     "test_counters", "test_keep", "test_kernels", "test_launch_script", "test_launchers",
     "test_machine_counters", "test_measure", "test_members", "test_perf_events", "test_plants",
     "test_model_queue", "test_openmp", "test_pool", "test_profile_launch", "test_program",
-    "test_sampling", "test_why", "test_worker", "test_worker_scripts",
+    "test_sampling", "test_today_study", "test_why", "test_worker", "test_worker_scripts",
     "faults/test_clock", "faults/test_disks", "faults/test_files",
     "faults/test_kills", "faults/test_misbehaving", "faults/test_races",
     "hostile/test_traced_study",

@@ -19,6 +19,7 @@ MS = 1e-3
 TITLES = {
     "passive": "waiting threads sleep at once",
     "one_thread": "one thread per operator",
+    "cleared": "nothing of what the shell sets",
     "pinned": "each member bound to its own core",
     "spread": "members spread over caches and memory nodes",
     "local_memory": "memory of the member's own node only",
@@ -46,6 +47,7 @@ WHOSE = {relief.name: relief.of for relief in RELIEFS if relief.of}
 RELIEF_AXES = {
     "passive": {"wait_policy": "passive"},
     "one_thread": {"intra_op": 1},
+    "cleared": {"shell": "none"},
     "pinned": {"placement": "cores"},
     "spread": {"placement": "spread"},
     "local_memory": {"placement": "cores", "membind": "local"},

@@ -1,14 +1,19 @@
 """Today's launch: what makes it, where it is planned, and what is said of it."""
 
+import dataclasses
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from configs import ROOT, minimal
+import synthetic
+import test_confirmation
+import test_recommend
+from configs import minimal
+from planted_worlds import PileUp
 from scaling_study.axes import shell, table
 from scaling_study.axes.axis import MemoryPolicy, Where
 from scaling_study.axes.table import DEFAULTS
@@ -18,13 +23,17 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.configuring.config import load_config
 from scaling_study.configuring.todays import HARMLESS, look
 from scaling_study.confirming.rounds import choose_arms
+from scaling_study.confirming.summary import summarise
+from scaling_study.diagnosing import verdict
 from scaling_study.diagnosing.remedies import TUNING
 from scaling_study.member import attest, bind
 from scaling_study.planning.estimate import describe, estimate
 from scaling_study.planning.plan import Plan, make_plan
 from scaling_study.probing import limits
 from scaling_study.searching import rounds
+from synthetic_why import MS, Step, World, fingerprint, write_run
 from test_axes import MACHINE, SLOT, attested
+from test_headline import X, arm, confirmation, notes, point, ratio, recommendation, written
 
 PILED = ("OMP_PROC_BIND=close",)
 TRIM = "MALLOC_TRIM_THRESHOLD_=65536"
@@ -162,7 +171,7 @@ def test_the_variables_of_the_workload_are_the_same_in_all_launches():
     ("written", "place", "value", "what", "nearest"),
     [
         ("of", (), "'of'", "is not a known word", "off"),
-        (3, (), "3", "is a number", None),
+        (3, (), "3", "is a whole number", None),
         ({"evn": {}}, ("evn",), "{}", "unknown key", "env"),
         ({"env": "A=hush"}, ("env",), "••••", "is text", None),
         ({"env": {"API_KEY": "hush"}}, ("env", "API_KEY"), "••••", UNKNOWN, None),
@@ -173,7 +182,7 @@ def test_the_variables_of_the_workload_are_the_same_in_all_launches():
             UNKNOWN,
             "GLIBC_TUNABLES",
         ),
-        ({"env": {"OMP_NESTED": True}}, ("env", "OMP_NESTED"), "••••", "is a truth value", None),
+        ({"env": {"OMP_NESTED": True}}, ("env", "OMP_NESTED"), "••••", "is a boolean", None),
         ({"cpus": "0-"}, ("cpus",), "'0-'", "is not a list of ids", None),
         ({"mempolicy": "interleaved:0"}, ("mempolicy",), "'interleaved:0'", POLICY, "interleave"),
         ({"mempolicy": "bind:"}, ("mempolicy",), "''", "is not a list of ids", None),
@@ -184,7 +193,8 @@ def test_a_mistake_is_named(written, place, value, what, nearest):
         plan(launches={"today": written})
     (problem,) = caught.value.problems
     assert problem.loc == ("launches", "today", *place)
-    assert (problem.value, problem.what, problem.nearest) == (value, what, nearest)
+    assert (problem.value, problem.nearest) == (value, nearest)
+    assert problem.what.startswith(what)
 
 
 # ---- the plan
@@ -375,30 +385,163 @@ def test_todays_launch_that_gave_no_window_is_confirmed_at_the_recommended_numbe
     ]
 
 
-# ---- the workflow
+# ---- what the report says
 
 
-def snakemake(folder, *options, **exported):
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", "-s", str(ROOT / "Snakefile")]
-    done = subprocess.run(
-        [*command, "--configfile", "study.yaml", *options],
-        cwd=folder, env={**os.environ, **exported}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def recommended(**changes):
+    """The headline's recommendation, with today's launch beside the default one."""
+    today = {
+        **point("t", "today", 2, 25.0, at_n=point("t", "today", 4, 20.0), most=None),
+        "shell": list(PILED),
+    }
+    found = recommendation(today=today, ratio=ratio(8.0, 7.6, 8.4), ratio_same_n=None)
+    return {**found, **changes}
 
 
-def test_jobs_know_the_launch_of_the_shell_that_the_user_started_from(tmp_path):
-    (tmp_path / "study.yaml").write_text(json.dumps(minimal()))
-    planned = tmp_path / "results/s/plan.json"
-    said = snakemake(tmp_path, str(planned.relative_to(tmp_path)), OMP_PROC_BIND="close")
-    assert "  today's launch: the default one with OMP_PROC_BIND=close\n" in said
-    first = json.loads(planned.read_text())
-    assert first["today"]
-    # As a job of a cluster reads the workflow: with threads that Snakemake has set.
-    again = ("--mode", "remote", "--force", "--target-jobs", "plan:")
-    snakemake(tmp_path, *again, str(planned.relative_to(tmp_path)), OMP_NUM_THREADS="1")
-    assert json.loads(planned.read_text()) == first
-    said = snakemake(tmp_path, str(planned.relative_to(tmp_path)))
-    assert "  today's launch: the default one\n" in said
-    assert json.loads(planned.read_text())["today"] is None
+def test_the_headline_is_the_gain_over_today_with_the_default_launch_beside():
+    headline = written(recommended())
+    assert headline.verdict == (
+        f"One thread per process: 8.00{X} today's launch (7.60{X} to 8.40{X}), predicted"
+    )
+    assert [(bar.role, bar.text) for bar in headline.bars] == [
+        ("today", "Today's launch, at its best: 2 processes"),
+        ("same", "Today's launch with 4 processes as well"),
+        ("default", "Default launch, at its best: 1 process"),
+        ("recommended", "Best launch found, intra_op 1: 4 processes"),
+    ]
+    said = notes(headline)
+    assert "Today's launch is the default one with OMP_PROC_BIND=close." in said
+    assert "over today's launch, each at its best (4 against 2 processes)" in said
+
+
+def test_a_default_launch_that_is_better_than_today_is_the_answer():
+    found = recommended()
+    best = {**found["default"], "probability_best": 0.9}
+    headline = written({**found, "recommended": best, "best": best})
+    assert headline.verdict.startswith(f"The default launch: 8.00{X} today's launch")
+    assert [bar.role for bar in headline.bars] == ["today", "same", "recommended"]
+
+
+def test_where_nothing_is_faster_than_today_the_headline_says_so():
+    found = recommended()
+    best = {**found["today"], "probability_best": 0.9}
+    headline = written({**found, "recommended": best, "best": best})
+    assert headline.verdict.startswith("Today's launch is the best one found: 180 models/hour")
+    assert [bar.role for bar in headline.bars] == ["default", "recommended"]
+    unsure = {**best, "probability_best": 0.3}
+    headline = written({**found, "recommended": unsure, "best": unsure})
+    assert headline.verdict.startswith("No launch measured faster than today's launch: ")
+
+
+def test_the_confirmed_headline_is_the_gain_over_today():
+    found = confirmation(
+        against="today",
+        arms=[
+            arm("recommended", "b", "intra_op 1", 4, 911.0),
+            arm("today", "t", "today", 2, 100.0),
+            arm("today_same_n", "t", "today", 4, 80.0),
+            arm("default", "d", "default", 1, 450.0),
+        ],
+        ratio=ratio(9.1, 8.5, 9.8),
+        ratio_same_n=None,
+    )
+    headline = written(recommended(), confirmation=found)
+    assert headline.verdict == (
+        "One thread per process: 911 models/hour, "
+        f"9.10{X} today's launch (8.50{X} to 9.80{X}), confirmed"
+    )
+    assert [(bar.role, bar.text) for bar in headline.bars] == [
+        ("today", "Today's launch, at its best: 2 processes"),
+        ("same", "Today's launch: 4 processes"),
+        ("default", "Default launch, at its best: 1 process"),
+        ("recommended", "Best launch found, intra_op 1: 4 processes"),
+    ]
+    assert "Gain over today's launch: 9.10" in notes(headline)
+
+
+def test_the_recommendation_is_compared_with_today_and_without_it_with_the_default(tmp_path):
+    today = synthetic.Launch({"shell": PILED}, "today", synthetic.hard_saturation(20.0, 30.0))
+
+    def with_today(plan):
+        plan["today"] = today.id
+
+    launches = (test_recommend.DEFAULT, test_recommend.BASELINE, today)
+    found = test_recommend.recommended(tmp_path / "a", *launches, change=with_today)
+    assert (found["today"]["n"], found["today"]["shell"]) == (2, PILED)
+    assert found["today"]["at_n"]["n"] == found["recommended"]["n"] == 3
+    assert found["ratio"]["value"] == pytest.approx(5, rel=0.03)
+    assert "times what today's launch gives" in found["ratio"]["text"]
+    assert found["default"]["launch"] == test_recommend.DEFAULT.id
+    lost = synthetic.Launch(today.values, "today", ending="failed")
+    found = test_recommend.recommended(tmp_path / "b", *launches[:2], lost, change=with_today)
+    assert found["today"] is None
+    assert found["ratio"]["value"] == pytest.approx(2.5, rel=0.03)
+
+
+def test_rounds_are_compared_with_today(tmp_path):
+    head = test_confirmation.head()
+    records = test_confirmation.rounds(1.0, 1.05, 0.95)
+    text = json.dumps([head, *records])
+    for name in ("default_same_n", "default"):
+        text = text.replace(f'"{name}/', f'"{name.replace("default", "today")}/')
+        text = text.replace(f'"role": "{name}"', f'"role": "{name.replace("default", "today")}"')
+    path = tmp_path / "rounds.jsonl"
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in json.loads(text)))
+    found = test_confirmation.found()
+    (entry,) = found["machines"]
+    entry["today"] = {**entry.pop("default"), "at_n": None}
+    entry["default"] = None
+    windows = test_confirmation.NO_WINDOWS
+    (one,) = summarise(found, [path], windows, 500, {}, off=False)["machines"]
+    assert one["against"] == "today"
+    assert one["ratio"]["value"] == pytest.approx(4, rel=0.02)
+    assert one["ratio_same_n"]["value"] == pytest.approx(2, rel=0.02)
+    assert {arm["role"]: arm["predicted"] for arm in one["arms"]}["today"] == 1000.0
+
+
+@dataclasses.dataclass(slots=True)
+class Piled(PileUp):
+    """Piled up by the shell: the members move apart without its variable, too."""
+
+    reliefs: tuple[str, ...] = (*PileUp().reliefs, "cleared")
+    axes: dict = dataclasses.field(default_factory=lambda: {"shell": [*PILED, "OMP_DYNAMIC=1"]})
+
+    def step(self, relief, n):
+        return PileUp.step(self, "pinned" if relief == "cleared" else relief, n)
+
+
+@dataclasses.dataclass(slots=True)
+class Slowed(World):
+    """A variable that makes each step longer, alone and together, in no other way that is known."""
+
+    reliefs: tuple[str, ...] = (*World().reliefs, "cleared")
+    axes: dict = dataclasses.field(default_factory=lambda: {"shell": ["MKL_VERBOSE=1"]})
+
+    def step(self, relief, n):
+        return self.crowd(Step(user=(10 if relief == "cleared" else 15) * MS), n)
+
+
+def explained(folder, world):
+    rng = np.random.default_rng(5)
+    path = write_run(folder / "0.jsonl", world, rng, blocks=10)
+    return verdict.diagnose([path], fingerprint(world, rng), None)
+
+
+def test_a_pile_up_by_the_shell_names_the_variable_and_how_to_unset_it(tmp_path):
+    target = explained(tmp_path, Piled())
+    (found,) = target["growth"]["named"]
+    assert found["cause"] == "affinity_pileup"
+    assert found["share"]["value"] > 0.8
+    assert found["remedy"]["text"].endswith("Today's launch has OMP_PROC_BIND=close: unset it.")
+    assert found["remedy"]["command"] == "unset OMP_PROC_BIND"
+    (reason,) = [one["reason"] for one in target["growth"]["not_tested"] if one["cause"] == "shell"]
+    assert reason.startswith("The causes that are named")
+
+
+def test_what_no_other_cause_tells_of_is_the_shells(tmp_path):
+    target = explained(tmp_path, Slowed())
+    (found,) = target["level"]["named"]
+    assert found["cause"] == "shell"
+    assert found["share"]["value"] == pytest.approx(1 / 3, abs=0.1)
+    assert found["remedy"]["command"] == "unset MKL_VERBOSE"
+    assert "include:\n  - shell: none" in found["remedy"]["config"]

@@ -44,7 +44,7 @@ def remedy(case: Case, what: Remedy, relief: str | None) -> dict[str, Any]:
     text = what.others.get(relief or "") or (what.text if shown else f"{what.text} {UNMEASURED}")
     unset = _exported(case, changed or {})
     return {
-        "text": f"{text}{unset and f' Today the shell sets {shell.tell(unset)}: unset it.'}",
+        "text": f"{text} Today's launch has {shell.tell(unset)}: unset it." if unset else text,
         "axes": changed,
         "config": None if changed is None else _config(changed),
         "command": f"unset {' '.join(shell.variables(unset))}"
