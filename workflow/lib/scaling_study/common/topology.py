@@ -7,7 +7,6 @@ file formats are the kernel's (Documentation/ABI/stable/sysfs-devices-system-cpu
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -211,15 +210,13 @@ class Topology:
     @property
     def oddities(self) -> tuple[str, ...]:
         """What is unusual about the nodes, in words."""
-        gpu = [node.node for node in self.nodes if node.of_gpu]
-        bare = [node.node for node in self.nodes if not node.has_cpus and not node.of_gpu]
-        shared = any(cpu.node == SHARED_NODE for cpu in self.cpus)
-        said = {
-            f"memory of GPUs: {format_cpu_list(gpu)}": gpu,
-            f"without CPUs: {format_cpu_list(bare)}": bare,
-            "several list the same CPUs: they count as one": shared,
-        }
-        return tuple(text for text, holds in said.items() if holds)
+        gpu = {node.node for node in self.nodes if node.of_gpu}
+        bare = {node.node for node in self.nodes if not node.has_cpus} - gpu
+        lists = {"memory of GPUs": gpu, "without CPUs": bare}
+        said = [f"{what}: {format_cpu_list(nodes)}" for what, nodes in lists.items() if nodes]
+        if any(cpu.node == SHARED_NODE for cpu in self.cpus):
+            said.append("several list the same CPUs: they count as one")
+        return tuple(said)
 
     def to_dict(self) -> dict[str, Any]:
         """The form that machine.json stores (JSON's keys are text)."""
@@ -261,7 +258,7 @@ def build(
     """
     cpus_of = {node: cpus.keys() & parse_cpu_list(text.cpus) for node, text in nodes.items()}
     node_of = {cpu: node for node, its in cpus_of.items() for cpu in its}
-    if max(Counter(cpu for its in cpus_of.values() for cpu in its).values(), default=0) > 1:
+    if sum(map(len, cpus_of.values())) > len(node_of):
         node_of = dict.fromkeys(cpus, SHARED_NODE)
     socket_of = {cpu: int(text.socket or 0) for cpu, text in cpus.items()}
     first_of_socket = {
