@@ -19,7 +19,7 @@ ALONE = (
     "test_accounts", "test_attest", "test_builds", "test_capacity", "test_cohort", "test_confirm",
     "test_counters", "test_keep", "test_kernels", "test_launch_script", "test_launchers",
     "test_machine_counters", "test_measure", "test_members", "test_perf_events", "test_plants",
-    "test_model_queue", "test_profile_launch", "test_sampling", "test_why",
+    "test_model_queue", "test_profile_launch", "test_sampling", "test_script_fails", "test_why",
     "test_worker", "test_worker_scripts",
     "faults/test_clock", "faults/test_disks", "faults/test_files",
     "faults/test_kills", "faults/test_misbehaving", "faults/test_races",

@@ -107,7 +107,9 @@ def lacking(paths):
 def try_what_was_skipped():
     """Have launches measured that this machine could not do, and can now."""
     skipped = [
-        path for path, why in lacking(of_chosen(RECORDS)).items() if why == measure.SKIPPED
+        path
+        for path, why in lacking(of_chosen(RECORDS)).items()
+        if why == measure.SKIPPED
     ]
     machine = probe.read_machine().to_dict() if skipped else {}
     for path in skipped:

@@ -49,8 +49,12 @@ def announce():
             Path(path).unlink(missing_ok=True)
         records = of_chosen(RECORDS)
         measured = sum(Path(path).exists() for path in records)
-        again = sum(not Path(path).exists() for path in lacking(of_chosen(KEPT)))
-        print(outline(PLAN, len(records), measured, CHOSEN, again))
+        print(outline(PLAN, len(records), measured, CHOSEN))
+        again = [path for path in lacking(of_chosen(KEPT)) if not Path(path).exists()]
+        if again:
+            print(
+                f"  what failed or was lost before is measured again: {len(again)} files of records"
+            )
         # On a cluster other machines measure, and have not been chosen yet.
         left = RACED or measured < len(records)
         busy = look_around() if left and workflow.local_exec else ""

@@ -55,8 +55,7 @@ FAILED, SKIPPED = "failed", "skipped"
 """Why the next run measures a record file again: it lacks results, or the machine lacks something.
 """
 STOPPED = "stopped.json"
-"""In measure/: how the default launch's script ended before its first step."""
-SHOWN_LINES = 15
+"""In measure/: the event of the default launch's first member whose script came to no step."""
 
 log = logging.getLogger("measure")
 
@@ -383,13 +382,13 @@ class Measurement:
                     lookout=self._lookout,
                     before=before,
                 )
+                first = is_first(self._job.launch, self._job.replicate)
+                decides = first and all(record["kind"] != "window" for record in before)
                 status, reason = yield from taken.take(
-                    resolved.slots,
-                    todo,
-                    began,
-                    unsettled,
-                    first_decides=self._first_decides(before),
+                    resolved.slots, todo, began, unsettled, first_decides=decides
                 )
+                if one.script_ended:
+                    reason = one.script_ended["reason"]
             for name, place in own.items():
                 _keep(Path(place), Path(resolved.launch.env[name]))
         remedy = None
@@ -410,15 +409,9 @@ class Measurement:
         log.info("%s%s", status, f": {reason}" if reason else "")
         self._cohort += 1
         if one.script_ended:
-            lines = one.script_ended["log"].splitlines()[-SHOWN_LINES:]
-            story = {"script": self._job.plan["workload"]["script"], "lines": lines}
-            reason = one.script_ended["reason"]
-            (self._folder / STOPPED).write_text(json.dumps({**story, "reason": reason}))
+            story = {**one.script_ended, "script": self._job.plan["workload"]["script"]}
+            (self._folder / STOPPED).write_text(json.dumps(story))
             raise cohort.ScriptEndedError(reason)
-
-    def _first_decides(self, before: Sequence[Mapping[str, Any]]) -> bool:
-        first = is_first(self._job.launch, self._job.replicate)
-        return first and not any(record["kind"] == "window" for record in before)
 
     def _todo(
         self, counts: Sequence[int], before: Sequence[Mapping[str, Any]]
