@@ -95,7 +95,7 @@ def test_what_failed_or_was_lost_is_measured_by_the_same_command(project, more):
     (project.folder / "busy").unlink()
     code, text = outcome(project)
     assert code == 0, text
-    assert "is measured again" in text
+    assert "records of an earlier run" in text
     assert status(project) == "ok"
     assert not list(folder.glob("measure/*/*.again"))
     measured = project.records("failed")

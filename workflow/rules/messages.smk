@@ -50,11 +50,6 @@ def announce():
         records = of_chosen(RECORDS)
         measured = sum(Path(path).exists() for path in records)
         print(outline(PLAN, len(records), measured, CHOSEN))
-        again = [path for path in lacking(of_chosen(KEPT)) if not Path(path).exists()]
-        if again:
-            print(
-                f"  what failed or was lost before is measured again: {len(again)} files of records"
-            )
         # On a cluster other machines measure, and have not been chosen yet.
         left = RACED or measured < len(records)
         busy = look_around() if left and workflow.local_exec else ""

@@ -287,7 +287,7 @@ class Measurement:
     ) -> Iterator[None]:
         records = self._journal.resume(head)
         if records:
-            log.info("goes on after %d records of an interrupted run", len(records))
+            log.info("goes on after %d records of an earlier run", len(records))
         failed = _failed(records)
         if failed:
             log.info("what failed before is measured again")
