@@ -13,7 +13,7 @@ import pytest
 from processes import killed_at_the_end, wait_until
 from scaling_study.common import file_errors
 from scaling_study.measuring import journal
-from scaling_study.measuring.journal import SAME, Journal, read_part, settle
+from scaling_study.measuring.journal import SAME, Journal, mark_of, read_part, settle
 
 HEAD = {
     "kind": "cohort", "schema_version": 1, "study": "one", "launch": "default", "replicate": 0,
@@ -282,3 +282,48 @@ def test_a_killed_writer_leaves_whole_records(path):
     records = read_part(part)
     assert [record["window"] for record in records[1:]] == list(range(len(records) - 1))
     assert len(records) > 30
+
+
+def test_what_lacks_results_is_marked_until_it_has_them(part, path):
+    Journal(path).finish("failed")
+    assert mark_of(path).read_text() == "failed"
+    Journal(path).finish()
+    assert not mark_of(path).exists()
+    assert path.exists()
+
+
+def test_the_part_of_a_marked_file_stays_when_it_was_collected(part, path):
+    Journal(path).finish("failed")
+    settle([path])
+    assert part.exists()
+    path.unlink()  # so a run ends
+    journal = Journal(path)
+    assert journal.resume(HEAD) == [HEAD, WINDOW]
+    journal.finish()
+    settle([path])
+    assert not part.exists()
+
+
+def test_what_failed_gives_way_and_all_else_is_kept(part, path):
+    journal = Journal(path)
+    records = journal.resume(HEAD)
+    journal.write({"kind": "end", "cohort": 0, "status": "failed"})
+    assert len(journal.read()) == 3
+    assert journal.keep(records[:1]) == [HEAD]
+    assert read_part(part) == [HEAD]
+    journal.write(WINDOW)
+    journal.finish()
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [HEAD, WINDOW]
+
+
+def test_a_crash_while_records_give_way_loses_none(part, path, monkeypatch):
+    journal = Journal(path)
+    records = journal.resume(HEAD)
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*part\.new"):
+        journal.keep(records[:1])
+    assert read_part(part) == [HEAD, WINDOW]

@@ -287,6 +287,17 @@ def test_replicates_are_measured_one_after_the_other():
     assert [index for _, index in order] == [0] * 41 + [1] * 41 + [2] * 41
 
 
+def test_the_default_launch_comes_first_of_all_since_it_decides_whether_the_script_runs():
+    section = {"one_change": {"intra_op": list(range(1, 40))}}
+    for seed in range(20):
+        made = plan(launches=section, seed=seed)
+        first, second = measuring_order(made)[0], measuring_order(made)[len(made.launches)]
+        assert (first[0].id, first[1]) == (made.default, 0)
+        assert second[1] == 1  # the next replicate is shuffled as a whole
+    later = {measuring_order(plan(launches=section, seed=seed))[41][0].id for seed in range(9)}
+    assert len(later) > 1
+
+
 def test_every_replicate_has_its_own_order_decided_by_the_seed():
     section = {"one_change": {"intra_op": list(range(1, 40))}}
     first, second = (measuring_order(plan(launches=section, seed=seed)) for seed in (1, 2))

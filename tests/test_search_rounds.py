@@ -10,7 +10,7 @@ import pytest
 import jobs
 import machines
 from scaling_study.configuring.config import load_config
-from scaling_study.measuring import measure
+from scaling_study.measuring import journal, measure
 from scaling_study.planning.plan import make_plan
 from scaling_study.planning.work import with_learnt
 from scaling_study.probing import probe
@@ -340,6 +340,51 @@ def test_what_helps_is_raced(machine):
     plan["launches"].append({**further, "replicates": 0})
     history, _ = race(plan, machine, better_together)
     assert history[-1]["choice"]["launch"] == further["id"]
+
+
+def race_of_all(plan, machine, again=(), *, without=(), spent_s=10_000.0):
+    """The next round of a race whose budget is spent, in which each launch started once."""
+    cohorts = [
+        {**cohort(launch["id"], 0, [96, 192]), "batch": f"{NOW} 0 0"}
+        for launch in plan["launches"]
+        if launch["id"] not in without
+    ]
+    cohorts.append({**cohort(plan["default"], 1, [96, 192]), "batch": f"{NOW} 0 0"})
+    for one in cohorts:
+        one["end"] = {"status": "complete", "start_s": 20.0, "wall_s": spent_s}
+    rows = [(one["launch"], one["replicate"], n, 100.0, 1.0) for one in cohorts for n in (96, 192)]
+    starts = rounds.starts(cohorts, rates(*rows), plan)
+    made = dict.fromkeys((one["launch"] for one in cohorts), 1) | {plan["default"]: 2}
+    return rounds.next_round(with_files(plan, made), machine, starts, 1, NOW, again=again)
+
+
+def test_a_launch_that_failed_in_an_earlier_run_starts_though_the_budget_is_spent(machine):
+    plan = planned()
+    passive = single(plan, "wait_policy")
+    spent = race_of_all(plan, machine, without=[passive])
+    assert (spent["batches"], spent["reason"]) == ([], "the budget is spent")
+    again = race_of_all(plan, machine, [passive], without=[passive])
+    (batch,) = again["batches"]
+    assert {task["launch"]: task["replicate"] for task in batch} == {
+        passive: 0,
+        plan["baseline"]: 1,
+    }
+    # Once it has failed again, the race does not go on with it.
+    assert race_of_all(plan, machine, [passive])["batches"] == []
+
+
+def test_launches_that_gave_nothing_are_those_whose_files_are_all_marked(tmp_path):
+    for name, marked in {"a/0": True, "b/0": True, "b/1": False, "c/0": False}.items():
+        path = tmp_path / f"measure/{name}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        if marked:
+            journal.mark_of(path).touch()
+    assert rounds.without_result(tmp_path) == [tmp_path / "measure/a/0.jsonl"]
+    assert rounds.left(tmp_path) == set()
+    (tmp_path / "measure/a/0.jsonl").unlink()  # so a run ends
+    assert rounds.left(tmp_path) == {"a"}
+    assert rounds.without_result(tmp_path) == []
 
 
 def test_a_plan_grows_by_what_is_measured(tmp_path):

@@ -55,8 +55,7 @@ def announce():
             Path(path).unlink(missing_ok=True)
         records = of_chosen(RECORDS)
         measured = sum(Path(path).exists() for path in records)
-        again = sum(not Path(path).exists() for path in lacking(of_chosen(KEPT)))
-        print(outline(PLAN, len(records), measured, CHOSEN, again))
+        print(outline(PLAN, len(records), measured, CHOSEN))
         print(f"  runs in {runs_in}")
         # On a cluster other machines measure, and have not been chosen yet.
         left = RACED or measured < len(records)

@@ -16,8 +16,8 @@ MOST_CHARACTERS = 400
 _BESIDE = re.compile(
     r"\x1b\[[\d;]*[A-Za-z]|^\[(?:rank|default)\d+\]: ?|^ *\| ?|^ *\+ ", re.MULTILINE
 )
-# A warning with its line of source, and the rulers between the exceptions of a group.
-_NOISE = re.compile(r"^.*:\d+: \w*Warning: .*\n(?:  .*\n?)?|^ *\+-.*$", re.MULTILINE)
+# A warning with its line of source, a line of torch's log, the rulers within a group.
+_NOISE = re.compile(r"^.*:\d+: \w*Warning: .*\n(?:  .*\n?)?|^[EW]\d{4} .*$|^ *\+-.*$", re.MULTILINE)
 _HEADER = "Traceback (most recent call last):"
 # Python prints these tracebacks while the program goes on, or after the one that ended it.
 _ASIDE = ("Exception ignored", "Exception in thread", "Error in atexit", "--- Logging error")

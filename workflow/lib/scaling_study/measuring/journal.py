@@ -5,6 +5,9 @@ loses at most the window that was being taken. A rerun reads the part, drops a h
 line, and goes on. When the job is done the part gets the file's name too, as a second link, and
 stays until its records have been collected: Snakemake deletes an output whose job it did not see
 end well, though the last thing that happened may have been that Snakemake itself was killed.
+
+Beside a file that lacks results is a mark (`mark_of`). At the end of its run the file loses its
+name and stays a part, so the next run of the same command goes on with it.
 """
 
 from __future__ import annotations

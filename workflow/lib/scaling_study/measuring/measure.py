@@ -62,8 +62,7 @@ FAILED, SKIPPED = "failed", "skipped"
 """Why the next run measures a record file again: it lacks results, or the machine lacks something.
 """
 STOPPED = "stopped.json"
-"""In measure/: how the default launch's script ended before its first step."""
-SHOWN_LINES = 15
+"""In measure/: the event of the default launch's first member whose script came to no step."""
 
 log = logging.getLogger("measure")
 
@@ -307,7 +306,7 @@ class Measurement:
     ) -> Iterator[None]:
         records = self._journal.resume(head)
         if records:
-            log.info("goes on after %d records of an interrupted run", len(records))
+            log.info("goes on after %d records of an earlier run", len(records))
         failed = _failed(records)
         if failed:
             log.info("what failed before is measured again")
@@ -417,6 +416,8 @@ class Measurement:
                         first_decides=first_decides,
                     )
                 script_ended = one.script_ended
+            if script_ended:
+                reason = script_ended["reason"]
             for name, place in own.items():
                 _keep(Path(place), Path(resolved.launch.env[name]))
         remedy = None
@@ -437,11 +438,9 @@ class Measurement:
         log.info("%s%s", status, f": {reason}" if reason else "")
         self._cohort += 1
         if script_ended:
-            lines = script_ended["log"].splitlines()[-SHOWN_LINES:]
             script = program.name(work.program(self._job.plan["workload"]))
-            story = {"script": script, "lines": lines}
-            reason = script_ended["reason"]
-            (self._folder / STOPPED).write_text(json.dumps({**story, "reason": reason}))
+            story = {**script_ended, "script": script}
+            (self._folder / STOPPED).write_text(json.dumps(story))
             raise cohort.ScriptEndedError(reason)
 
     def _first_decides(self, before: Sequence[Mapping[str, Any]]) -> bool:

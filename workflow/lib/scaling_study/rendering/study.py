@@ -35,8 +35,8 @@ MOST_DIGITS = 7
 NUMBER_S = 1.0
 
 
-SHOWN_CHARACTERS = 300
-"""Of a line that a script has printed."""
+# Of what a script has printed.
+SHOWN_LINES, SHOWN_CHARACTERS = 15, 300
 
 
 class StudyInUseError(Exception):
@@ -76,9 +76,7 @@ class StudyLock:
             time.sleep(locks.LOOK_AGAIN_S)
 
 
-def outline(
-    plan: Plan, jobs: int, measured: int, machines: Sequence[str] = (), again: int = 0
-) -> str:
+def outline(plan: Plan, jobs: int, measured: int, machines: Sequence[str] = ()) -> str:
     """Say what a run will do on this machine.
 
     Args:
@@ -86,7 +84,6 @@ def outline(
         jobs: how many (launch, replicate) it has.
         measured: how many of them are measured already.
         machines: names of those that are measured; none in a study of this machine alone.
-        again: how many jobs of an earlier run failed, or lost windows, and are run again.
     """
     machine = probe.read_machine()
     counts = ladder.resolve(plan.processes, machine.usable, machine.quota_cpus)
@@ -98,11 +95,7 @@ def outline(
         text += (
             f"\n  all of it on each machine: {', '.join(machines)} (counts and time as on this one)"
         )
-    if measured:
-        text += f"\n  {measured} of {jobs} cohorts are measured already"
-    if again:
-        text += f"\n  what failed or lost windows in an earlier run is measured again ({again})"
-    return text
+    return f"{text}\n  {measured} of {jobs} cohorts are measured already" if measured else text
 
 
 def tell_stopped(path: Path) -> str:
@@ -112,16 +105,13 @@ def tell_stopped(path: Path) -> str:
         path: measure/stopped.json.
     """
     found = storage.read_json(path)
+    lines = found["log"].splitlines()[-SHOWN_LINES:]
+    shown = "".join(f"  | {line[:SHOWN_CHARACTERS]}\n" for line in lines)
     return printable_lines(
-        "\n".join(
-            [
-                f"The study stopped: {found['script']} ended before its first step.",
-                f"  It {found['reason']}",
-                "Its last lines were:",
-                *(f"  | {line[:SHOWN_CHARACTERS]}" for line in found["lines"]),
-                "No other launch was started. Put that right and run the same command again.",
-            ]
-        )
+        f"The study stopped: {found['script']} ended before its first step.\n"
+        f"  It {found['reason']}\nIts last lines were:\n{shown}"
+        "No other launch was started. Put that right and run the same command again: it measures"
+        " this launch first."
     )
 
 

@@ -1,0 +1,131 @@
+"""Studies that have nothing to show, as their users meet them, and the same command once more."""
+
+import json
+
+import pytest
+
+from jobs import ROOT
+from projects import SHORT, Project
+
+pytestmark = pytest.mark.slow
+
+BUSY = """
+
+INVALID = frozenset({"few_steps", "foreign_cpu"})
+_seen = flags
+
+
+def flags(*args, **settings):
+    found = [one for one in _seen(*args, **settings) if one != "foreign_cpu"]
+    from pathlib import Path
+
+    return [*found, "foreign_cpu"] if Path("busy").exists() else found
+"""
+
+
+def study(**more):
+    return {
+        "study": "failed",
+        "workload": {
+            "script": "tests/workloads/fails.py",
+            "args": ["--how", "file", "--file", "forgotten.txt"],
+        },
+        "processes": [1],
+        "launches": {"baseline": {"intra_op": 1}},
+        "measure": {**SHORT, "replicates": 1, "retakes": 0},
+        "confirm": "off",
+        "profile": {"launches": []},
+        "why": "off",
+        **more,
+    }
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project on a machine that is busy exactly while there is a file `busy`."""
+    project = Project(tmp_path)
+    windows = tmp_path / "workflow/lib/scaling_study/measuring/windows.py"
+    windows.write_text(windows.read_text() + BUSY)
+    return project
+
+
+def outcome(project, *options):
+    done = project.snakemake(*options)
+    return done.returncode, done.stdout + done.stderr
+
+
+def status(project):
+    path = project.folder / "results/failed/analysis/recommendation.json"
+    (machine,) = json.loads(path.read_text())["machines"]
+    return machine["status"]
+
+
+ONE_START = {name: value for name, value in SHORT.items() if name != "replicates"}
+RACE = {"search": {"budget_minutes": 3}, "measure": {**ONE_START, "retakes": 0}}
+
+
+@pytest.mark.parametrize("more", [{}, RACE], ids=["grid", "race"])
+def test_what_failed_or_was_lost_is_measured_by_the_same_command(project, more):
+    project.configure(study(**more))
+    folder = project.folder / "results/failed"
+    # A file is missing: the first start ends the study.
+    code, text = outcome(project)
+    assert code != 0
+    assert "The study stopped: tests/workloads/fails.py ended before its first step." in text
+    assert "It ended with status 1: FileNotFoundError: [Errno 2] No such file" in text
+    assert "  |     args.file.read_text()" in text
+    assert text.count("member 0: ended with status 1") == 1
+    assert [path.parent.name for path in folder.glob("measure/*/*.part")] == ["default-44136f"]
+    assert not (project.folder / "reports/failed.html").exists()
+    # It is there, and every window is lost to other programs.
+    (project.folder / "forgotten.txt").touch()
+    (project.folder / "busy").touch()
+    code, text = outcome(project)
+    assert code != 0
+    assert "The study has no result: no window of any launch is valid." in text
+    assert "Report: reports/failed.html" in text
+    assert status(project) == "none"
+    # A dry run says what it would do, and does nothing.
+    before = sorted(map(str, folder.rglob("*")))
+    code, text = outcome(project, "--dry-run")
+    assert code == 0
+    assert ("decide" if more else "measure") in text
+    assert sorted(map(str, folder.rglob("*"))) == before
+    # The machine is quiet again.
+    (project.folder / "busy").unlink()
+    code, text = outcome(project)
+    assert code == 0, text
+    assert "records of an earlier run" in text
+    assert status(project) == "ok"
+    assert not list(folder.glob("measure/*/*.again"))
+    measured = project.records("failed")
+    assert len(measured) >= 3
+    code, text = outcome(project)
+    assert code == 0
+    assert "Nothing to be done" in text
+    assert project.records("failed") == measured
+
+
+def test_a_launch_that_failed_alone_is_tried_again_and_the_others_stay(project):
+    """Its interpreter has no torch at first."""
+    build = project.folder / "python"
+    build.write_text("#!/bin/sh\nexit 1\n")
+    build.chmod(0o755)
+    change = {"build": [str(build)]}
+    project.configure(study(launches={"baseline": {"intra_op": 1}, "one_change": change}))
+    (project.folder / "forgotten.txt").touch()
+    code, text = outcome(project)
+    assert code == 0, text
+    before = project.records("failed")
+    code, text = outcome(project)
+    assert "Nothing to be done" in text
+    build.write_text(f'#!/bin/sh\nexec {ROOT}/.venv/bin/python "$@"\n')
+    code, text = outcome(project, "--dry-run")
+    assert "skipped before; this run would measure it" in text
+    code, text = outcome(project)
+    assert code == 0, text
+    after = project.records("failed")
+    changed = {path for path in after if before[path] != after[path]}
+    assert len(changed) == 1
+    (path,) = changed
+    assert '"status": "skipped"' not in (project.folder / path).read_text()

@@ -1,0 +1,224 @@
+"""Why a program ended, by what it printed: real output of real programs."""
+
+import subprocess
+import sys
+
+import pytest
+
+from scaling_study.common.last_words import MOST_CHARACTERS, last_words
+
+CHAINED = """\
+Traceback (most recent call last):
+  File "/home/me/train.py", line 12, in load
+    return cache[name]
+           ~~~~~^^^^^^
+KeyError: 'train'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/home/me/train.py", line 31, in <module>
+    main()
+  File "/home/me/train.py", line 14, in load
+    raise FileNotFoundError(path) from None
+FileNotFoundError: /data/train.parquet
+"""
+
+ELASTIC = """\
+[rank0]: Traceback (most recent call last):
+[rank0]:   File "/home/me/train.py", line 3, in <module>
+[rank0]:     raise ValueError("loss is nan")
+[rank0]: ValueError: loss is nan
+E0101 10:00:00.000000 77 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1)
+Traceback (most recent call last):
+  File "/home/me/.venv/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+  File "/site-packages/torch/distributed/launcher/api.py", line 264, in launch_agent
+    raise ChildFailedError(
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+  exitcode  : 1 (pid: 77)
+============================================================
+"""
+
+SPAWNED = """\
+Traceback (most recent call last):
+  File "train.py", line 9, in <module>
+    mp.spawn(work, nprocs=2)
+torch.multiprocessing.spawn.ProcessRaisedException:
+
+-- Process 0 terminated with the following error:
+Traceback (most recent call last):
+  File "/site-packages/torch/multiprocessing/spawn.py", line 90, in _wrap
+    fn(i, *args)
+  File "/home/me/train.py", line 5, in work
+    raise ValueError("bad batch")
+ValueError: bad batch
+
+"""
+
+LOADER = """\
+Traceback (most recent call last):
+  File "train.py", line 20, in <module>
+    for batch in loader:
+KeyError: Caught KeyError in DataLoader worker process 0.
+Original Traceback (most recent call last):
+  File "/site-packages/torch/utils/data/_utils/worker.py", line 349, in _worker_loop
+    data = fetcher.fetch(index)
+  File "train.py", line 8, in __getitem__
+    return rows[at]
+KeyError: 'label'
+
+Exception ignored in: <function _MultiProcessingDataLoaderIter.__del__ at 0x7f0000000000>
+Traceback (most recent call last):
+  File "/site-packages/torch/utils/data/dataloader.py", line 1618, in __del__
+    self._shutdown_workers()
+AssertionError: can only test a child process
+"""
+
+GROUP = """\
+  + Exception Group Traceback (most recent call last):
+  |   File "/home/me/train.py", line 3, in <module>
+  |     raise ExceptionGroup("two readers failed", [ValueError("no rows"), OSError("gone")])
+  | ExceptionGroup: two readers failed (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | ValueError: no rows
+    +---------------- 2 ----------------
+    | OSError: gone
+    +------------------------------------
+"""
+
+STATE = """\
+Traceback (most recent call last):
+  File "train.py", line 7, in <module>
+    net.load_state_dict(torch.load(path))
+RuntimeError: Error(s) in loading state_dict for Linear:
+\tMissing key(s) in state_dict: "weight", "bias".
+\tUnexpected key(s) in state_dict: "0.weight".
+"""
+
+NOTES = """\
+Traceback (most recent call last):
+  File "train.py", line 5, in <module>
+    step()
+ValueError: loss is nan
+in epoch 3
+"""
+
+SYNTAX = """\
+Traceback (most recent call last):
+  File "<frozen runpy>", line 288, in run_path
+  File "<frozen runpy>", line 257, in _get_code_from_file
+  File "/home/me/train.py", line 3
+    print("a"
+         ^
+SyntaxError: '(' was never closed
+"""
+
+ARGUMENTS = """\
+usage: train.py [-h] --data DATA
+                --lr LR
+train.py: error: the following arguments are required: --data, --lr
+"""
+
+TERMINATED = """\
+terminate called after throwing an instance of 'c10::Error'
+  what():  CUDA error: out of memory
+Exception raised from malloc at /pytorch/c10/core/alloc.cpp:12 (most recent call first):
+frame #0: c10::Error::Error(c10::SourceLocation) + 0x96 (0x7f00 in /site-packages/torch/libc10.so)
+"""
+
+FATAL = """\
+Fatal Python error: Segmentation fault
+
+Current thread 0x00007f0000000000 (most recent call first):
+  File "train.py", line 4 in <module>
+
+Extension modules: numpy._core._multiarray_umath, torch._C (total: 2)
+"""
+
+WARNED = """\
+Traceback (most recent call last):
+  File "train.py", line 9, in <module>
+    raise MemoryError
+MemoryError
+/usr/lib/python3.11/multiprocessing/resource_tracker.py:254: UserWarning: resource_tracker: There \
+appear to be 6 leaked semaphore objects to clean up at shutdown
+  warnings.warn('resource_tracker: There appear to be %d '
+"""
+
+BAR = "Epoch 1:  10%|#  | 3/30 [00:01<00:09]\rEpoch 1:  13%|#  | 4/30 [00:01<00:09]"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "expected"),
+    [
+        (CHAINED, "FileNotFoundError: /data/train.parquet"),
+        (ELASTIC, "ValueError: loss is nan"),
+        (SPAWNED, "ValueError: bad batch"),
+        (LOADER, "KeyError: 'label'"),
+        (GROUP, "ExceptionGroup: two readers failed (2 sub-exceptions)"),
+        (STATE, "RuntimeError: Error(s) in loading state_dict for Linear: Missing key(s)"),
+        (NOTES, "ValueError: loss is nan in epoch 3"),
+        (SYNTAX, "SyntaxError: '(' was never closed"),
+        (ARGUMENTS, "train.py: error: the following arguments are required: --data, --lr"),
+        (TERMINATED, "CUDA error: out of memory"),
+        (FATAL, "Fatal Python error: Segmentation fault"),
+        (WARNED, "MemoryError"),
+        # After a bar of tqdm, on its line.
+        (BAR + CHAINED, "FileNotFoundError: /data/train.parquet"),
+        (BAR, "Epoch 1: 13%|# | 4/30 [00:01<00:09]"),
+        ("Killed\n", "Killed"),
+        ("no data is left\n\n", "no data is left"),
+        ("\x1b[31mValueError: red\x1b[0m\n", "ValueError: red"),
+    ],
+)
+def test_the_last_words_are_the_reason(stderr, expected):
+    found = last_words(stderr, "SPS: 4510\n" * 50)
+    assert found.startswith(expected)
+    assert "\n" not in found
+    assert found == expected or stderr is STATE
+
+
+@pytest.mark.parametrize(
+    ("stderr", "stdout", "expected"),
+    [
+        ("", "step 1\nno GPU is here\n\n", "no GPU is here"),
+        ("/a/b.py:3: UserWarning: old\n  warn('old')\n", "no GPU is here\n", "no GPU is here"),
+        ("", "", ""),
+        (" \n", "\n", ""),
+    ],
+)
+def test_where_stderr_has_no_words_stdout_has(stderr, stdout, expected):
+    assert last_words(stderr, stdout) == expected
+
+
+def test_a_traceback_that_began_before_what_is_known_ends_with_its_exception():
+    assert last_words(CHAINED[-60:]) == "FileNotFoundError: /data/train.parquet"
+
+
+def test_a_reason_is_no_essay():
+    assert len(last_words("ValueError: " + "x" * 10_000)) == MOST_CHARACTERS + 1
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("import forgotten_package", "ModuleNotFoundError: No module named 'forgotten_package'"),
+        ("open('/no/such/file')", "FileNotFoundError: [Errno 2] No such file or directory: "),
+        ("import sys; sys.exit('no data')", "no data"),
+        ("raise ValueError('first\\nsecond')", "ValueError: first second"),
+        ("raise ExceptionGroup('both', [ValueError('a')])", "ExceptionGroup: both (1 sub-except"),
+        ("e = ValueError('a'); e.add_note('b'); raise e", "ValueError: a b"),
+        ("(", "SyntaxError: '(' was never closed"),
+        ("import ctypes, faulthandler as f; f.enable(); ctypes.string_at(0)", "Fatal Python error"),
+        ("assert 1 == 2", "AssertionError"),
+    ],
+)
+def test_words_of_this_interpreter(code, expected):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert last_words(done.stderr).startswith(expected)

@@ -1,0 +1,202 @@
+"""A script that fails: what the measuring job says and keeps, and what the next run measures."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import confirm_jobs
+from jobs import WORKLOADS, command, config, environment, read, run
+from scaling_study.configuring.config import load_config
+from scaling_study.measuring import keep, measure
+from scaling_study.measuring.journal import mark_of
+from scaling_study.measuring.measure import job_text
+from scaling_study.planning.plan import make_plan
+from scaling_study.rendering.study import SHOWN_LINES, tell_stopped
+
+FAILS = WORKLOADS / "fails.py"
+
+HOW = {
+    "file": "FileNotFoundError: [Errno 2] No such file or directory: 'forgotten.txt'",
+    "package": "ModuleNotFoundError: No module named 'forgotten_package'",
+    "shape": "RuntimeError: mat1 and mat2 shapes cannot be multiplied (16x4 and 8x1)",
+    "message": "ended with status 1: no data is left",
+    "segfault": "was killed by SIGSEGV",
+    "killed": "was killed by SIGKILL",
+    "nothing": "ended without a step",
+    "loud": "ended with status 1: ValueError: loss is nan",
+}
+
+
+def default_job(mapping):
+    """The study's first job: the default launch as a person gets it who sets nothing."""
+    plan = make_plan(load_config(mapping)).to_dict()
+    return job_text(plan, next(one for one in plan["launches"] if one["id"] == plan["default"]))
+
+
+def first_run(mapping, folder):
+    """Run the study's first job below a stand-in for Snakemake; return all that it left."""
+    folder.mkdir(parents=True)
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as snakemake:
+        done = subprocess.run(
+            command(default_job(mapping), folder, snakemake.pid),
+            env=environment(folder),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        stopped = snakemake.poll() if done.returncode != keep.STOPS else snakemake.wait(60)
+        snakemake.kill()
+    return done, stopped, folder.parent / measure.STOPPED
+
+
+def check_stopped(found, reason):
+    """Check that the study has stopped, with the reason everywhere."""
+    done, stopped, story = found
+    assert done.returncode == keep.STOPS, done.stderr
+    assert stopped == -signal.SIGTERM
+    told = json.loads(story.read_text())
+    assert reason in told["reason"]
+    assert reason in done.stderr
+    records = read(story.parent / "default/0.jsonl.part")
+    assert reason in records["event"][0]["reason"]
+    assert reason in records["end"][0]["reason"]
+    assert records["end"][0]["status"] == "failed"
+    assert records["window"] == []
+    assert not (story.parent / "default/0.jsonl").exists()
+    return told
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_the_first_member_decides(tmp_path, how):
+    mapping = config(FAILS, args=["--how", how, "--file", "forgotten.txt"])
+    told = check_stopped(first_run(mapping, tmp_path / "measure/default"), HOW[how])
+    assert told["script"] == str(FAILS)
+    shown = tell_stopped(tmp_path / "measure" / measure.STOPPED)
+    assert HOW[how] in shown.splitlines()[1]
+    if how not in {"segfault", "killed"}:
+        assert HOW[how].removeprefix("ended with status 1: ") in "".join(shown.splitlines()[-4:-1])
+
+
+def test_arguments_that_the_config_forgot(tmp_path):
+    told = check_stopped(
+        first_run(config(FAILS), tmp_path / "measure/default"),
+        "ended with status 2: fails.py: error: the following arguments are required: --how",
+    )
+    assert told["log"].startswith("usage: fails.py")
+
+
+def test_a_script_that_python_does_not_read(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import torch\nprint('a'\n")
+    told = check_stopped(
+        first_run(config(script), tmp_path / "measure/default"),
+        "SyntaxError: '(' was never closed",
+    )
+    assert f'File "{script}", line 2' in told["log"]
+
+
+def test_a_second_member_that_fails_leaves_the_first_ones_points(tmp_path):
+    mapping = config(FAILS, args=["--how", "second", "--seed", "{member}"])
+    done, stopped, story = first_run(mapping, tmp_path / "measure/default")
+    assert (done.returncode, stopped, story.exists()) == (0, None, False)
+    records = read(story.parent / "default/0.jsonl")
+    assert records["end"][0]["status"] == "partial"
+    assert records["end"][0]["reason"].endswith(
+        "(the last one: ended with status 1: the second one has no data)"
+    )
+
+
+def test_no_job_begins_after_a_study_has_stopped(tmp_path):
+    folder = tmp_path / "measure/default"
+    (tmp_path / "measure").mkdir()
+    (tmp_path / "measure" / measure.STOPPED).write_text("{}")
+    done, stopped, _ = first_run(config(FAILS, args=["--how", "none"]), folder)
+    assert (done.returncode, stopped) == (1, None)
+    assert "ended before its first step" in done.stderr
+    assert not list(folder.glob("*.jsonl*"))
+
+
+def test_another_launch_that_fails_is_a_result_of_this_run_and_measured_by_the_next(tmp_path):
+    needed = tmp_path / "forgotten.txt"
+    mapping = config(FAILS, args=["--how", "file", "--file", str(needed)], windows=1)
+    path = tmp_path / "0.jsonl"
+    records = run(mapping, tmp_path)
+    assert records["end"][0]["status"] == "failed"
+    assert "FileNotFoundError" in records["end"][0]["reason"]
+    assert mark_of(path).read_text() == measure.FAILED
+    needed.write_text("now it is here")
+    path.unlink()
+    records = run(mapping, tmp_path)
+    assert [end["status"] for end in records["end"]] == ["complete"]
+    assert records["event"] == []
+    assert {window["n"] for window in records["window"]} == {1, 2}
+    # Other programs may have been at work.
+    seen = {window["n"] for window in records["window"] if window["valid"]}
+    assert mark_of(path).exists() == (seen != {1, 2})
+
+
+def test_windows_lost_to_other_programs_are_taken_by_the_next_run_and_the_others_kept(tmp_path):
+    mapping = config(FAILS, args=["--how", "none"], retakes=0)
+    path = tmp_path / "0.jsonl"
+    run(mapping, tmp_path)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for one in lines:
+        if one["kind"] == "window":
+            one["valid"] = one["n"] == 1
+            one["flags"] = [] if one["valid"] else ["foreign_cpu"]
+    path.with_name("0.jsonl.part").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    path.unlink()
+    after = run(mapping, tmp_path)
+    assert [(one["n"], one["cohort"]) for one in after["window"] if one["cohort"] == 1] == [
+        (2, 1), (2, 1),
+    ]  # fmt: skip
+    kept = [one for one in lines if one["kind"] == "window"]
+    assert after["window"][: len(kept)] == kept
+
+
+def test_what_the_machine_lacks_is_marked_so(tmp_path):
+    records = run(config(FAILS, args=["--how", "none"], launch={"placement": ["4000"]}), tmp_path)
+    assert records["end"][0]["status"] == "skipped"
+    assert mark_of(tmp_path / "0.jsonl").read_text() == measure.SKIPPED
+
+
+def test_a_confirmation_that_fails_names_the_exception_and_is_run_again(tmp_path):
+    needed = tmp_path / "forgotten.txt"
+    arguments = ["--how", "file", "--file", str(needed), "--steps", "2000"]
+    plan = confirm_jobs.planned(FAILS, 12, args=arguments)
+    found = confirm_jobs.recommendation(plan)
+    rounds = [one for one in confirm_jobs.run(plan, found, tmp_path) if one["kind"] == "round"]
+    assert {one["status"] for one in rounds} == {"failed"}
+    words = f"FileNotFoundError: [Errno 2] No such file or directory: '{needed}'"
+    assert {one["reason"] for one in rounds} == {f"slot 0 ended with status 1: {words}"}
+    path = tmp_path / "rounds.jsonl"
+    assert mark_of(path).exists()
+    needed.write_text("now it is here")
+    path.unlink()
+    records = confirm_jobs.run(plan, found, tmp_path)
+    rounds = [one for one in records if one["kind"] == "round"]
+    assert {one["status"] for one in rounds} == {"ok"}
+    assert len(rounds) == 9
+    assert [one["kind"] for one in records].count("end") == 1
+    assert not mark_of(path).exists()
+
+
+def test_what_a_confirmed_script_prints_hides_no_exception(tmp_path):
+    plan = confirm_jobs.planned(FAILS, 10, args=["--how", "late"])
+    records = confirm_jobs.run(plan, confirm_jobs.recommendation(plan), tmp_path)
+    # A round may be over just before the script ends.
+    reasons = {one["reason"] for one in records if one["kind"] == "round" and one["reason"]}
+    assert reasons == {"slot 0 ended with status 1: ValueError: loss is nan"}
+
+
+def test_a_terminal_shows_the_last_lines_and_obeys_none(tmp_path):
+    path = tmp_path / measure.STOPPED
+    log = "\n".join([*map(str, range(100)), "\x1b[2J" + "x" * 10_000])
+    path.write_text(json.dumps({"script": "a.py", "reason": "ended with status 1", "log": log}))
+    shown = tell_stopped(path)
+    assert len(shown.splitlines()) == SHOWN_LINES + 4
+    assert "\x1b" not in shown
+    assert len(shown) < 1000
