@@ -198,7 +198,7 @@ def test_every_captured_machine_can_be_probed_and_stored(name):
 def test_a_file_in_another_format_is_an_error_that_says_so(tmp_path, path, quoted):
     root = machines.fake_root("epyc-7451-2s", tmp_path)
     (root / path).write_text("0x1f")
-    with pytest.raises(UnusableError, match=f"cannot be described: .*{quoted}"):
+    with pytest.raises(UnusableError, match=f"not as Linux writes it: .*{quoted}"):
         probe.read_machine(root)
 
 

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from scaling_study.axes.axis import Axes, Value
 
 # py-libnuma, which sets memory policies, is a wrapper around it.
-# Why it is not known which memory is near to a CPU.
+# Why it is not known which memory is near to a slot's CPUs.
 UNKNOWN = {
-    NO_NODE: "their NUMA node is offline",
-    SHARED_NODE: "several NUMA nodes list the same CPUs",
+    NO_NODE: "the NUMA node of these CPUs is offline",
+    SHARED_NODE: "several NUMA nodes list the same CPUs, so no memory is known to be local",
 }
 LIBRARIES = {"numa": Library(patterns=("libnuma.so.1",), install="apt install libnuma1")}
 
@@ -80,13 +80,6 @@ def _local_memory(slot: Slot, topology: Topology) -> MemoryPolicy:
         )
     nodes = {cpu.node for cpu in topology.cpus if cpu.cpu in slot.cpus}
     local = nodes.intersection(topology.memory_nodes)
-    if not local and (unknown := nodes.intersection(UNKNOWN)):
-        usable = format_cpu_list(topology.memory_nodes)
-        raise UnavailableError(
-            f"it is not known which memory is local to CPUs {format_cpu_list(slot.cpus)}: "
-            f"{UNKNOWN[min(unknown)]}; nodes with memory are {usable}",
-            f'set membind to "{usable}", to interleave or to none',
-        )
     return MemoryPolicy("bind", _with_memory(local or nodes, topology))
 
 
@@ -117,9 +110,9 @@ def _with_memory(nodes: Iterable[int], topology: Topology) -> tuple[int, ...]:
         nearest = _nearest_with_memory(missing, topology)
         gpu = missing.intersection(node.node for node in topology.nodes if node.of_gpu)
         what = "is the memory of a GPU" if gpu else "is not there, has no memory or may not be used"
+        named = f"NUMA node {', '.join(map(str, sorted(gpu or missing)))} {what}"
         raise UnavailableError(
-            f"NUMA node {', '.join(map(str, sorted(gpu or missing)))} {what}; nodes with memory "
-            f"are {usable}",
+            f"{UNKNOWN.get(min(missing), named)}; nodes with memory are {usable}",
             f'set membind to "{usable if nearest is None else nearest}" or to interleave',
         )
     return tuple(sorted(wanted))

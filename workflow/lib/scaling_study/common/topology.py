@@ -206,15 +206,13 @@ class Topology:
     @property
     def oddities(self) -> tuple[str, ...]:
         """What is unusual about the nodes, in words."""
-        gpu = [node.node for node in self.nodes if node.of_gpu]
-        bare = [node.node for node in self.nodes if not node.has_cpus and not node.of_gpu]
-        shared = any(cpu.node == SHARED_NODE for cpu in self.cpus)
-        said = {
-            f"memory of GPUs: {format_cpu_list(gpu)}": gpu,
-            f"without CPUs: {format_cpu_list(bare)}": bare,
-            "several list the same CPUs: they count as one": shared,
-        }
-        return tuple(text for text, holds in said.items() if holds)
+        gpu = {node.node for node in self.nodes if node.of_gpu}
+        bare = {node.node for node in self.nodes if not node.has_cpus} - gpu
+        lists = {"memory of GPUs": gpu, "without CPUs": bare}
+        said = [f"{what}: {format_cpu_list(nodes)}" for what, nodes in lists.items() if nodes]
+        if any(cpu.node == SHARED_NODE for cpu in self.cpus):
+            said.append("several list the same CPUs: they count as one")
+        return tuple(said)
 
     def to_dict(self) -> dict[str, Any]:
         """The form that machine.json stores (JSON's keys are text)."""
@@ -232,7 +230,7 @@ class Topology:
         return cls(
             cpus=tuple(Cpu(**cpu) for cpu in data["cpus"]),
             nodes=tuple(
-                Node(**node | {"distances": {int(to): d for to, d in node["distances"].items()}})
+                Node(**{**node, "distances": {int(to): d for to, d in node["distances"].items()}})
                 for node in data["nodes"]
             ),
         )

@@ -56,17 +56,8 @@ class _Noting:
 
 
 def _opened(file: Any, mode: str = "r", *_: Any, opener: Any = None, **__: Any) -> Any:
-    if mode in {"r", "rb"} or {"w", "a", "x", "+"}.isdisjoint(mode):
-        return None
-    return None if opener else file  # which chooses the file, as tempfile's does in a folder
-
-
-def _renamed(_: Any, to: Any, **__: Any) -> Any:
-    return to
-
-
-def _saved(_: Any, f: Any, *__: Any, **___: Any) -> Any:
-    return f
+    reads = mode in {"r", "rb"} or {"w", "a", "x", "+"}.isdisjoint(mode)
+    return None if reads or opener else file  # an opener chooses the file: tempfile's, in a folder
 
 
 def note(folder: Path, slot: int) -> None:
@@ -76,35 +67,29 @@ def note(folder: Path, slot: int) -> None:
         folder: the cohort's private folder; what lies in it is not the script's.
         slot: this member's.
     """
-    log = folder / f"{WRITTEN}{slot}"
     places = (str(folder), *(os.environ[name] for name in CACHES if name in os.environ))
     apart = tuple(f"{os.path.abspath(place)}/" for place in places)  # noqa: PTH100 (as below)
     known: set[str] = set()
-    write, flags = os.write, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    opens = io.open
 
     def add(file: Any) -> None:
         path = os.path.abspath(os.fsdecode(file))  # noqa: PTH100 (takes a fifth of Path's time)
         if path in known or len(known) == MOST_FILES:
             return
         known.add(path)
-        if "\n" in path or path.startswith(apart) or NO_OUTPUT.match(path):
-            return
-        # No descriptor stays open: a script may close all that it finds, and get the number again.
-        descriptor = os.open(log, flags, 0o600)
-        try:
-            write(descriptor, os.fsencode(path) + b"\n")
-        finally:
-            os.close(descriptor)
+        if "\n" not in path and not path.startswith(apart) and not NO_OUTPUT.match(path):
+            # It does not stay open: a script may close all descriptors, and get the number again.
+            with opens(folder / f"{WRITTEN}{slot}", "ab") as log:
+                log.write(os.fsencode(path) + b"\n")
+
+    def wrap_save() -> None:
+        torch: Any = sys.modules["torch"]
+        torch.save = _Noting(torch.save, lambda _, f, *__, **___: f, add)
 
     builtins.open = io.open = _Noting(io.open, _opened, add)
-    os.rename = _Noting(os.rename, _renamed, add)
-    os.replace = _Noting(os.replace, _renamed, add)
-
-    def save() -> None:
-        torch = sys.modules["torch"]
-        torch.save = _Noting(torch.save, _saved, add)  # type: ignore[attr-defined]
-
-    after_torch.call_back(save)
+    os.rename = _Noting(os.rename, lambda _, to, **__: to, add)
+    os.replace = _Noting(os.replace, lambda _, to, **__: to, add)
+    after_torch.call_back(wrap_save)
 
 
 def shared(folder: Path) -> dict[str, int]:

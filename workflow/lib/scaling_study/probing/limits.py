@@ -65,10 +65,7 @@ def read_allowed_nodes(root: Path = ROOT) -> tuple[int, ...]:
     A kernel without cpusets (CONFIG_CPUSETS) lists none and allows all.
     """
     online = read_online_nodes(root)
-    try:
-        allowed = parse_cpu_list(read_status("Mems_allowed_list", root))
-    except ValueError:
-        return online
+    allowed = parse_cpu_list(read_status("Mems_allowed_list", root, "")) or online
     return tuple(sorted(set(allowed).intersection(online)))
 
 

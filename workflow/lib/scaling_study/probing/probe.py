@@ -98,9 +98,7 @@ def read_machine(root: Path = system.ROOT) -> Machine:
         return _read_machine(root)
     except ValueError as error:
         raise UnusableError(
-            f"this machine cannot be described: {error}, in a file below {root / 'proc'} or "
-            f"{root / 'sys'}; what provides these files (a container or sandbox?) must write them "
-            "as Linux does"
+            f"a file of /proc or /sys is not as Linux writes it: {error}"
         ) from error
 
 

@@ -35,25 +35,24 @@ def read_text(path: Path) -> str | None:
         return None
 
 
-def read_status(field: str, root: Path = ROOT) -> str:
+def read_status(field: str, root: Path = ROOT, otherwise: str | None = None) -> str:
     """A field of this process's /proc/self/status.
 
     Raises:
-        ValueError: The kernel does not write it.
+        ValueError: The kernel does not write it, and ``otherwise`` is None.
     """
     text = read_text(root / "proc/self/status") or ""
     match = re.search(rf"^{field}:\s*(.*)$", text, flags=re.MULTILINE)
-    if match is None:
+    found = otherwise if match is None else match[1]
+    if found is None:
         raise ValueError(f"{root / 'proc/self/status'} has no {field}")
-    return match[1]
+    return found
 
 
 def read_mask(root: Path = ROOT) -> tuple[int, ...]:
     """This process's affinity mask; from the system call if /proc has no list of it (gVisor)."""
-    try:
-        return parse_cpu_list(read_status("Cpus_allowed_list", root))
-    except ValueError:
-        return tuple(sorted(os.sched_getaffinity(0)))
+    listed = parse_cpu_list(read_status("Cpus_allowed_list", root, ""))
+    return listed or tuple(sorted(os.sched_getaffinity(0)))
 
 
 def read_online_cpus(root: Path = ROOT) -> tuple[int, ...]:

@@ -194,13 +194,12 @@ def _lost_note(lost: Sequence[str]) -> list[Note]:
 def _shared_files_note(writers: Mapping[str, int]) -> list[Note]:
     if not writers:
         return []
-    path, processes = max(writers.items(), key=lambda one: one[1])
-    more = len(writers) - 1
+    path = max(writers, key=lambda one: writers[one])
+    more = f" (and {len(writers) - 1:,} more)" if len(writers) > 1 else ""
     text = (
-        f"{processes:,} processes write the same file, {path}"
-        f"{f' (and {more:,} more)' if more else ''}: each overwrites or mixes what the others "
-        "write, and waits for the disk with them. Put {member} into the argument that names it, "
-        'such as args: ["--out", "runs/{member}"].'
+        f"{writers[path]:,} processes write the same file, {path}{more}: each overwrites or mixes "
+        "what the others write, and waits for the disk with them. Put {member} into the argument "
+        'that names it, such as args: ["--out", "runs/{member}"].'
     )
     return [Note(text, warning=True)]
 
