@@ -234,7 +234,7 @@ class Topology:
         return cls(
             cpus=tuple(Cpu(**cpu) for cpu in data["cpus"]),
             nodes=tuple(
-                Node(**node | {"distances": {int(to): d for to, d in node["distances"].items()}})
+                Node(**{**node, "distances": {int(to): d for to, d in node["distances"].items()}})
                 for node in data["nodes"]
             ),
         )
