@@ -93,7 +93,9 @@ def write_headline(
     lost = _lost_note(_lost(recommendation, failures) if failures else [])
     losses = {one["launch"]: one for one in (confirmation or {}).get("losses", ())}
     notes = [
-        *_length_notes(said.get("model_length"), recommendation),
+        *_length_notes(
+            said.get("model_length") or recommendation.get("model_length"), recommendation
+        ),
         *_single_notes(recommendation),
         *_loss_notes(recommendation, losses),
         _changed_note(recommendation, losses),
@@ -136,7 +138,7 @@ def _length_notes(
     rate = UNITS[OBJECTIVES[recommendation["objective"]].rate]
     if not length["starts"]:
         text = (
-            f"No start of the script ended within the study, so {rate} are compared. For "
+            f"No start of the script showed how many steps a model has, so {rate} are compared. For "
             "models/hour, set workload.steps_per_model: N, the number of steps of one model."
         )
         return [Note(text, True)]
