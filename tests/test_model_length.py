@@ -121,5 +121,5 @@ def test_a_script_that_does_not_end_is_compared_by_steps_and_this_is_said(projec
     assert found["recommendation"]["objective"] == "steps_per_s"
     assert found["recommendation"]["model_length"] == NO_ENDS
     for text in (said, report):
-        assert "No start of the script showed how many steps a model has, so steps/s are compared" in text
+        assert "so steps/s are compared. For models/hour, set workload.steps_per_model" in text
         assert "set workload.steps_per_model: N" in text

@@ -138,8 +138,8 @@ def _length_notes(
     rate = UNITS[OBJECTIVES[recommendation["objective"]].rate]
     if not length["starts"]:
         text = (
-            f"No start of the script showed how many steps a model has, so {rate} are compared. For "
-            "models/hour, set workload.steps_per_model: N, the number of steps of one model."
+            f"No start of the script showed how many steps a model has, so {rate} are compared. "
+            "For models/hour, set workload.steps_per_model: N, the number of steps of one model."
         )
         return [Note(text, True)]
     steps, seen = f"{length['steps']:,.0f}", format_count(length["starts"], "start")
