@@ -202,6 +202,18 @@ def test_a_study_whose_jobs_were_ended_goes_on_by_rerun(study, slurm):
     assert study.windows() == alone
 
 
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_snakemake_cancels_its_jobs(study, signum):
+    study.configure(config(measure={**LONG, "windows": 100}))
+    code, _ = interrupted(study, 1, lambda snakemake, _: snakemake.send_signal(signum))
+    said = study.said()
+    assert code == 1, said
+    assert f"{signum.name} stopped the study before its end." in said
+    assert "Traceback" not in said
+    wait_until(lambda: study.jobs()[-1]["JobState"] == "CANCELLED", "a cancelled job")
+    study.assert_nothing_runs()
+
+
 def test_a_preempted_job_that_is_not_queued_again_is_an_error(study):
     """A partition whose PreemptMode is CANCEL: Snakemake ends instead of waiting for ever."""
     study.configure(config(measure=LONG))
