@@ -49,10 +49,12 @@ def end_jobs_with(workflow: Any, jobs: Callable[[], Collection[int]]) -> list[st
     came: list[str] = []
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
-        # Before the first job Snakemake just ends, and it cancels what it has submitted.
+        # Without a scheduler there are no jobs. A cluster's jobs are cancelled by Snakemake.
         if workflow.scheduler is None or not workflow.local_exec:
             signal.default_int_handler(signum, frame)
 
+    if threading.current_thread() is not threading.main_thread():
+        return came  # signals are not for Snakemake where it is run in another thread
     reading, writing = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
