@@ -235,7 +235,8 @@ def test_a_host_is_asked_for_each_member(launch, host):
     command = ("/größe/s p.py", "x")
     assert one.start(Member(2, "0-3", "bind:0", command)) == 4002
     assert one.start(Member(3, None, "default", ())) == 4003
-    assert told(launch)["argv"] == ["-P", "-m", "a.module", str(launch.folder), "4"]
+    words = ["-c", program.START, "a.module", str(launch.folder), "4"]
+    assert told(launch)["argv"] == words
     request = json.loads(Path(launch.python).with_name("request-2").read_text())
     assert request == {
         "slot": 2, "cpus": "0-3", "mempolicy": "bind:0", "command": list(command),

@@ -22,13 +22,10 @@ onstart:
 
 onsuccess:
     conclude()
-    leave_to_the_next_run(raced=not IMPORTED and RACED)
-    refuse_no_result()
 
 
 onerror:
     explain()
-    leave_to_the_next_run()
 
 
 def announce():
@@ -90,6 +87,13 @@ def refuse_one_machine_as_several_nodes():
 
 
 def conclude():
+    """Say what came out, leave what failed to the next run, and refuse to end without a result."""
+    tell_conclusion()
+    leave_to_the_next_run(raced=not IMPORTED and RACED)
+    refuse_no_result()
+
+
+def tell_conclusion():
     """Say what came out; a run that was asked for less than the report has nothing to say."""
     if Path(REPORT).exists() and (IMPORTED or Path(PLANNED).exists()):
         if IMPORTED:
@@ -147,6 +151,7 @@ def explain():
     print("\n".join(map(tell_stopped, failed)) or f"{why}{kept}", file=sys.stderr)
     if not IMPORTED and MACHINES:
         report_what_is_there()
+    leave_to_the_next_run()
 
 
 def report_what_is_there():
@@ -157,7 +162,7 @@ def report_what_is_there():
             subprocess.run([sys.executable, *words]).returncode
             for words in (COMPARE, RENDER)
         ):
-            conclude()
+            tell_conclusion()
 
 
 def after(theirs, ours):

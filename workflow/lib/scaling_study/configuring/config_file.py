@@ -67,7 +67,7 @@ def shipped(config: Any) -> Any:
     own = {str(file.relative_to(PROJECT)) for file in (PROJECT / WORKLOADS).glob("*.py")}
     match config:
         case {"workload": {"script": str(script), **others}} if (
-            script in own and not Path(script).exists()
+            script in own and not others.get("cwd") and not Path(script).exists()
         ):
             return {**config, "workload": {**others, "script": str(PROJECT / script)}}
         case dict():

@@ -193,7 +193,7 @@ def versions(python: str) -> Versions:
     if not torch:
         raise UnavailableError(f"{python} has no torch", f"{python} -m pip install torch")
     library = {"PYTHONPATH": str(environment.LIBRARY_FOLDER)}
-    harness = _ask(python, "import scaling_study.member.worker", env=library)
+    harness = _ask(python, IMPORT, env=library)
     if harness.returncode:
         reason = f"{python} cannot import what measures: {_last(harness.stderr)}"
         raise UnavailableError(reason, ANOTHER)
@@ -235,6 +235,7 @@ OLDEST_PYTHON = (3, 9)
 ANOTHER = "name another interpreter (workload.python)"
 VERSIONS = """
 import sys
+sys.path[:] = filter(None, sys.path)  # without the folder of this process
 print(sys.version.replace("\\n", " "))
 print(list(sys.version_info[:2]))
 try:
@@ -243,6 +244,7 @@ try:
 except ImportError:
     print("")
 """
+IMPORT = "import sys; sys.path[:] = filter(None, sys.path); import scaling_study.member.worker"
 FIND = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
 
 
