@@ -33,7 +33,7 @@ Entry = dict[str, Any]
 def config(name: str, counts: Sequence[int]) -> dict[str, Any]:
     """Return a row's study: default settings, two replicates, no profiles and no experiments."""
     row = ROWS[name]
-    model = {"steps_per_model": row.steps} if row.steps else {}
+    model = {"steps_per_model": row.steps}
     return {
         "study": f"truth-{name}",
         "workload": {"script": str(row.script), "args": ["--seed", "{member}"], **model},

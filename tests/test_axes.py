@@ -391,6 +391,7 @@ RIGHT_AND_WRONG = [
     ("launcher", "exec", [{}], [{"launcher": "fork"}]),
     ("launcher", "fork", [{"launcher": "fork"}], [{"launcher": "exec"}]),
     ("launcher", "dask", [{"launcher": "dask"}], [{"launcher": "exec"}]),
+    ("build", "default", [{}], []),  # started by the path of workload.python
     (
         "build",
         "/opt/py/bin/python",

@@ -174,8 +174,8 @@ def test_the_launch_script_gives_each_member_its_cpu_and_its_node(name, tmp_path
     script.write_text(
         render_launch_script(
             recommendation, plan, python="python", binder=["/bin/echo"], queue=["/bin/false"],
-            again="none", folder=str(tmp_path), kept=("PATH",), values_file="none",
-            switches_file="none",
+            folder=str(tmp_path), kept=("PATH",), values_file="none",
+            switches_file=Path("none"),
         )
     )  # fmt: skip
     subprocess.run(["/bin/bash", script, "logs"], cwd=tmp_path, check=True, capture_output=True)

@@ -134,7 +134,7 @@ def test_the_launch_script_carries_everything(tmp_path):
         folder=str(folder),
         kept=["PATH"],
         values_file=str(folder / "values.json"),
-        switches_file=str(folder / "switches.py"),
+        switches_file=folder / "switches.py",
     )
     write_private(folder / "values.json", config["workload"]["env"])
     assert texts.LONG in text

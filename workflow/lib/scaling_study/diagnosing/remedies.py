@@ -57,7 +57,9 @@ def remedy(case: Case, what: Remedy, relief: str | None) -> dict[str, Any]:
 def _exported(case: Case, changed: Mapping[str, Any]) -> tuple[str, ...]:
     """What the shell sets of the variables that belong to axes which are changed."""
     exported = shell.variables(case.head["axes"].get("shell", shell.NONE))
-    owned = {name for axis in changed for name in AXES[axis].variables}
+    # Where threads run is decided by both axes: each undoes what the other one's variables do.
+    axes = {*changed, *({"openmp_affinity"} if "placement" in changed else ())}
+    owned = {name for axis in axes for name in AXES[axis].variables}
     owned |= exported.keys() if "shell" in changed else set()
     return tuple(f"{name}={text}" for name, text in exported.items() if name in owned)
 
