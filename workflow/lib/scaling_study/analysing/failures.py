@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 NAMES = ("launch", "label", "arm", "replicate")
-AGAIN = "put right what its log says; the same command measures it again"
+AGAIN = "put right what its log says, and run the study again"
 
 
 def list_failures(
