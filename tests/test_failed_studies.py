@@ -1,10 +1,11 @@
 """Studies that have nothing to show, as their users meet them, and the same command once more."""
 
 import json
+import sys
+import venv
 
 import pytest
 
-from jobs import ROOT
 from projects import SHORT, Project
 
 pytestmark = pytest.mark.slow
@@ -97,7 +98,7 @@ def test_what_failed_or_was_lost_is_measured_by_the_same_command(project, more):
     assert code == 0, text
     assert "records of an earlier run" in text
     assert status(project) == "ok"
-    assert not list(folder.glob("measure/*/*.again"))
+    assert more or not list(folder.glob("measure/*/*.again"))
     measured = project.records("failed")
     assert len(measured) >= 3
     code, text = outcome(project)
@@ -108,9 +109,8 @@ def test_what_failed_or_was_lost_is_measured_by_the_same_command(project, more):
 
 def test_a_launch_that_failed_alone_is_tried_again_and_the_others_stay(project):
     """Its interpreter has no torch at first."""
-    build = project.folder / "python"
-    build.write_text("#!/bin/sh\nexit 1\n")
-    build.chmod(0o755)
+    venv.create(project.folder / "later", with_pip=False)
+    build = project.folder / "later/bin/python"
     change = {"build": [str(build)]}
     project.configure(study(launches={"baseline": {"intra_op": 1}, "one_change": change}))
     (project.folder / "forgotten.txt").touch()
@@ -119,7 +119,8 @@ def test_a_launch_that_failed_alone_is_tried_again_and_the_others_stay(project):
     before = project.records("failed")
     code, text = outcome(project)
     assert "Nothing to be done" in text
-    build.write_text(f'#!/bin/sh\nexec {ROOT}/.venv/bin/python "$@"\n')
+    (packages,) = (project.folder / "later/lib").glob("python*/site-packages")
+    (packages / "torch.pth").write_text("\n".join(filter(None, sys.path)))
     code, text = outcome(project, "--dry-run")
     assert "skipped before; this run would measure it" in text
     code, text = outcome(project)

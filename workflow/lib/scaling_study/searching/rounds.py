@@ -94,7 +94,7 @@ def without_result(study_folder: Path) -> list[Path]:
 def left(study_folder: Path) -> set[str]:
     """Return the launches that gave nothing in an earlier run."""
     marks = (study_folder / "measure").glob(f"*/*{journal.MARK}")
-    return {mark.parent.name for mark in marks if not mark.with_suffix("").exists()}
+    return {mark.parent.name for mark in marks if not any(mark.parent.glob("*.jsonl"))}
 
 
 def set_aside(study_folder: Path, job: str, now: str) -> Path | None:
