@@ -84,8 +84,8 @@ class SmallCohort:
         return pid
 
     def log(self, slot):
-        path = self.folder / f"log-{slot}"
-        return path.read_text() if path.exists() else ""
+        paths = [self.folder / f"{kind}-{slot}" for kind in ("log", "errors")]
+        return "".join(path.read_text() for path in paths if path.exists())
 
     def wait_resting(self, slots):
         """Wait for the first steps of members that are just being started."""

@@ -223,14 +223,6 @@ def test_ordinary_iterations_are_told_from_long_ones(tmp_path):
     assert page.ordinary_ns(long=1e6) == pytest.approx(mean_ns, rel=1e-6)
 
 
-@pytest.mark.parametrize("ns", [2, 3, 5, 1000, 10**9, 2**46, 2**60])
-def test_bins_are_half_octaves(ns):
-    number = counted.bin_of(ns)
-    assert 0 <= number < counted.BINS
-    assert counted.bin_of(2 * ns) == min(number + 2, counted.BINS - 1)
-    assert counted.bin_of(0) == counted.bin_of(1) == counted.bin_of(2)
-
-
 CHILDREN = """
 import multiprocessing, sys, torch
 

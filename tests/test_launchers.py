@@ -64,7 +64,7 @@ def launch(tmp_path):
 
 
 def changed(launch, **values):
-    fields = {name: getattr(launch, name) for name in Launch.__slots__} | values
+    fields = {name: getattr(launch, name) for name in Launch.__dataclass_fields__} | values
     return Launch(**fields)
 
 

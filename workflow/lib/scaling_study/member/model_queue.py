@@ -241,7 +241,7 @@ class ReusedSlots:
     trains no other one.
 
     Args:
-        commands: of each slot: of ``again.py``, with the script as the last word.
+        commands: of each slot: of ``again.py``, with the program after the last ``--``.
     """
 
     def __init__(self, commands: Sequence[Sequence[str]]) -> None:
@@ -301,10 +301,12 @@ class ReusedSlots:
             trainer.orders.flush()
 
     def _begin(self, slot: int) -> _Trainer:
-        *command, script = self._commands[slot]
         answers, theirs = os.pipe()
+        command = list(self._commands[slot])
+        last = len(command) - command[::-1].index("--") - 1  # before the program
+        command[last:last] = ["--answers", str(theirs)]
         process = subprocess.Popen(
-            [*command, "--answers", str(theirs), "--", script],
+            command,
             stdin=subprocess.PIPE,
             pass_fds=[theirs],
             start_new_session=True,
