@@ -54,7 +54,7 @@ def test_one_process_that_is_the_program_itself_counts_too(tmp_path):
     [
         (["--how", "fork", "--jobs", "1", "--steps", "{n}"], ("ended before 2", "at most")),
         (["--how", "fork", "--jobs", "3", "--steps", "20000{n}"], ("3 processes train at once",)),
-        (["--how", "fork", "--jobs", "{n}", "--mode"], ("unrecognized arguments: --mode",)),
+        (["--how", "fork", "--jobs", "{n}", "--fold"], ("unrecognized arguments: --fold",)),
     ],
 )
 def test_a_program_that_does_not_train_with_so_many_says_so(tmp_path, args, words):
