@@ -130,7 +130,7 @@ def test_a_members_environment_is_the_launchs_and_nothing_else(launch, started, 
     env.pop("LC_CTYPE", None)  # an interpreter's own (PEP 538)
     assert env == {**launch.env, "LD_PRELOAD": missing}
     # The preload was the member's alone, not that of the process that binds it.
-    assert launch.log(0).read_text().count("cannot be preloaded") == 1
+    assert launch.errors(0).read_text().count("cannot be preloaded") == 1
 
 
 def test_a_member_is_bound_before_its_interpreter_starts(launch, started):
@@ -139,10 +139,12 @@ def test_a_member_is_bound_before_its_interpreter_starts(launch, started):
 
 
 def test_a_member_has_its_log_and_nothing_of_the_coordinators(launch, started):
-    launch.log(5).write_text("of an earlier start\n")
+    for path in (launch.log(5), launch.errors(5)):
+        path.write_text("of an earlier start\n")
     started(slot=5)
     got = told(launch)
-    assert launch.log(5).read_text() == "of an earlier start\noutput\nerror\n"
+    assert launch.log(5).read_text() == "of an earlier start\noutput\n"
+    assert launch.errors(5).read_text() == "of an earlier start\nerror\n"
     assert got["stdin"] == ""
     assert sorted(got["descriptors"]) == ["0", "1", "2", "3"]  # 3 is the folder that it lists
 
@@ -165,7 +167,7 @@ def test_how_a_member_ended(launch, started, code, reason):
 
 
 def test_how_one_of_several_members_ended(launch):
-    one = Exec(with_code(launch, "sys.exit(int(sys.argv[4]))"))
+    one = Exec(with_code(launch, "sys.exit(int(sys.argv[5]))"))
     pids = [one.start(Member(slot, None, "default", ("s.py",))) for slot in (2, 1)]
     assert [one.exit_reason(pid) for pid in pids] == ["ended with status 2", "ended with status 1"]
     one.close()
