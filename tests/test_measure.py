@@ -150,12 +150,14 @@ def killed_before(folder, record, tmp_path):
 
 
 def test_a_run_that_was_killed_after_its_last_window_ends_the_cohort_that_took_it(normal, tmp_path):
-    folder, _ = normal
+    folder, found = normal
     killed_before(folder, "end", tmp_path)
+    # On a busy machine a window was lost, which the next run takes again, in another cohort.
+    lost = int(any(not window["valid"] for window in found["window"]))
     records = run(config(WORKLOADS / "plain_loop.py"), tmp_path)
-    assert len(records["cohort"]) == 1
-    assert [(end["cohort"], end["status"]) for end in records["end"]] == [(0, "complete")]
-    assert len(read_rows(tmp_path / "0.jsonl").cohorts) == 1
+    assert len(records["cohort"]) == 1 + lost
+    assert [(end["cohort"], end["status"]) for end in records["end"]] == [(lost, "complete")]
+    assert len(read_rows(tmp_path / "0.jsonl").cohorts) == 1 + lost
 
 
 def test_windows_that_had_not_settled_when_a_run_was_killed_are_taken_anew(changing, tmp_path):
