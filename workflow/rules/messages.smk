@@ -121,10 +121,10 @@ def leave_to_the_next_run(raced=False):
 def refuse_no_result():
     """A study without any result has not succeeded."""
     asked = not IMPORTED and not workflow.dag_settings.targets
-    paths = of_chosen(f"{HERE}/analysis/recommendation.json") if asked else []
+    paths = of_chosen(f"{HERE}/tables/cohorts.json") if asked else []
     found = [read_json(Path(path)) for path in paths if Path(path).exists()]
-    entries = [entry for one in found for entry in one["machines"]]
-    if entries and all(entry["recommended"] is None for entry in entries):
+    cohorts = [cohort for one in found for cohort in one["cohorts"]]
+    if found and not any(cohort["windows_valid"] for cohort in cohorts):
         raise WorkflowError(
             "\nThe study has no result: no window of any launch is valid. The report lists why."
             " Put that right and run the same command again: it measures what failed or was lost."

@@ -43,6 +43,8 @@ DRIFTED = 2.0
 """Two windows of a start differ by less: a lower clock and denormal numbers make some 1.5."""
 WAITS = 0.1
 """From this run-queue wait over CPU time on, several threads may be spinning for each other."""
+PAIR = 2.5
+"""A single pair of starts that differs by less shows nothing alone: a busy machine makes 2."""
 FEWEST_FREE = 2
 """Degrees of freedom from which a launch's windows tell how much they differ."""
 START = ["launch", "n", "replicate"]
@@ -90,8 +92,12 @@ def unequal_work(
     starts["time"] = -np.log(starts["steps_per_s"])
     starts["work"] = np.log(starts["whole"] / starts["steps"])
     rows = rows.assign(time=np.log(rows["step_median_s"]), work=np.log(rows["work"]))
-    found = _repeat(starts, plan), _growth(judged, starts), _drift(rows)
-    return [one for one in found if one is not None]
+    repeat, *others = _repeat(starts, plan), _growth(judged, starts), _drift(rows)
+    found = [one for one in others if one is not None]
+    if repeat is None:
+        return found
+    one_pair = repeat["free"] < FEWEST_FREE and repeat["factor"] < PAIR
+    return found if one_pair and not found else [repeat, *found]
 
 
 def _typical(rows: pd.DataFrame, groups: Sequence[str]) -> tuple[float, int]:
