@@ -289,11 +289,13 @@ def test_a_member_imports_nothing_of_the_study_around_it(trained):
         ".after_torch",
         ".bind",
         ".channel",
+        ".counted",
         ".fetching",
         ".iterations",
         ".loader_arguments",
         ".loaders",
         ".member",
+        ".program",
     )
     # And its counters, and what the axis of its one switch needs.
     others = ("scaling_study.axes", "scaling_study.common", "scaling_study.counters")
