@@ -37,7 +37,6 @@ LOOK_S = 0.25
 """Before a window, whether all processes train is looked at so often."""
 LAST_STEP_S = 5.0
 """After it, its processes have this long to end the step that the window's end has met."""
-ORPHANS_S = 1.0
 PHASES = ("load_s", "forward_s", "backward_s", "optimizer_s", *(one.field for one in TIMED))
 """What only members with a harness can tell."""
 

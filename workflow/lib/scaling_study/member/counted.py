@@ -188,12 +188,15 @@ class Counter:
 
     def _make_page(self) -> memoryview:
         path = os.path.join(self._folder, str(os.getpid()))  # noqa: PTH118 (no pathlib is needed)
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        # Who reads pages finds it whole: an empty file cannot be mapped.
+        part = f"{path}.part"
+        file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         os.ftruncate(file, WORDS * WORD_BYTES)
         words = memoryview(mmap.mmap(file, 0)).cast("q")
         os.close(file)
         words[MADE_NS], words[PARENT] = time.monotonic_ns(), os.getppid()
         words[TRAINER_TID] = threading.get_native_id()
+        os.rename(part, path)  # noqa: PTH104 (as above)
         self._words = words
         return words
 
