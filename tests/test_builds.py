@@ -38,6 +38,6 @@ def test_an_interpreter_without_torch_is_a_skip(tmp_path):
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
     with pytest.raises(UnavailableError) as caught:
-        resolve.build_versions(str(bare / "bin/python"))
+        resolve.versions(str(bare / "bin/python"))
     assert "no torch" in caught.value.reason
     assert "pip install torch" in caught.value.remedy

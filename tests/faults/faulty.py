@@ -86,13 +86,13 @@ def completed(folder):
 
 
 def counted(folder):
-    """How often each planned window is there; these studies take an invalid one no second time."""
-    return Counter(
-        (path, *map(record.get, WHICH))
-        for path, all_of_it in records(folder).items()
-        for record in all_of_it
-        if record["kind"] == "window"
-    )
+    """How often each planned window is there; an invalid one is taken again by the next run."""
+    found = Counter()
+    for path, all_of_it in records(folder).items():
+        for record in all_of_it:
+            if record["kind"] == "window":
+                found[path, *map(record.get, WHICH)] += record["valid"]
+    return Counter({window: max(1, valid) for window, valid in found.items()})
 
 
 def places(folder):

@@ -38,8 +38,8 @@ STOP_S = 5.0
 ORPHANS_S = 2.0
 
 
-STOPS = 3
-"""Exit status of a job after which the study is to stop."""
+STOPS = 94
+"""Exit status of a job after which the study is to stop; no program of ours ends so otherwise."""
 
 WHAT_NOW = "what it had written is kept; the same command goes on where it stopped"
 
