@@ -355,7 +355,8 @@ def test_a_kill_leaves_nothing_and_a_rerun_goes_on(tmp_path, victim):
     # Only an invalid window is taken again.
     numbers = [record["window"] for record in kept if record["valid"]]
     assert len(set(numbers)) == len(numbers)
-    assert {record["window"] for record in kept} == set(range(1 + max(numbers)))
+    every = {record["window"] for record in kept}
+    assert every == set(range(len(every)))
 
 
 def test_a_killed_member_costs_its_window_only(tmp_path):
