@@ -212,7 +212,11 @@ class RunningRound:
     def _orders(self, slot: int) -> Path:
         """Return a file that has ``again.py`` train a slot's model more often than is counted."""
         arguments = self.members[slot].command[len(self.program.words) :]
-        order = {"arguments": arguments, "log": str(self.launch.log(slot))}
+        order = {
+            "arguments": arguments,
+            "log": str(self.launch.log(slot)),
+            "errors": str(self.launch.errors(slot)),
+        }
         path = self.launch.folder / f"orders-{slot}"
         path.write_text(f"{json.dumps(order)}\n" * (counted.MOST_STARTS + 1), encoding="utf-8")
         return path

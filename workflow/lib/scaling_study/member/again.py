@@ -3,10 +3,10 @@
 ``python again.py [--switches FILE] [--answers FD] -- SCRIPT`` or ``… -- -m MODULE``
 
 Python, torch and what the script imports are loaded once. Each line of standard input is a model: a
-JSON object with its ``arguments`` and the file for its output, ``log``. The answer to each, a line
-on descriptor FD, is its exit status; without FD a model that fails ends the process. A model finds
-what the ones before it have left in the process: imported modules with their state, the random
-state, settings of torch.
+JSON object with its ``arguments``, the file for its output, ``log``, and a file for standard error
+if that is to be apart, ``errors``. The answer to each, a line on descriptor FD, is its exit status;
+without FD a model that fails ends the process. A model finds what the ones before it have left in
+the process: imported modules with their state, the random state, settings of torch.
 
 The module needs the standard library only.
 """
@@ -41,11 +41,11 @@ def train(command: list[str]) -> int:
     return 0
 
 
-def write_to(log: str) -> None:
+def write_to(log: str, *descriptors: int) -> None:
     """Let output go to a file, which is emptied."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
+    for descriptor in descriptors:
+        os.dup2(file, descriptor)
     os.close(file)
 
 
@@ -68,7 +68,9 @@ def main(argv: list[str]) -> None:
     folder, pid = os.getcwd(), os.getpid()  # noqa: PTH109
     for line in orders:
         order = json.loads(line)
-        write_to(order["log"])
+        write_to(order["log"], 1, 2)
+        if "errors" in order:
+            write_to(order["errors"], 2)
         os.chdir(folder)  # the last model may have left it
         status = train([*program, *order["arguments"]])
         for stream in (sys.stdout, sys.stderr):
@@ -76,13 +78,13 @@ def main(argv: list[str]) -> None:
                 stream.flush()
         if os.getpid() != pid:  # a child that the script has forked
             os._exit(status)
+        if status and options.answers is None:
+            sys.exit(status)
         gc.collect()  # a script's globals refer to each other
         if counter is not None:
             counter.script_ended()
         if options.answers is not None:
             os.write(options.answers, f"{status}\n".encode())
-        elif status:
-            sys.exit(status)
 
 
 if __name__ == "__main__":
