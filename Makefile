@@ -7,6 +7,7 @@
 # make emulated placements on emulated machines with sockets, NUMA nodes and SMT (installs QEMU as root)
 # make steady   the tests that read clocks and counters, 20 times beside a program that takes a CPU: an hour at most
 # make lint     style, types, and Snakemake's own check
+# make lines    lines of code by folder
 # make bench    the benchmarks: every figure that the project promises, measured here
 
 PYTHON ?= python3
@@ -16,7 +17,7 @@ CORES ?= all
 # What `make test` leaves out; a marker that is asked for replaces pytest's own default.
 TODAY := not long and not faults and not slurm and not emulated
 
-.PHONY: report test nightly long faults slurm emulated steady lint bench clean
+.PHONY: report test nightly long faults slurm emulated steady lint lines bench clean
 .DELETE_ON_ERROR:
 
 report: $(ENV)/study
@@ -51,6 +52,9 @@ lint: $(ENV)/tests
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/snakemake --lint --configfile config/quick.yaml
 	$(BIN)/mypy
+
+lines:
+	$(PYTHON) scripts/count_lines.py
 
 bench: $(ENV)/tests
 	$(BIN)/python benchmarks/run.py
