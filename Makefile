@@ -24,7 +24,7 @@ report: $(ENV)/study
 	$(BIN)/snakemake --cores $(CORES) --configfile config/quick.yaml
 
 test: $(ENV)/tests lint
-	$(BIN)/python -m pytest -m '$(TODAY) and not alone' --numprocesses 3 --dist loadfile
+	$(BIN)/python -m pytest -m '$(TODAY) and not alone' --numprocesses 3 --dist loadfile --no-loadscope-reorder
 	$(BIN)/python -m pytest -m '$(TODAY) and alone' --durations 50
 
 nightly: long faults slurm emulated

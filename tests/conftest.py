@@ -44,6 +44,9 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path in paths:
             item.add_marker(pytest.mark.alone)
+    # Whole studies first: with them at the end, one process works while the others have nothing.
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(scope="module")

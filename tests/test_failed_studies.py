@@ -65,7 +65,9 @@ ONE_START = {name: value for name, value in SHORT.items() if name != "replicates
 RACE = {"search": {"budget_minutes": 3}, "measure": {**ONE_START, "retakes": 0}}
 
 
-@pytest.mark.parametrize("more", [{}, RACE], ids=["grid", "race"])
+@pytest.mark.parametrize(
+    "more", [{}, pytest.param(RACE, marks=pytest.mark.long)], ids=["grid", "race"]
+)
 def test_what_failed_or_was_lost_is_measured_by_the_same_command(project, more):
     project.configure(study(**more))
     folder = project.folder / "results/failed"
