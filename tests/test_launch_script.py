@@ -175,6 +175,16 @@ def test_logs_go_to_a_new_folder_by_default(tmp_path, script):
     assert all((folder / "member-0.log").exists() for folder in folders)
 
 
+@pytest.mark.parametrize(("option", "code"), [("--help", 0), ("-h", 0), ("--qeue", 1)])
+def test_an_option_that_it_does_not_know_starts_nothing(tmp_path, script, option, code):
+    done = run(write(tmp_path, recommendation([slot(0)]), plan(script)), option, "models.txt")
+    assert done.returncode == code
+    assert "usage: bash recommended.sh [LOGS]" in done.stdout
+    assert "says models/hour." in done.stdout
+    assert "set -euo" not in done.stdout
+    assert not list(tmp_path.glob("**/*.log"))
+
+
 def test_a_relative_script_starts_from_the_studys_folder(tmp_path, script):
     path = write(tmp_path, recommendation([slot(0)]), plan(script.name))
     elsewhere = tmp_path / "else"

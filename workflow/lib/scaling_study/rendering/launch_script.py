@@ -101,6 +101,11 @@ for name in "${{kept[@]}}"; do environment+=(--keep-env "$name"); done
 cpus=({cpus})
 policies=({policies})
 
+if [[ ${{1-}} == -* && $1 != --queue ]]; then
+  sed -n '/^# usage/,/^[^#]/s/^#//p' "$0"
+  [[ $1 == -h || $1 == --help ]]
+  exit
+fi
 if [[ ${{1-}} == --queue ]]; then
   shift
   if [[ ${{1-}} == --reuse ]]; then
