@@ -37,12 +37,14 @@ came = stop.end_jobs_with(workflow, lambda: [job.pid for job in list(jobs)])
 workflow.scheduler = Scheduler()
 start("sleep 600 | cat")
 start("setsid bash -c 'echo $$; exec sleep 600' 2> /dev/null & wait")
+other = jobs[1].stdout.readline().decode()
 try:
-    print(jobs[1].stdout.readline().decode(), end="", flush=True)
     if locked == "locked":
         with workflow.scheduler.lock:
+            print(other, end="", flush=True)  # the signal comes after this
             jobs[0].wait()
             signal.pause()
+    print(other, end="", flush=True)
     os.read(workflow.scheduler.reading, 1)
     if where == "local":
         start("sleep 600")  # it was about to be started when the signal came
