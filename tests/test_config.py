@@ -129,6 +129,17 @@ def test_a_search_is_a_grid_or_has_a_budget(written, read):
     assert load_config(minimal(search=written)).search.budget_minutes == read
 
 
+def test_a_confirmation_leaves_a_race_its_time():
+    short = load_config(minimal(search={"budget_minutes": 3}))
+    assert short.confirm.seconds == 60
+    assert load_config(minimal(search={"budget_minutes": 60})).confirm.seconds == 300
+    off = load_config(minimal(search={"budget_minutes": 3}, confirm="off"))
+    assert off.confirm.seconds is None
+    asked = minimal(search={"budget_minutes": 3}, confirm={"seconds": 121})
+    with pytest.raises(ConfigError, match=r"confirm\.seconds.*121.*at most 120"):
+        load_config(asked)
+
+
 def test_a_race_is_on_one_machine():
     with pytest.raises(ConfigError, match="names machines"):
         load_config(minimal(search={"budget_minutes": 60}, machines={"a": {}}))

@@ -38,7 +38,12 @@ from scaling_study.common.problems import (
     wrong,
 )
 from scaling_study.common.workload_env import MASK
-from scaling_study.configuring.config_confirm import Confirm, read_confirm
+from scaling_study.configuring.config_confirm import (
+    CONFIRMED_SHARE,
+    LEAST_RACE_S,
+    Confirm,
+    read_confirm,
+)
 from scaling_study.configuring.config_feed import FEED, read_feed
 from scaling_study.configuring.config_launches import Launches
 from scaling_study.configuring.config_machines import (
@@ -602,6 +607,27 @@ class Config(Section):
                         f"{{budget_minutes: {self.search.budget_minutes:g}}}",
                         "races on one machine, and this study names machines",
                         "search: grid, or no machines",
+                    )
+                ]
+            )
+        return self._share_budget() if raced else self
+
+    def _share_budget(self) -> Self:
+        """Leave the race time beside its confirmation."""
+        budget_s, seconds = 60 * (self.search.budget_minutes or 0.0), self.confirm.seconds
+        if seconds is not None and "seconds" not in self.confirm.model_fields_set:
+            return self.model_copy(
+                update={"confirm": Confirm(seconds=min(seconds, CONFIRMED_SHARE * budget_s))}
+            )
+        if seconds is not None and seconds > budget_s - LEAST_RACE_S:
+            raise ConfigError(
+                [
+                    Problem(
+                        ("confirm", "seconds"),
+                        f"{seconds:g}",
+                        f"leaves the race no time: search.budget_minutes is {budget_s / 60:g},"
+                        " the confirmation included",
+                        f"at most {budget_s - LEAST_RACE_S:g}, or a larger budget",
                     )
                 ]
             )

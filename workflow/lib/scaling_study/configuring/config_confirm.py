@@ -10,6 +10,8 @@ from scaling_study.common.problems import found, nearest_word, wrong
 from scaling_study.configuring.config_schema import Allowed, Section, Unit
 
 FEWEST_S, MOST_S = 10, 86_400  # less shows no process's start; a day is a slip of the keyboard
+LEAST_RACE_S = 60  # of a budget, beside its confirmation
+CONFIRMED_SHARE = 1 / 3  # of a budget, unless `confirm` says another time
 NUMBER = f"a number from {FEWEST_S} to {MOST_S}"
 SECONDS = f"{NUMBER}, or off"
 CONFIRM = f"off, or {{seconds: {NUMBER}}}"
@@ -48,4 +50,5 @@ class Confirm(Section):
     seconds: Annotated[
         StrictFloat | None, BeforeValidator(_read_seconds), Allowed(SECONDS), Unit("s")
     ] = Field(default=300.0)
-    """How long all rounds take together; `confirm: off` runs none, and the report only predicts."""
+    """How long all rounds take together, by default at most a third of a race's budget;
+    `confirm: off` runs none, and the report only predicts."""

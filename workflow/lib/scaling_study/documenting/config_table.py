@@ -79,7 +79,8 @@ def _key_row(path: str, field: FieldInfo) -> tuple[str, ...]:
     units = [item.text for item in field.metadata if isinstance(item, Unit)]
     default = "required" if field.is_required() else f"`{json.dumps(field.default)}`"
     unit = units[0] if units else "s" if path.endswith("_s") else ""
-    return f"`{path}`", field.description or "", allowed_text(field), default, unit
+    description = " ".join((field.description or "").split())
+    return f"`{path}`", description, allowed_text(field), default, unit
 
 
 if __name__ == "__main__":

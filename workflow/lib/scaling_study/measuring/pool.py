@@ -1,10 +1,11 @@
 """Windows of a program that trains in processes of its own, run as a whole and without gates.
 
 For each window the program starts anew, as its user would start it. The window opens once n of its
-processes train and have warmed up, and lasts while they do, up to the config's longest time; then
-the program is stopped. Each process counts its own steps (``counted``), and the kernel's counters
-are read at the window's edges. As nobody can say when a process will end, the second edge is read
-several times, ever more seldom: the last one at which all n still trained closes the window.
+processes train and have warmed up, and closes once each has done the config's number of steps,
+within its shortest and longest time; then the program is stopped. Each process counts its own steps
+(``counted``), and the kernel's counters are read at the window's edges. As nobody can say when a
+process will end, the second edge is read several times, ever more seldom: the last one at which all
+n still trained closes the window.
 """
 
 from __future__ import annotations
@@ -73,6 +74,13 @@ class Workers:
     def words(self, slot: int) -> dict[int, int]:
         """Return which thread of a slot trains, as a member's words have it."""
         return {channel.TRAINER_TID: self.pages[slot].trainer_tid}
+
+    def fewest_steps(self, before: edges.Edge, after: edges.Edge) -> int:
+        """Return how many steps each of them has done at least between two edges."""
+        return min(
+            sum(before.wall_ns < end <= after.wall_ns for end in page.ends_ns())
+            for page in self.pages.values()
+        )
 
 
 @dataclass(slots=True)
@@ -239,6 +247,8 @@ class PoolWindows:
                 break
             with suppress(FileNotFoundError, ProcessLookupError):
                 after = edge()
+                if workers.fewest_steps(before, after) >= settings["steps"]:
+                    break
             last = settings["longest_s"]
             span_s = last if span_s < last < 2 * span_s else 2 * span_s
         if after is None:

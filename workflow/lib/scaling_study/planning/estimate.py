@@ -83,7 +83,8 @@ def estimate(plan: Plan, ladder: Sequence[int], start_s: float = START_S) -> Est
 
     def measuring_s(window_s: float) -> float:
         """All of a race has its time; the confirmation is part of it."""
-        grid_s = cohorts * start_s + windows * window_s + confirm_s
+        starts = windows if plan.workload.pool else cohorts
+        grid_s = starts * start_s + windows * window_s + confirm_s
         return max(grid_s if budget_s is None else budget_s, confirm_s)
 
     feed_s = efforts.feed_seconds(plan.feed, start_s)

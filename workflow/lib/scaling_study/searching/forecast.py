@@ -61,8 +61,7 @@ def play(
     """
     rng = np.random.default_rng(plan["seed"])
     field = rounds.competing(plan, topology, quota_cpus)
-    timing = plan["measure"]
-    point_s = timing["windows"] * (window_s + timing["settle_s"])
+    point_s = plan["measure"]["windows"] * (window_s + rounds.beside_window_s(plan))
     gains: dict[str, float] = {field.baseline.launch: 0.0}
     top = max(field.boundaries, default=max(field.ladder))
     starts: list[Start] = []

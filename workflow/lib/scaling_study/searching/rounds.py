@@ -22,7 +22,7 @@ from scaling_study.measuring import journal, measure
 from scaling_study.planning import ladder
 from scaling_study.planning.work import changed_training
 from scaling_study.probing import probe
-from scaling_study.searching.race import Entrant, Exclusion, Field, Race, Round, Settings
+from scaling_study.searching.race import START_S, Entrant, Exclusion, Field, Race, Round, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -267,6 +267,11 @@ def changed(base: Mapping[str, Any], made: Changes) -> Json:
     return {**base, **{axis: json.loads(value) for axis, value in made}}
 
 
+def beside_window_s(plan: Mapping[str, Any]) -> float:
+    """Return what a window takes beside its own time: a pool's program starts anew for each."""
+    return float(START_S if plan["workload"]["pool"] else plan["measure"]["settle_s"])
+
+
 def settings(plan: Mapping[str, Any], done: int) -> Settings:
     """Return what a plan asks of its race, without the time of the confirmation and the reports.
 
@@ -281,7 +286,7 @@ def settings(plan: Mapping[str, Any], done: int) -> Settings:
         - ROUND_S * (done + 1),
         tolerance=search["tolerance"],
         confidence=search["confidence"],
-        window_s=(timing["shortest_s"] + timing["longest_s"]) / 2 + timing["settle_s"],
+        window_s=(timing["shortest_s"] + timing["longest_s"]) / 2 + beside_window_s(plan),
         windows=timing["windows"],
         round_s=60 * search["budget_minutes"] / MOST_ROUNDS,
         nodes=search["nodes"],
