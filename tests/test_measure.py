@@ -121,7 +121,7 @@ from scaling_study import mark
 
 step = 0
 while True:
-    time.sleep(0.004 if step < 60 else 0.016)
+    time.sleep(0.004 if step < 110 else 0.016)
     step += 1
     mark()
 """
