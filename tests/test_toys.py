@@ -97,7 +97,7 @@ def test_the_launch_is_recommended_and_confirmed(project):
     (entry,) = found["machines"]
     assert entry["recommended"]["label"] == "launcher polite, intra_op 1, pace quick"
     (confirmed,) = json.loads((results / "analysis/confirmation.json").read_text())["machines"]
-
+    # A step takes 10 ms less without it.
     assert confirmed["ratio"]["value"] > 1.2
 
 

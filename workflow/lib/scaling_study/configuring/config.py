@@ -595,7 +595,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_search(self) -> Self:
-        raced = self.search.budget_minutes is not None
+        minutes = self.search.budget_minutes
+        raced = minutes is not None
         idle = list(self.launches.idle_exclusions(self.workload.parameters, raced=raced))
         if idle:
             raise ConfigError(ConfigError(idle).under("launches"))
@@ -604,22 +605,23 @@ class Config(Section):
                 [
                     Problem(
                         ("search",),
-                        f"{{budget_minutes: {self.search.budget_minutes:g}}}",
+                        f"{{budget_minutes: {minutes:g}}}",
                         "races on one machine, and this study names machines",
                         "search: grid, or no machines",
                     )
                 ]
             )
-        return self._share_budget() if raced else self
+        return self if minutes is None else self._share_budget(60 * minutes)
 
-    def _share_budget(self) -> Self:
+    def _share_budget(self, budget_s: float) -> Self:
         """Leave the race time beside its confirmation."""
-        budget_s, seconds = 60 * (self.search.budget_minutes or 0.0), self.confirm.seconds
-        if seconds is not None and "seconds" not in self.confirm.model_fields_set:
-            return self.model_copy(
-                update={"confirm": Confirm(seconds=min(seconds, CONFIRMED_SHARE * budget_s))}
-            )
-        if seconds is not None and seconds > budget_s - LEAST_RACE_S:
+        seconds = self.confirm.seconds
+        if seconds is None:
+            return self
+        if "seconds" not in self.confirm.model_fields_set:
+            shared = Confirm(seconds=min(seconds, CONFIRMED_SHARE * budget_s))
+            return self.model_copy(update={"confirm": shared})
+        if seconds > budget_s - LEAST_RACE_S:
             raise ConfigError(
                 [
                     Problem(

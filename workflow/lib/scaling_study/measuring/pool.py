@@ -15,6 +15,7 @@ import logging
 import os
 import select
 import time
+from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -77,10 +78,7 @@ class Workers:
 
     def fewest_steps(self, before: edges.Edge, after: edges.Edge) -> int:
         """Return how many steps each of them has done at least between two edges."""
-        return min(
-            sum(before.wall_ns < end <= after.wall_ns for end in page.ends_ns())
-            for page in self.pages.values()
-        )
+        return min(_inside(page.ends_ns(), before, after)[1] for page in self.pages.values())
 
 
 @dataclass(slots=True)
@@ -292,13 +290,18 @@ class PoolWindows:
         }
 
 
+def _inside(ends_ns: Sequence[int], before: edges.Edge, after: edges.Edge) -> tuple[int, int]:
+    """Return how many steps ended before a window, and how many in it."""
+    earlier = bisect_right(ends_ns, before.wall_ns)
+    return earlier, bisect_right(ends_ns, after.wall_ns) - earlier
+
+
 def _activity(
     slot: int, page: counted.Page, before: edges.Edge, after: edges.Edge
 ) -> windows.Activity:
     """Return what a process did in a window: from the step that its opening met, to one more."""
     ends = page.ends_ns()
-    earlier = sum(end <= before.wall_ns for end in ends)
-    inside = sum(before.wall_ns < end <= after.wall_ns for end in ends)
+    earlier, inside = _inside(ends, before, after)
     return windows.Activity(
         slot=slot,
         released_ns=ends[earlier - 1],
