@@ -129,15 +129,16 @@ while True:
 
 @pytest.fixture(scope="module")
 def changing(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("changing")
-    script = folder / "changes.py"
-    script.write_text(CHANGES)
-    mapping = config(script, step="mark", windows=4)
-    records = run(mapping, folder)
-    lost = [one["flags"] for one in records["window"][:8] if not one["valid"]]
-    if len(lost) > 1:
-        pytest.skip(f"the machine is too busy for what changes to be seen: {lost}")
-    return folder, mapping, records
+    for _ in range(4):
+        folder = tmp_path_factory.mktemp("changing")
+        script = folder / "changes.py"
+        script.write_text(CHANGES)
+        mapping = config(script, step="mark", windows=4)
+        records = run(mapping, folder)
+        lost = [one["flags"] for one in records["window"][:8] if not one["valid"]]
+        if not lost:
+            return folder, mapping, records
+    pytest.skip(f"the machine is too busy for what changes to be seen: {lost}")
 
 
 def killed_before(folder, record, tmp_path):
