@@ -1,63 +1,74 @@
 """Steps/s of programs that train in processes of their own: what a study says, what they count.
 
 Each program (tests/workloads/pool.py: joblib, executors that fork and spawn, torch.multiprocessing,
-Dask) runs by itself and in a study's windows, in turn. It counts its own steps, over the time that
-each of its processes trains. Usage:
+Dask) writes when each of its steps ends, while a study measures a window of the same run. So both
+count the same seconds of the same machine. The worst of the rounds is printed. Usage:
 
     python benchmarks/pools.py [--rounds 3] [--how joblib fork ...] [--processes 1 2]
 """
 
 import argparse
+import array
+import itertools
 import json
 import logging
-import os
-import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 from scaling_study.configuring.config import load_config
-from scaling_study.measuring import measure
+from scaling_study.measuring import edges, measure
 from scaling_study.planning.plan import make_plan
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "tests/workloads/pool.py"
 KINDS = ("joblib", "fork", "spawn", "torch", "dask")
-STEPS, MODELS = 2000, 4
+STEPS, MODELS = 2000, 40
+read = edges.read
 
 
-def alone(how: str, n: int) -> float:
-    """Run the program with one thread for each operator; return the steps/s that it prints."""
-    done = subprocess.run(
-        [sys.executable, SCRIPT, "--how", how, "--jobs", str(n), "--steps", str(STEPS),
-         "--models", str(MODELS)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return float(done.stdout.split()[-2])
+def studied(how: str, n: int, replicate: int) -> tuple[float, float]:
+    """Measure one window; return its steps/s, and those that the program counted in this window."""
+    opened_ns: list[int] = []
 
+    def noted(*args: Any) -> edges.Edge:
+        edge = read(*args)
+        opened_ns.append(edge.wall_ns)
+        return edge
 
-def studied(how: str, n: int, replicate: int) -> float:
-    """Measure one window of the same launch; return its steps/s."""
-    args = ["--how", how, "--jobs", "{n}", "--steps", str(STEPS), "--models", str(10 * MODELS)]
-    mapping = {
-        "study": "pools",
-        "workload": {"script": str(SCRIPT), "pool": True, "args": args},
-        "processes": [n],
-        "launches": {"baseline": {"intra_op": 1}},
-        # As long as the program counts: the clock of a shared machine wanders within seconds.
-        "measure": {"windows": 1, "shortest_s": 8.0, "longest_s": 10.0},
-    }
-    plan = make_plan(load_config(mapping)).to_dict()
-    launch = next(one for one in plan["launches"] if one["id"] == plan["baseline"])
-    job = measure.read_job(measure.job_text(plan, launch), replicate)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(edges, "read", noted):
+        own = Path(folder, "own")
+        own.mkdir()
+        args = ["--how", how, "--jobs", "{n}", "--steps", str(STEPS), "--models", str(MODELS)]
+        mapping = {
+            "study": "pools",
+            "workload": {"script": str(SCRIPT), "pool": True, "args": [*args, "--ends", str(own)]},
+            "processes": [n],
+            "launches": {"baseline": {"intra_op": 1}},
+            "measure": {"windows": 1, "shortest_s": 2.0, "longest_s": 4.0},
+        }
+        plan = make_plan(load_config(mapping)).to_dict()
+        launch = next(one for one in plan["launches"] if one["id"] == plan["baseline"])
+        job = measure.read_job(measure.job_text(plan, launch), replicate)
         path = Path(folder, "measure/it/0.jsonl")
         path.parent.mkdir(parents=True)
         measure.Measurement(job, path, Path(folder, "builds")).run()
         records = [json.loads(line) for line in path.read_text().splitlines()]
-    window = next(one for one in records if one["kind"] == "window" and one["valid"])
-    return float(sum(1e6 * one["steps"] / sum(one["step_us"]) for one in window["members"]))
+        window = next(one for one in records if one["kind"] == "window" and one["valid"])
+        # No window holds when it was: it lies between the two edges that are so far apart.
+        start_ns, end_ns = next(
+            (start, end)
+            for start, end in itertools.combinations(opened_ns, 2)
+            if (end - start) / 1e9 == window["window_s"]
+        )
+        counted = 0
+        for written in own.iterdir():
+            ends = array.array("q", written.read_bytes())
+            counted += sum(start_ns < end <= end_ns for end in ends)
+    said = sum(1e6 * one["steps"] / sum(one["step_us"]) for one in window["members"])
+    return float(said), counted / window["window_s"]
 
 
 def main() -> None:
@@ -71,8 +82,8 @@ def main() -> None:
     found = {}
     for how in options.how:
         for n in options.processes:
-            pairs = [(studied(how, n, turn), alone(how, n)) for turn in range(options.rounds)]
-            said, counted = (statistics.median(each) for each in zip(*pairs, strict=True))
+            pairs = [studied(how, n, turn) for turn in range(options.rounds)]
+            said, counted = max(pairs, key=lambda pair: abs(pair[0] / pair[1] - 1))
             found[f"{how} {n}"] = said / counted
             print(
                 f"{how:8} n = {n}: study {said:8.1f} steps/s, program {counted:8.1f},"

@@ -1,9 +1,16 @@
-"""Train models in processes that this program starts itself, and count their steps."""
+"""Train models in processes that this program starts itself, and count their steps.
+
+With --ends each process writes when its steps end: a file named by its pid, 8 bytes for each step
+(ns of the monotonic clock).
+"""
 
 import argparse
+import array
 import concurrent.futures
+import contextlib
 import multiprocessing
 import os
+import pathlib
 import time
 
 import torch
@@ -14,11 +21,16 @@ def fit(steps):
     model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1))
     optimizer = torch.optim.Adam(model.parameters())
     batch = torch.randn(512, 64)
+    folder = os.environ.get("STEPS_FOLDER")
+    path = pathlib.Path(folder, str(os.getpid())) if folder else None
     began = time.monotonic()
-    for _ in range(steps):
-        optimizer.zero_grad()
-        model(batch).pow(2).mean().backward()
-        optimizer.step()
+    with path.open("ab", buffering=0) if path else contextlib.nullcontext() as ends:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(batch).pow(2).mean().backward()
+            optimizer.step()
+            if ends:
+                ends.write(array.array("q", [time.monotonic_ns()]))
     return os.getpid(), steps, began, time.monotonic()
 
 
@@ -89,7 +101,10 @@ def main():
     parser.add_argument("--jobs", type=int, required=True)
     parser.add_argument("--models", type=int, default=4, help="for each process")
     parser.add_argument("--steps", type=int, default=2000, help="of a model")
+    parser.add_argument("--ends", metavar="FOLDER", help="where to write when steps end")
     options = parser.parse_args()
+    if options.ends:
+        os.environ["STEPS_FOLDER"] = options.ends
     tasks = [options.steps] * options.models * options.jobs
     found = RUN[options.how](options.jobs, tasks)
     print(f"{len(found)} models, {rate(found):.1f} steps/s", flush=True)

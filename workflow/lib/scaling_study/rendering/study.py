@@ -109,7 +109,7 @@ def tell_stopped(path: Path) -> str:
     shown = "".join(f"  | {line[:SHOWN_CHARACTERS]}\n" for line in lines)
     return printable_lines(
         f"The study stopped: {found['script']} ended before its first step.\n"
-        f"  It {found['reason']}\nIts last lines were:\n{shown}"
+        f"  Reason: {found['reason']}\nIts last lines were:\n{shown}"
         "No other launch was started. Put that right and run the same command again: it measures"
         " this launch first."
     )
