@@ -160,6 +160,36 @@ def test_loader_workers_have_cpus_of_their_own(tmp_path, value, workers):
     }
 
 
+STATELESS = """
+import gc
+import torch
+
+collect, collected = gc.collect, []
+
+def counting(*args):
+    collected.append(args)
+    assert len(collected) < 10, "once a step?"
+    return collect(*args)
+
+gc.collect = counting
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+while True:
+    optimizer.zero_grad()
+    model(torch.randn(4, 8)).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_an_optimizer_that_keeps_no_state_has_a_first_step_too(tmp_path):
+    script = tmp_path / "sgd.py"
+    script.write_text(STATELESS)
+    values = {"optimizer_kernel": "fused", "collector": "frozen"}
+    got, rows = member(tmp_path, values, script)
+    assert all(row["ok"] for row in rows.values())
+    assert got["switches"] == values
+
+
 @pytest.mark.parametrize("values", [*ALL, TOGETHER], ids=name_of)
 def test_a_switch_holds_in_a_member(tmp_path, values):
     needs_compiler(values)

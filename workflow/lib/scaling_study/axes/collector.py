@@ -1,5 +1,7 @@
 """The objects that Python's garbage collector examines."""
 
+from typing import Any
+
 from scaling_study.axes.axis import Axis
 
 
@@ -9,8 +11,9 @@ def apply(_value: str) -> None:
 
     from torch.optim import optimizer
 
-    def freeze(one: object, _args: object, _kwargs: object) -> None:
-        if not one.state:  # type: ignore[attr-defined]
+    def freeze(one: Any, _args: object, _kwargs: object) -> None:
+        if not hasattr(one, "had_objects_frozen"):  # SGD without momentum never has any state
+            one.had_objects_frozen = True
             gc.collect()
             gc.freeze()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scaling_study.axes.axis import Axis
 from scaling_study.axes.living import living, the_one
@@ -24,12 +24,17 @@ UNKNOWN = "YourOptimizer"
 
 
 def apply(value: str) -> None:
-    """Choose the implementation of each optimizer at its first step."""
+    """Choose the implementation of each optimizer at its first step.
+
+    State tells nothing of that: SGD without momentum never has any.
+    """
     from torch.optim import optimizer
 
-    def choose(one: object, _args: object, _kwargs: object) -> None:
-        if not one.state or not any(one.state.values()):  # type: ignore[attr-defined]
-            for group in one.param_groups:  # type: ignore[attr-defined]
+    def choose(one: Any, _args: object, _kwargs: object) -> None:
+        first = not hasattr(one, "has_stepped")
+        one.has_stepped = True
+        if first and not any(one.state.values()):
+            for group in one.param_groups:
                 if value in group:
                     group.update({"fused": None, "foreach": None, value: True})
 
@@ -43,7 +48,7 @@ def observe() -> str:
     found = {
         next((name for name in ("fused", "foreach") if group.get(name)), "default")
         for one in living(Optimizer)
-        if one.state
+        if hasattr(one, "has_stepped")
         for group in one.param_groups
     }
     return the_one(found, "no optimizer took a step")
