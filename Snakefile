@@ -20,32 +20,27 @@ rule all:
 
 
 # On a cluster, local rules run where Snakemake runs: they take seconds, and a build needs a network.
+localrules:
+    all,
+
+
 if IMPORTED:
 
     localrules:
-        all,
-        import_tables,
-        render_tables,
+        tables,
 
-    include: "workflow/rules/import.smk"
+    include: "workflow/rules/tables.smk"
 
 else:
 
     localrules:
-        all,
         plan,
         build,
-        collect,
         analyse,
-        confirmation,
-        inflation,
-        causes,
-        feed_parts,
+        judge,
         render,
 
-    include: "workflow/rules/plan.smk"
-    include: "workflow/rules/probe.smk"
-    include: "workflow/rules/build.smk"
+    include: "workflow/rules/prepare.smk"
     include: "workflow/rules/measure.smk"
 
     if RACED:
@@ -56,13 +51,6 @@ else:
             searched,
 
         include: "workflow/rules/search.smk"
-    include: "workflow/rules/profile.smk"
-    include: "workflow/rules/collect.smk"
     include: "workflow/rules/analyse.smk"
-    include: "workflow/rules/confirm.smk"
-    include: "workflow/rules/inflation.smk"
-    include: "workflow/rules/why.smk"
-    include: "workflow/rules/causes.smk"
-    include: "workflow/rules/feed.smk"
-    include: "workflow/rules/compare.smk"
+    include: "workflow/rules/explain.smk"
     include: "workflow/rules/render.smk"

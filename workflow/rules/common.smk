@@ -56,9 +56,6 @@ gc.set_threshold(100_000, 50, 50)
 # Relative, as all paths are: in an absolute one Snakemake would read { and < of a folder's name.
 PROJECT = Path(scaling_study.__file__).parents[3]
 ROOT = Path(os.path.relpath(PROJECT))
-SCRIPTS = str(ROOT / "scripts")
-# Shells know it by this name: names of a module are unknown to Snakemake's dry runs.
-os.environ.update(STUDY_SCRIPTS=str(PROJECT / "scripts"))
 if {"{", "}"} & set(str(PROJECT)) or "<" in str(ROOT):
     raise WorkflowError(
         f"the project's folder, {PROJECT}, has a brace or < in its path, which Snakemake reads as a"
@@ -123,10 +120,18 @@ BIN = (
 )
 shell.prefix(f"set -euo pipefail; export PATH={BIN}:$PATH; ")
 
+# What measures starts members: its keeper ends them with it, and with Snakemake.
+STAGE = "python -P -m scaling_study"
+MEASURING = f"exec {STAGE}.measuring.keep --watch $PPID -- {STAGE}"
+
 RESULTS = f"results/{STUDY.study}"
 REPORT = f"reports/{STUDY.study}.html"
 BUILDS = "results/.builds"  # no study can have this name
 FINGERPRINTS = "results/.fingerprints"
+JOB = (
+    f"--job {{params.job:q}} --builds {BUILDS} --probed {{input.probed:q}}"
+    " --log {log:q} --output {output:q}"
+)
 PACKAGE = ROOT / "workflow/lib/scaling_study"
 CODE = sorted(map(str, PACKAGE.rglob("*.py")))
 TEMPLATES = sorted(map(str, (ROOT / "workflow/report").iterdir()))
@@ -213,14 +218,21 @@ if not IMPORTED:
 
     SUFFIX = "-{machine}" if MACHINES else ""
     LAUNCH_SCRIPT = f"{RESULTS}/launch/recommended{SUFFIX}.sh"
-    RENDER = [f"{SCRIPTS}/render.py", "--study-folder", RESULTS, "--report", REPORT]
+    RENDER = [
+        *"-P -m scaling_study render".split(),
+        "--study-folder",
+        RESULTS,
+        "--report",
+        REPORT,
+    ]
     RENDER += ["--plan", PLANNED]
     if MACHINES:
         COMPARED = f"{RESULTS}/analysis/machines.json"
         PROVENANCE = f"{HERE}/analysis/provenance.json"
         kinds = {name: kind.model_dump() for name, kind in MACHINES.items()}
         COMPARE = [
-            *(f"{SCRIPTS}/compare.py", "--study-folder", RESULTS, "--output", COMPARED),
+            *"-P -m scaling_study compare".split(),
+            *("--study-folder", RESULTS, "--output", COMPARED),
             *("--machines", json.dumps(kinds), f"--currency={checked.currency}"),
         ]
         RENDER += ["--compared", COMPARED]

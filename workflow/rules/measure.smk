@@ -1,7 +1,5 @@
 # reads:  the launch's entry of the plan; the workload's files; the code that measures
 # writes: measure/<launch>/<replicate>.jsonl
-
-
 rule measure:
     """Measure one launch and replicate, alone on the machine (resource quiet)."""
     input:
@@ -15,8 +13,6 @@ rule measure:
     priority: order_of
     group:
         group_of("replicate-{replicate}")
-    conda:
-        "../../envs/study.yaml"
     resources:
         **node_resources(),
         quiet=100,
@@ -24,7 +20,4 @@ rule measure:
         # Snakemake works through every parameter of every job: one holds all that counts.
         job=lambda wildcards: measure.job_text(PLAN_JSON, JOBS[wildcards.launch], FILES),
     shell:
-        "exec python -P -m scaling_study.measuring.keep --watch $PPID --"
-        ' python "$STUDY_SCRIPTS"/measure.py --job {params.job:q} --replicate {wildcards.replicate}'
-        f" --builds {BUILDS} --plan {RESULTS}/plan.json --probed {{input.probed:q}}"
-        " --log {log:q} --output {output:q}"
+        f"{MEASURING} measure {JOB} --replicate {{wildcards.replicate}} --plan {RESULTS}/plan.json"

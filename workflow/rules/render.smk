@@ -8,18 +8,13 @@ rule render:
     input:
         plan=PLANNED,
         machine=of_chosen(rules.probe.output),
-        tables=of_chosen(rules.collect.output),
-        analyses=of_chosen(ANALYSES),
-        confirmation=of_chosen(CONFIRMATION),
-        inflation=of_chosen(INFLATION),
-        causes=of_chosen(CAUSES),
-        feed=of_chosen(FED) if FEEDING else [],
+        analysed=of_chosen(rules.analyse.output),
+        judged=of_chosen(rules.judge.output),
         profiles=of_chosen(PROFILES),
         compared=[COMPARED] if MACHINES else [],
         code=[
             *CODE,
             str(PACKAGE / "profiling/operator_groups.yaml"),
-            f"{SCRIPTS}/render.py",
         ],
         templates=TEMPLATES,
     output:
@@ -37,8 +32,6 @@ rule render:
         ),
     log:
         f"{RESULTS}/logs/render.log",
-    conda:
-        "../../envs/study.yaml"
     resources:
         quiet=1,
     params:

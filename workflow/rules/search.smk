@@ -18,8 +18,6 @@ rule decide:
         f"{RESULTS}/rounds/{{round}}.json",
     log:
         f"{RESULTS}/logs/decide/{{round}}.log",
-    conda:
-        "../../envs/study.yaml"
     resources:
         quiet=1,
     params:
@@ -27,7 +25,7 @@ rule decide:
     message:
         "Decide what round {wildcards.round} measures"
     shell:
-        f'python "$STUDY_SCRIPTS"/decide.py --job {{params.job:q}} --study-folder {RESULTS}'
+        f"{STAGE} decide --job {{params.job:q}} --study-folder {RESULTS}"
         " --output {output:q} 2>&1 | tee {log:q}"
 
 
@@ -41,8 +39,6 @@ rule race:
         f"{RESULTS}/rounds/{{round}}-{{node}}.done",
     log:
         f"{RESULTS}/logs/race/{{round}}-{{node}}.log",
-    conda:
-        "../../envs/study.yaml"
     resources:
         quiet=100,
     params:
@@ -52,8 +48,7 @@ rule race:
         if len(NODES) > 1
         else "Measure round {wildcards.round}"
     shell:
-        "exec python -P -m scaling_study.measuring.keep --watch $PPID --"
-        ' python "$STUDY_SCRIPTS"/race.py --job {params.job:q} --round {input.round:q}'
+        f"{MEASURING} race --job {{params.job:q}} --round {{input.round:q}}"
         f" --node {{wildcards.node}} --nodes {len(NODES)}"
         f" --builds {BUILDS} --log {{log:q}} --output {{output:q}}"
 
@@ -69,14 +64,12 @@ rule answer:
         f"{RESULTS}/logs/answer/{{round}}.log",
     # Before the next round: it is what a person waits for.
     priority: 1
-    conda:
-        "../../envs/study.yaml"
     resources:
         quiet=1,
     message:
         "Report what is known after round {wildcards.round}"
     shell:
-        f'python "$STUDY_SCRIPTS"/answer.py --study-folder {RESULTS} --round {{wildcards.round}}'
+        f"{STAGE} answer --study-folder {RESULTS} --round {RESULTS}/rounds/{{wildcards.round}}.json"
         f" --following {{input.following:q}} --report {REPORT} 2>&1 | tee {{log:q}}"
 
 
@@ -91,12 +84,10 @@ rule searched:
         PLANNED,
     log:
         f"{RESULTS}/logs/searched.log",
-    conda:
-        "../../envs/study.yaml"
     resources:
         quiet=1,
     message:
         "The race is over"
     shell:
-        f'python "$STUDY_SCRIPTS"/searched.py --study-folder {RESULTS} --rounds {{input.rounds:q}}'
+        f"{STAGE} searched --study-folder {RESULTS} --rounds {{input.rounds:q}}"
         " --output {output:q} 2>&1 | tee {log:q}"

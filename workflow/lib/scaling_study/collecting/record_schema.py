@@ -25,6 +25,7 @@ from pydantic import Field
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 from scaling_study.common.counter import COUNTERS, KERNEL_COUNTS, KernelCount
+from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.printable import printable
 from scaling_study.common.problems import shorten
 
@@ -47,7 +48,7 @@ STRICT = pydantic.ConfigDict(strict=True, allow_inf_nan=False)
 REMEDY = "delete the file and run the same command again: it measures what is missing"
 
 
-class RecordError(ValueError):
+class RecordError(UnusableError):
     """A record that cannot be used; the message names its file and line."""
 
 

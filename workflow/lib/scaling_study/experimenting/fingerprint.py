@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.axes import placement
-from scaling_study.common import private
+from scaling_study.common import private, storage
 from scaling_study.common.topology import Domain, format_cpu_list
 from scaling_study.experimenting import ceilings, kernel_cohort
 from scaling_study.measuring import cohort, resolve, windows
@@ -132,3 +132,19 @@ def quiet(found: Mapping[str, Any]) -> bool:
     """Say whether most windows were undisturbed, so that the fingerprint may be kept."""
     valid = sum(bool(row["valid"]) for row in found["rows"])
     return valid > QUIET_SHARE * len(found["rows"])
+
+
+def take(folder: Path, code: str, output: Path) -> None:
+    """Measure this machine's ladder, or copy the one that is kept."""
+    machine = probe.read_machine().to_dict()
+    known = kept(machine, folder, code)
+    if known.exists():
+        log.info("this machine's is known: %s", known)
+        storage.write_json(output, storage.read_json(known))
+        return
+    found = measure(machine, output.parent)
+    storage.write_json(output, found)
+    if quiet(found):
+        storage.write_json(known, found)
+    else:
+        log.info("other programs took CPU: it is used here, and not kept for later")

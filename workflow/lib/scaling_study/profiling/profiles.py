@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pandas as pd
 
 from scaling_study.common.columns import OPERATORS
+from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import shorten
 from scaling_study.common.storage import read_json
 from scaling_study.profiling.operators import operator_rows
@@ -27,7 +28,7 @@ Kind = Literal["counts", "launches"]
 Profile = TypeVar("Profile")
 
 
-class ProfileError(Exception):
+class ProfileError(UnusableError):
     """A profile cannot be read."""
 
 

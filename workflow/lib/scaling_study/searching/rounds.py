@@ -22,7 +22,16 @@ from scaling_study.measuring import journal, measure
 from scaling_study.planning import ladder
 from scaling_study.planning.work import changed_training
 from scaling_study.probing import probe
-from scaling_study.searching.race import START_S, Entrant, Exclusion, Field, Race, Round, Settings
+from scaling_study.searching.race import (
+    START_S,
+    Entrant,
+    Exclusion,
+    Field,
+    Race,
+    Round,
+    Settings,
+    dealt,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -125,6 +134,37 @@ def _differ(records: Path, job: str) -> bool:
     asked, harness = json.loads(job)["measure"], measure.harness_digest()
     heads = map(_head, records.glob("*/*.jsonl"))
     return any(head["measure"] != asked or head["harness_hash"] != harness for head in heads)
+
+
+def measure_part(
+    found: Mapping[str, Any], base: measure.Job, folder: Path, builds: Path, part: tuple[int, int]
+) -> None:
+    """Measure what of a round is not measured yet, batch by batch.
+
+    Args:
+        found: the round, of its file.
+        base: what all measurements share.
+        folder: of the record files.
+        builds: folder of built environments.
+        part: which of how many nodes this is.
+    """
+    launches = {launch["id"]: launch for launch in found["launches"]}
+    node, nodes = part
+    for number, batch in dealt(list(enumerate(found["batches"])), nodes)[node]:
+        runs = []
+        # The study's first start decides whether there is anything to measure.
+        batch.sort(key=lambda one: not measure.is_first(launches[one["launch"]], one["replicate"]))
+        for task in batch:
+            path = folder / task["launch"] / f"{task['replicate']}.jsonl"
+            if path.exists():  # before a kill
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            job = dataclasses.replace(
+                base, launch=launches[task["launch"]], replicate=task["replicate"]
+            )
+            name = batch_name(found["decided"], number, node)
+            runs.append(measure.Measurement(job, path, builds, task["counts"], name))
+        measure.in_turns(runs)
 
 
 def _head(path: Path) -> Json:

@@ -1,0 +1,461 @@
+"""The stages of a study as one command: ``python -m scaling_study STAGE``; rules run nothing else.
+
+A stage imports what it needs when it runs: a job that measures loads neither tables nor figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common import file_errors
+from scaling_study.common.printable import printable_lines
+from scaling_study.common.problems import ConfigError
+from scaling_study.common.storage import read_json, write_json
+from scaling_study.common.unavailable import UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scaling_study.measuring.measure import Job
+
+Json = dict[str, Any]
+
+WRONG_INPUT = 2
+"""What argparse exits with on a wrong command line; a wrong config is no different."""
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "config": {"type": Path, "help": "a study's YAML file"},
+    "plan_file": {"type": Path, "nargs": "?", "help": "plan.json to write"},
+    "point": {"metavar": "TARGET/N", "help": "a profiled point"},
+    "other": {"metavar": "TARGET/N", "nargs": "?", "help": "another, to compare with it"},
+    "figure": {"type": Path, "help": "the SVG file to write"},
+    "--job": {"required": True, "help": "what the records depend on, as JSON"},
+    "--study-folder": {"type": Path, "required": True, "help": "results/<study>, or a machine's"},
+    "--plan": {"type": Path, "help": "default: plan.json in the study's folder"},
+    "--builds": {"type": Path, "help": "folder of built environments"},
+    "--probed": {"type": Path, "nargs": "?", "help": "machine.json of the named machine"},
+    "--target": {"required": True, "help": "a launch's id, or recommended"},
+    "--replicate": {"type": int, "default": 0},
+    "--log": {"type": Path, "required": True},
+    "--output": {"type": Path, "required": True},
+    "--cores": {"help": "CPUs that the config says it has; None where it does not"},
+    "--code": {"required": True, "help": "digest of what measures"},
+    "--kept": {"type": Path, "required": True, "help": "folder of all machines' fingerprints"},
+    "--round": {"type": Path, "required": True, "help": "rounds/<number>.json"},
+    "--following": {"type": Path, "nargs": "*", "default": [], "help": "the next round, if any"},
+    "--rounds": {"type": Path, "nargs": "+", "required": True, "help": "in their order"},
+    "--node": {"type": int, "default": 0, "help": "which of the nodes that measure the round"},
+    "--nodes": {"type": int, "default": 1},
+    "--machines": {"type": json.loads, "required": True, "help": "of the config, as JSON"},
+    "--currency": {"required": True, "help": "of the machines' prices"},
+    "--compared": {"type": Path, "help": "machines.json of a study that names some"},
+    "--report": {"type": Path, "required": True, "help": "the HTML file to write"},
+    "--study": {"required": True, "help": "a study of saved tables, as JSON in a config's form"},
+    "--decide": {"type": Path, "required": True, "help": "config of the experiments to propose"},
+}
+MEASURING = ("--job", "--builds", "--probed", "--log", "--output")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A subcommand.
+
+    Attributes:
+        run: takes the options; may return an exit status.
+        arguments: keys of ``ARGUMENTS``.
+        reads: the study's own files from which alone it works (``file_errors.told``).
+    """
+
+    run: Callable[[argparse.Namespace], int | None]
+    arguments: tuple[str, ...]
+    reads: str
+
+
+STAGES: dict[str, Stage] = {}
+
+
+def _stage(
+    *arguments: str, reads: str = ""
+) -> Callable[[Callable[[argparse.Namespace], int | None]], None]:
+    def keep(run: Callable[[argparse.Namespace], int | None]) -> None:
+        STAGES[run.__name__.strip("_")] = Stage(run, arguments, reads)
+
+    return keep
+
+
+def main() -> None:
+    """Run the stage that the command line names, and exit with its status."""
+    parser = argparse.ArgumentParser(prog="python -m scaling_study", description=__doc__)
+    commands = parser.add_subparsers(dest="stage", metavar="STAGE", required=True)
+    for name, stage in STAGES.items():
+        text = stage.run.__doc__ or ""
+        command = commands.add_parser(name, help=text.partition("\n")[0], description=text)
+        for argument in stage.arguments:
+            command.add_argument(argument, **ARGUMENTS[argument])
+    options = parser.parse_args()
+    stage = STAGES[options.stage]
+    with file_errors.told(options.stage, reads=stage.reads):
+        sys.exit(stage.run(options))
+
+
+def _plan(options: argparse.Namespace) -> Json:
+    found: Json = read_json(options.plan or options.study_folder / "plan.json")
+    return found
+
+
+@_stage("config", "plan_file")
+def check(options: argparse.Namespace) -> int:
+    """Check a config and say what would be measured on this machine; nothing is run.
+
+    It reads the config as nothing but data. Snakemake, which reads it before the workflow does,
+    says of a mistake in its YAML neither the line nor what it is.
+    """
+    from scaling_study.checked import check_config
+
+    try:
+        text, plan = check_config(options.config)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return WRONG_INPUT
+    except UnavailableError as error:
+        print(f"{error.reason}\n  What helps: {error.remedy}", file=sys.stderr)
+        return WRONG_INPUT
+    print(text)
+    if options.plan_file:
+        write_json(options.plan_file, plan)
+    return 0
+
+
+@_stage("--cores", "--output")
+def probe(options: argparse.Namespace) -> None:
+    """Describe this machine in machine.json."""
+    from scaling_study.probing import allocation, named_machine, probe
+
+    allocation.require_whole_node()
+    machine = probe.read_machine().to_dict()
+    named_machine.require_cores(machine, None if options.cores == "None" else int(options.cores))
+    write_json(options.output, machine)
+
+
+@_stage(*MEASURING, "--plan", "--replicate")
+def measure(options: argparse.Namespace) -> None:
+    """Measure one launch and replicate of a study."""
+    from scaling_study.measuring import job_process, measure
+
+    study = options.output.parent.parent
+    if (study / measure.STOPPED).exists():  # a cluster queues many at once
+        sys.exit("the default launch's script ended before its first step, so nothing is measured")
+    job = measure.read_job(options.job, options.replicate)
+    number = f"cohort {len(list(study.glob('*/*.jsonl'))) + 1}"
+    if options.plan:
+        planned = read_json(options.plan)
+        number += f" of {len(planned['launches']) * planned['replicates']}"
+    title = f"{number} ({job.launch['label']})"
+    with job_process.prepared(title, options.log, options.probed):
+        measure.Measurement(job, options.output, options.builds).run()
+
+
+@_stage(*MEASURING, "--round", "--node", "--nodes")
+def race(options: argparse.Namespace) -> None:
+    """Measure the launches of one round of a race, batch by batch."""
+    from scaling_study.measuring import job_process
+    from scaling_study.measuring.measure import read_job
+    from scaling_study.searching import rounds
+
+    found = read_json(options.round)
+    title = f"round {options.round.stem} ({found['stage']})"
+    with job_process.prepared(title, options.log):
+        folder, job = options.round.parent.parent / "measure", read_job(options.job, 0)
+        rounds.measure_part(found, job, folder, options.builds, (options.node, options.nodes))
+        options.output.touch()
+
+
+@_stage("--job", "--study-folder", "--output", reads="plan.json, machine.json and the records")
+def decide(options: argparse.Namespace) -> None:
+    """Say what a race measures next, from all records so far."""
+    from scaling_study import stages
+    from scaling_study.searching import rounds
+
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    before = rounds.set_aside(options.study_folder, options.job, now)
+    if before is not None:
+        print(f"what is measured has changed: records of before are in {before}")
+    first = options.output.stem == "0"
+    plan, found = stages.decide(options.study_folder, now, first=first)
+    write_json(options.output, found)
+    print(printable_lines(rounds.describe(found, plan)))
+
+
+@_stage("--study-folder", "--round", "--following", "--report", reads="plan.json and the rounds")
+def answer(options: argparse.Namespace) -> None:
+    """Report what is known after a round of a race.
+
+    It goes the way of the whole study, without what comes after the race: confirmation, profiles
+    and experiments. Its files are in interim/, which each round writes anew.
+    """
+    from scaling_study import stages
+    from scaling_study.rendering.render import render_study
+    from scaling_study.searching import rounds
+
+    folder, last = options.study_folder, int(options.round.stem)
+    files = [folder / f"rounds/{number}.json" for number in range(last + 1)]
+    if not read_json(files[-1])["batches"]:
+        return  # it had nothing to measure
+    interim = folder / "interim"
+    shutil.rmtree(interim, ignore_errors=True)
+    interim.mkdir()
+    for name in ("measure", "machine.json"):
+        (interim / name).symlink_to(Path(os.path.relpath(folder / name, interim)))
+    plan = rounds.grown(read_json(folder / "plan.json"), folder)
+    following = next(map(read_json, options.following), None)
+    plan = rounds.searched(plan, [read_json(one) for one in files], following)
+    plan = rounds.without_the_rest(plan)
+    write_json(interim / "plan.json", plan)
+    stages.collect(interim, plan)
+    stages.analyse(interim, plan)
+    stages.compare_profiles(interim, [])
+    render_study(
+        interim, options.report, plan=interim / "plan.json", builds=folder.parent / ".builds",
+        compared=None,
+    )  # fmt: skip
+
+
+@_stage("--study-folder", "--rounds", "--output", reads="plan.json and the rounds")
+def searched(options: argparse.Namespace) -> None:
+    """Write the plan with what a race has made of it."""
+    from scaling_study.searching import rounds
+
+    plan = rounds.grown(read_json(options.study_folder / "plan.json"), options.study_folder)
+    write_json(options.output, rounds.searched(plan, [read_json(one) for one in options.rounds]))
+
+
+@_stage("--study-folder", "--plan", reads="plan.json and the records")
+def analyse(options: argparse.Namespace) -> None:
+    """Collect the records into tables/, and analyse these into analysis/*.json."""
+    from scaling_study import stages
+
+    plan = _plan(options)
+    stages.collect(options.study_folder, plan)
+    stages.analyse(options.study_folder, plan)
+
+
+@_stage(*MEASURING, "--study-folder", "--plan")
+def confirm(options: argparse.Namespace) -> None:
+    """Run the recommended and the default launch as a user would."""
+    from scaling_study.confirming.confirm import Confirmation
+    from scaling_study.measuring import job_process, measure
+
+    plan, found, _ = _recommendation(options)
+    launches = {launch["id"]: launch for launch in plan["launches"]}
+    with job_process.prepared("confirm", options.log, options.probed):
+        Confirmation(
+            measure.read_job(options.job, 0), launches, found, options.output, options.builds,
+            baseline=plan["baseline"], today=plan.get("today"),
+        ).run()  # fmt: skip
+
+
+@_stage(*MEASURING, "--study-folder", "--plan", "--target")
+def profile(options: argparse.Namespace) -> None:
+    """Profile one launch of a study."""
+    from scaling_study.measuring import job_process
+    from scaling_study.planning.plan import RECOMMENDED
+    from scaling_study.profiling import profile_launch
+
+    job, plan, machine = _targeted(options)
+    again = options.target == RECOMMENDED and job.launch["id"] in plan["profiled"]
+    if again or not job.launch["id"]:
+        launch = job.launch if again else None
+        content = profile_launch.without_profile(launch, machine)
+        write_json(options.output / "profile.json", content)
+        return
+    with job_process.prepared(_title("profile", options, job), options.log, options.probed):
+        profile_launch.profile_launch(job, options.target, options.output, options.builds)
+
+
+@_stage(*MEASURING, "--study-folder", "--plan", "--target", "--replicate")
+def why(options: argparse.Namespace) -> None:
+    """Find out by experiment why a launch stops scaling."""
+    from scaling_study import stages
+    from scaling_study.experimenting import why
+    from scaling_study.measuring import job_process
+    from scaling_study.planning.plan import RECOMMENDED
+
+    job, plan, machine = _targeted(options)
+    launch = job.launch["id"]
+    with job_process.prepared(_title("why", options, job), options.log, options.probed):
+        experiments = why.Experiments(job, options.target, options.output, options.builds)
+        if not launch:
+            experiments.leave_out(None, "no launch is recommended on this machine")
+        elif options.target == RECOMMENDED and launch in plan["explained"]:
+            experiments.leave_out(launch, "it is explained under its own name")
+        else:
+            with file_errors.told("why", reads="analysis"):
+                knee = stages.knee(options.study_folder, machine, launch)
+            experiments.run(knee)
+
+
+@_stage("--code", "--kept", "--probed", "--log", "--output", reads="results/.fingerprints")
+def fingerprint(options: argparse.Namespace) -> None:
+    """Measure how much each part of the machine slows down, or take what is kept of it."""
+    from scaling_study.experimenting import fingerprint
+    from scaling_study.measuring import job_process
+
+    with job_process.prepared("fingerprint", options.log, options.probed):
+        fingerprint.take(options.kept, options.code, options.output)
+
+
+@_stage(*MEASURING, "--study-folder", "--plan", "--replicate")
+def feed(options: argparse.Namespace) -> None:
+    """Measure what the recommended launch's data loader costs."""
+    from scaling_study.experimenting import feed
+    from scaling_study.measuring import job_process
+    from scaling_study.planning.plan import RECOMMENDED
+
+    options.target = RECOMMENDED
+    job, _, machine = _targeted(options)
+    with job_process.prepared(f"feed ({job.launch['label']})", options.log, options.probed):
+        one = feed.Feed(job, options.output, options.builds)
+        if not job.launch["id"]:
+            one.leave_out("no launch is recommended on this machine")
+        else:
+            entries = read_json(_recommendation_of(options))["machines"]
+            entry = next(one for one in entries if one["machine"] == machine)
+            one.run(entry["recommended"]["n"])
+
+
+@_stage(
+    "--study-folder", "--plan", reads="confirm, profile, why, feed, tables, analysis, plan.json"
+)
+def judge(options: argparse.Namespace) -> None:
+    """Say what the confirmation, the profiles and the experiments show, in analysis/*.json."""
+    from scaling_study import stages
+
+    stages.judge(options.study_folder, _plan(options))
+
+
+@_stage(
+    *("--study-folder", "--machines", "--currency", "--output"),
+    reads="analysis and tables of each machine, and plan.json",
+)
+def compare(options: argparse.Namespace) -> int:
+    """Set the machines of a study side by side in analysis/machines.json."""
+    from scaling_study.analysing import compare, machine_results
+
+    plan = read_json(options.study_folder / "plan.json")
+    found = {
+        name: machine_results.read_results(folder, plan)
+        for name, folder in machine_results.folders(options.study_folder, options.machines).items()
+    }
+    missing = {name: reason for name, reason in found.items() if isinstance(reason, str)}
+    for name, reason in missing.items():
+        print(f"{name} is missing: {reason}", file=sys.stderr)
+    if len(missing) == len(found):
+        print("compare: no machine is measured yet", file=sys.stderr)
+        return 1
+    write_json(options.output, compare.compare(found, options.machines, options.currency))
+    print(f"compared {len(found) - len(missing)} of {len(found)} machines")
+    return 0
+
+
+@_stage(
+    *("--study-folder", "--plan", "--builds", "--compared", "--report"),
+    reads="analysis, tables, profile, fingerprint.json and plan.json",
+)
+def render(options: argparse.Namespace) -> None:
+    """Render a study: figures/*.svg, launch/recommended.sh and the report."""
+    from scaling_study.rendering.render import render_study
+
+    folder = options.study_folder
+    written = render_study(
+        folder,
+        options.report,
+        plan=options.plan or folder / "plan.json",
+        builds=options.builds or folder.parent / ".builds",
+        compared=options.compared,
+    )
+    print(f"wrote {len(written)} files: {options.report} and what it is made of", file=sys.stderr)
+
+
+@_stage("--study", "--study-folder", "--decide", "--report")
+def tables(options: argparse.Namespace) -> int:
+    """Read saved tables of torch's profiler, compare their operators, and report on them."""
+    from scaling_study import stages
+    from scaling_study.importing.import_config import ImportStudy
+    from scaling_study.rendering.report_imported import render_imported
+
+    try:
+        stages.import_tables(ImportStudy.from_dict(json.loads(options.study)), options.study_folder)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 1
+    decide = options.decide.read_text(encoding="utf-8")
+    with file_errors.told("tables", reads="analysis and tables"):
+        written = render_imported(options.study_folder, options.report, decide)
+    print(f"wrote {len(written)} files: {options.report} and its figures", file=sys.stderr)
+    return 0
+
+
+@_stage("--study-folder", "point", "other", "figure")
+def flamegraph(options: argparse.Namespace) -> int:
+    """Draw the flamegraph of a profiled point, or the difference between any two, as an SVG file.
+
+    A point is a target (a launch's id, or recommended) with a process count: the name of its folder
+    in results/<study>/profile, such as intra_op-1-d88425/2.
+    """
+    from scaling_study.common.storage import write_whole
+    from scaling_study.profiling.profiles import profile_folders, read_manifests
+    from scaling_study.rendering.report_flames import PointError, draw_points
+
+    manifests = read_manifests(profile_folders(options.study_folder))
+    try:
+        drawn = draw_points(manifests, options.point, options.other)
+    except PointError as error:
+        print(f"flamegraph: {error}", file=sys.stderr)
+        return WRONG_INPUT
+    write_whole(options.figure, lambda path: path.write_text(drawn, encoding="utf-8"))
+    return 0
+
+
+def _recommendation_of(options: argparse.Namespace) -> Path:
+    path: Path = options.study_folder / "analysis/recommendation.json"
+    return path
+
+
+def _recommendation(options: argparse.Namespace) -> tuple[Json, Json, str]:
+    """Return the plan, recommendation.json and this machine's hash."""
+    from scaling_study.probing import probe
+
+    machine = str(probe.read_machine().to_dict()["hash"])
+    with file_errors.told(options.stage, reads="plan.json and analysis"):
+        return _plan(options), read_json(_recommendation_of(options)), machine
+
+
+def _targeted(options: argparse.Namespace) -> tuple[Job, Json, str]:
+    """Return the job of a target, the plan and this machine's hash.
+
+    Its launch has no id where none is recommended on this machine.
+    """
+    from scaling_study.experimenting.experiment import NO_LAUNCH
+    from scaling_study.measuring import measure
+    from scaling_study.planning.plan import RECOMMENDED, recommended
+    from scaling_study.probing import probe
+
+    job = measure.read_job(options.job, options.replicate if "replicate" in options else 0)
+    if options.target != RECOMMENDED:
+        return job, {}, str(probe.read_machine().to_dict()["hash"])
+    plan, found, machine = _recommendation(options)
+    return replace(job, launch=recommended(plan, found, machine) or NO_LAUNCH), plan, machine
+
+
+def _title(stage: str, options: argparse.Namespace, job: Job) -> str:
+    named = options.target == job.launch["id"]
+    label = "" if named else f": {job.launch['label']}"
+    return f"{stage} ({options.target}{label})"

@@ -1,0 +1,215 @@
+"""What a study's records show: tables and analyses of a folder, each from the files before it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.analysing import analyse as analysis
+from scaling_study.analysing import pace, unequal_work
+from scaling_study.analysing.inflation import compare_all
+from scaling_study.collecting import collect as collecting
+from scaling_study.collecting.feeds import read_run
+from scaling_study.common import columns
+from scaling_study.common.storage import (
+    read_columns,
+    read_json,
+    read_table,
+    write_json,
+    write_table,
+)
+from scaling_study.confirming.summary import summarise
+from scaling_study.diagnosing import feed
+from scaling_study.diagnosing.cause_file import gather, read_causes
+from scaling_study.importing import imported, imported_causes
+from scaling_study.measuring import journal
+from scaling_study.planning.efforts import EFFORTS, FEEDS
+from scaling_study.planning.work import with_learnt, work_by_launch
+from scaling_study.profiling.profiles import read_profiles
+from scaling_study.searching import rounds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from scaling_study.importing.import_config import ImportStudy
+
+Json = dict[str, Any]
+
+
+def collect(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Collect the records of all launches into tables.
+
+    Args:
+        folder: results/<study>, or a machine's; ``tables`` in it is written.
+        plan: plan.json, with what a race has made of it.
+
+    Raises:
+        RecordError: a record cannot be used.
+    """
+    collected = collecting.collect(folder, plan)
+    tables = folder / "tables"
+    write_table(tables, columns.WINDOWS, collected.windows)
+    write_table(tables, columns.REPLICATES, collected.replicates)
+    write_table(tables, columns.BETWEEN, collected.between)
+    write_table(tables, columns.POINTS, collected.points)
+    write_json(tables / "cohorts.json", collected.cohorts)
+    cohorts = collected.cohorts["cohorts"]
+    journal.settle(folder / file for file in {cohort["file"] for cohort in cohorts})
+    print(
+        f"collected {len(cohorts)} cohorts, {len(collected.windows)} rows of windows, "
+        f"{len(collected.points)} points into {tables}"
+    )
+
+
+def analyse(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Analyse the tables of a folder into ``analysis``: laws, the recommendation, what failed."""
+    tables = folder / "tables"
+    of_windows = list({*pace.COLUMNS, *unequal_work.COLUMNS})
+    content = analysis.analyse(
+        read_table(tables, columns.POINTS),
+        read_table(tables, columns.REPLICATES),
+        read_table(tables, columns.WINDOWS)[of_windows],
+        read_json(tables / "cohorts.json"),
+        plan,
+    )
+    for name, entry in content.items():
+        write_json(folder / "analysis" / f"{name}.json", entry)
+    print(f"wrote {', '.join(content)} to {folder / 'analysis'}")
+
+
+def judge(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Judge what came after the recommendation: its confirmation, profiles and experiments.
+
+    Raises:
+        RecordError, ProfileError: a record or a profile cannot be used.
+    """
+    summarise_confirmation(folder, plan)
+    compare_profiles(folder, [folder / "profile" / launch for launch in plan["profiled"]])
+    judge_experiments(folder, plan)
+    if plan["feed"] in FEEDS:
+        judge_loader(folder, FEEDS[plan["feed"]].replicates)
+
+
+def summarise_confirmation(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Write analysis/confirmation.json: what the rounds show, beside what was predicted."""
+    plan = with_learnt(plan, read_json(folder / "tables" / "cohorts.json"))
+    workload, off = plan["workload"], plan["confirm"]["seconds"] is None
+    pool = workload.get("pool", False)
+    content = summarise(
+        read_json(folder / "analysis" / "recommendation.json"),
+        [] if off else [folder / "confirm" / "rounds.jsonl"],
+        read_columns(
+            folder / "tables", columns.WINDOWS,
+            ("machine", "launch", "n", "valid", "frequency_mhz"),
+        ),
+        workload["steps_per_model"],
+        work_by_launch(plan),
+        off=off,
+        learnt=None if pool else workload.get("model_length"),
+        pool=pool,
+    )  # fmt: skip
+    write_json(folder / "analysis" / "confirmation.json", content)
+    print(f"confirmation: {', '.join(one['status'] for one in content['machines'])}")
+
+
+def compare_profiles(folder: Path, profiles: Sequence[Path]) -> None:
+    """Gather profiled operators into a table, and compare few processes with many."""
+    manifests, operators = read_profiles(profiles)
+    write_table(folder / "tables", columns.OPERATORS, operators)
+    content = compare_all(manifests, operators)
+    write_json(folder / "analysis" / "inflation.json", content)
+    compared = sum(len(entry["comparisons"]) for entry in content["machines"])
+    print(f"gathered {len(operators)} rows of operators, made {compared} comparisons")
+
+
+def judge_experiments(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Gather the experiments into a table, and judge which causes they show."""
+    replicates = EFFORTS[plan["why"]["effort"]].replicates if plan["explained"] else 0
+    paths = [
+        folder / "why" / target / f"{replicate}.jsonl"
+        for target in plan["explained"]
+        for replicate in range(replicates)
+    ]
+    experiments, content = gather(paths, folder, folder / "fingerprint.json" if paths else None)
+    write_table(folder / "tables", columns.EXPERIMENTS, experiments)
+    write_json(folder / "analysis" / "causes.json", content)
+    journal.settle(paths)
+    targets = [target for entry in content["machines"] for target in entry["targets"]]
+    print(f"gathered {len(experiments)} windows of experiments on {len(targets)} launches")
+    for target in targets:
+        named = [entry["title"] for side in ("growth", "level") for entry in target[side]["named"]]
+        print(f"{target['target']}: {target['status']}{': ' if named else ''}{'; '.join(named)}")
+
+
+def judge_loader(folder: Path, replicates: int) -> None:
+    """Write analysis/feed.json: what the data loader costs, from the windows of its variants."""
+    runs = [read_run(folder / "feed" / f"{replicate}.jsonl") for replicate in range(replicates)]
+    machines = dict.fromkeys(run.head["machine_hash"] for run in runs)
+    entries = [
+        {
+            "machine": machine,
+            **feed.feed([run for run in runs if run.head["machine_hash"] == machine]),
+        }
+        for machine in machines
+    ]
+    write_json(folder / "analysis" / "feed.json", {"schema_version": 1, "machines": entries})
+    print(f"feed: {', '.join(one['status'] for one in entries)}")
+
+
+def import_tables(study: ImportStudy, folder: Path) -> None:
+    """Read saved tables of torch's profiler into a folder's tables, and compare them."""
+    tables = imported.read_tables(study)
+    operators = imported.operator_frame(tables)
+    write_table(folder / "tables", columns.OPERATORS, operators)
+    entries = [table.to_dict() for table in tables]
+    found = imported_causes.findings(entries, operators)
+    description = {**study.to_dict(), "tables": entries, "findings": found}
+    write_json(folder / "analysis/tables.json", description)
+    write_json(folder / "analysis/inflation.json", imported.compare_tables(tables, operators))
+
+
+def knee(folder: Path, machine: str, launch: str) -> float | None:
+    """Return where a launch's scaling law has its knee, as far as the study has analysed it."""
+    path = folder / "analysis/scaling.json"
+    if not path.exists():
+        return None
+    laws: list[Json] = [
+        entry["laws"]
+        for one in read_json(path)["machines"]
+        if one["machine"] == machine
+        for entry in one["launches"]
+        if entry["launch"] == launch
+    ]
+    return next((law["knee"]["value"] for law in laws if law["knee"] is not None), None)
+
+
+def decide(folder: Path, now: str, *, first: bool) -> tuple[Json, Json]:
+    """Decide what a race measures next, from all records so far.
+
+    Args:
+        folder: results/<study>.
+        now: the time.
+        first: no round was measured in this run.
+
+    Returns:
+        The plan as the race has made it, and the content of the round's file.
+    """
+    again = rounds.left(folder) if first else ()
+    plan = rounds.grown(read_json(folder / "plan.json"), folder)
+    machine = read_json(folder / "machine.json")
+    further = rounds.helpful(plan, read_causes(folder).get(machine["hash"], []))
+    plan["launches"] += [{**launch, "replicates": 0} for launch in further]
+    starts, done, unequal = [], 0, []
+    if any(launch["replicates"] for launch in plan["launches"]):
+        collected = collecting.collect(folder, plan)
+        plan = with_learnt(plan, collected.cohorts)
+        here = machine["hash"]
+        cohorts = [one for one in collected.cohorts["cohorts"] if one["machine"] == here]
+        rates, points, windows = (
+            table[table["machine"] == here]
+            for table in (collected.replicates, collected.points, collected.windows)
+        )
+        starts, done = rounds.starts(cohorts, rates, plan), rounds.done(cohorts)
+        unequal = unequal_work.unequal_work(points, rates, windows, cohorts, plan)
+    found = rounds.next_round(plan, machine, starts, done, now, unequal=unequal, again=again)
+    return plan, found
