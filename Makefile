@@ -6,7 +6,7 @@
 # make slurm    a whole study through profiles/slurm on a real SLURM of three nodes (needs root)
 # make emulated placements on emulated machines with sockets, NUMA nodes and SMT (installs QEMU as root)
 # make steady   the tests that read clocks and counters, 20 times beside a program that takes a CPU: an hour at most
-# make lint     style, types, and Snakemake's own check
+# make lint     style and types
 # make lines    lines of code by folder
 # make bench    the benchmarks: every figure that the project promises, measured here
 
@@ -50,7 +50,6 @@ lint: $(ENV)/tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/snakefmt --check Snakefile workflow
-	$(BIN)/snakemake --lint --configfile config/quick.yaml
 	$(BIN)/mypy
 
 lines:

@@ -60,7 +60,7 @@ def command(case: Case, folder: Path) -> list[str]:
     return [
         *(sys.executable, str(FOLDER / "outside.py"), *case.outside(folder), "--"),
         *(sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"),
-        *(sys.executable, str(ROOT / "scripts/why.py")),
+        *(sys.executable, "-m", "scaling_study", "why"),
         *("--job", measure.job_text(plan, launch, "", "why"), "--target", launch["id"]),
         *("--replicate", "0", "--builds", str(folder / "builds"), "--study-folder", str(folder)),
         *("--log", str(folder / "log"), "--output", str(folder / "0.jsonl")),
@@ -189,7 +189,7 @@ def measure_fingerprint(results: Path) -> None:
     results.mkdir(parents=True, exist_ok=True)
     failure = run(
         [
-            *(sys.executable, str(ROOT / "scripts/fingerprint.py")),
+            *(sys.executable, "-m", "scaling_study", "fingerprint"),
             *("--code", measure.harness_digest(*fingerprint.MODULES)),
             *("--kept", str(results / "fingerprints"), "--log", str(results / "fingerprint.log")),
             *("--output", str(path)),

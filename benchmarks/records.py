@@ -22,7 +22,7 @@ NS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 REPLICATES = 3
 WINDOWS = 3
 STEPS = 50  # a window of a second or more of 20 ms steps
-STAGES = ("collect", "analyse", "render")
+STAGES = ("analyse", "render")
 KIB = 1024
 
 
@@ -85,8 +85,7 @@ def main() -> None:
         run("generate", [sys.executable, __file__, "--generate", str(study)])
         costs = []
         for stage in STAGES:
-            script = ROOT / "scripts" / f"{stage}.py"
-            command = [sys.executable, str(script), "--study-folder", str(study)]
+            command = [sys.executable, "-m", "scaling_study", stage, "--study-folder", str(study)]
             if stage == "render":
                 command += ["--report", str(Path(folder) / "report.html")]
             costs.append(run(stage, command))

@@ -70,7 +70,7 @@ def study(name: str, counts: tuple[int, ...], folder: Path, deadline: float) -> 
         commands = [run]
     else:
         targets = [f"{results}/plan.json", *map(str, records(name, counts, results))]
-        collect = [sys.executable, "scripts/collect.py", "--study-folder", str(results)]
+        collect = [sys.executable, "-m", "scaling_study", "analyse", "--study-folder", str(results)]
         commands = [[*run, "--", *targets], collect]
     for command in commands:
         with started(command, folder, project) as process:

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from jobs import ROOT, config, environment
+from jobs import STAGE, config, environment
 from scaling_study.configuring.config import load_config
 from scaling_study.confirming import round_schema
 from scaling_study.measuring.measure import job_text
@@ -53,14 +53,14 @@ def planned(script, seconds, *, args=(), **sections):
 def command(plan, found, folder):
     """The job that confirms, below its keeper."""
     (folder / "plan.json").write_text(json.dumps(plan))
-    (folder / "recommendation.json").write_text(json.dumps(found))
+    (folder / "analysis").mkdir(exist_ok=True)
+    (folder / "analysis/recommendation.json").write_text(json.dumps(found))
     default = next(one for one in plan["launches"] if one["id"] == plan["default"])
     return [
         *(sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"),
-        *(sys.executable, str(ROOT / "scripts/confirm.py")),
+        *(*STAGE, "confirm"),
         *("--job", job_text(plan, default, "", "confirm")),
-        *("--builds", str(folder / "builds"), "--plan", str(folder / "plan.json")),
-        *("--recommendation", str(folder / "recommendation.json")),
+        *("--builds", str(folder / "builds"), "--study-folder", str(folder)),
         *("--log", str(folder / "log"), "--output", str(folder / "rounds.jsonl")),
     ]
 

@@ -43,6 +43,10 @@ def baseline_job(mapping):
     return job_text(data, next(one for one in data["launches"] if one["id"] == plan.baseline))
 
 
+STAGE = [sys.executable, "-m", "scaling_study"]
+"""The command of a study's stages."""
+
+
 def profile_text(mapping):
     """The baseline as a profiling job gets it."""
     plan = make_plan(load_config(mapping))
@@ -51,11 +55,11 @@ def profile_text(mapping):
     return job_text(data, launch, "", "profile")
 
 
-def kept(script, folder, *options):
+def kept(stage, folder, *options):
     """A measuring job of any kind below its keeper."""
     return [
         *(sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"),
-        *(sys.executable, str(ROOT / "scripts" / script), *options),
+        *(*STAGE, stage, *options),
         *("--builds", str(folder / "builds"), "--study-folder", str(folder)),
         *("--log", str(folder / "log")),
     ]
@@ -64,7 +68,7 @@ def kept(script, folder, *options):
 def profile_command(mapping, folder):
     """The job that profiles the baseline."""
     options = ("--job", profile_text(mapping), "--target", "it", "--output", str(folder / "out"))
-    return kept("profile_launch.py", folder, *options)
+    return kept("profile", folder, *options)
 
 
 def why_command(mapping, folder):
@@ -73,7 +77,7 @@ def why_command(mapping, folder):
     data = plan.to_dict()
     launch = next(one for one in data["launches"] if one["id"] == plan.baseline)
     options = ("--job", job_text(data, launch, "", "why"), "--target", launch["id"])
-    return kept("why.py", folder, *options, "--replicate", "0", "--output", str(folder / "0.jsonl"))
+    return kept("why", folder, *options, "--replicate", "0", "--output", str(folder / "0.jsonl"))
 
 
 def profile(mapping, folder):
@@ -99,7 +103,7 @@ def command(job, folder, watched=None):
             str(watched or os.getpid()),
             "--",
         ),
-        *(sys.executable, str(ROOT / "scripts/measure.py"), "--job", job, "--replicate", "0"),
+        *(*STAGE, "measure", "--job", job, "--replicate", "0"),
         *("--builds", str(folder / "builds"), "--log", str(folder / "log")),
         *("--output", str(folder / "0.jsonl")),
     ]
@@ -120,7 +124,7 @@ def processes(folder, text=""):
             words = (process / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if mark in environ and text in b" ".join(words[:4]).decode(errors="replace"):
+        if mark in environ and text in b" ".join(words[:5]).decode(errors="replace"):
             found.append(int(process.name))
     return found
 

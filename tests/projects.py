@@ -9,7 +9,7 @@ import yaml
 
 from jobs import ROOT
 
-PARTS = ("Snakefile", "config", "envs", "profiles", "scripts", "workflow", "tests/workloads")
+PARTS = ("Snakefile", "config", "envs", "profiles", "workflow", "tests/workloads")
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--cores", "192"]
 
 

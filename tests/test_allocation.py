@@ -1,9 +1,8 @@
 import subprocess
-import sys
 
 import pytest
 
-from jobs import ROOT
+from jobs import STAGE
 from scaling_study.probing import allocation
 
 NODE = (
@@ -45,7 +44,7 @@ def test_a_whole_node_with_a_bound_step_names_the_cpus_of_the_task(allocated):
 
 def bound_probe(folder, **env):
     """Probe with one CPU, as a user's taskset or a SLURM step would have it."""
-    command = ["taskset", "--cpu-list", "0", sys.executable, str(ROOT / "scripts/probe.py")]
+    command = ["taskset", "--cpu-list", "0", *STAGE, "probe"]
     return subprocess.run(
         [*command, "--cores", "None", "--output", str(folder / "machine.json")],
         env={"PATH": "/usr/bin:/bin", **env},

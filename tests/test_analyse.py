@@ -1,18 +1,16 @@
 import json
 import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import synthetic
+from jobs import STAGE
 from scaling_study.analysing.analyse import FILES, analyse, domain_laws
 from scaling_study.analysing.noise import spread_at
 from scaling_study.collecting.collect import collect
 from scaling_study.common.topology import Topology
 
-SCRIPTS = Path(__file__).parent.parent / "scripts"
 TOPOLOGY = Topology.from_dict(synthetic.machine(cpus=8, cpus_per_l3=4, cpus_per_node=4)["topology"])
 
 
@@ -149,10 +147,6 @@ def test_domains_are_no_law_where_members_are_free_or_spread_over_all():
 
 def test_the_script_writes_every_file(tmp_path):
     synthetic.write_study(tmp_path, launches=synthetic.LAUNCHES[:3], ns=[1, 2])
-    for script in ("collect.py", "analyse.py"):
-        subprocess.run(
-            [sys.executable, SCRIPTS / script, "--study-folder", tmp_path],
-            check=True,
-            capture_output=True,
-        )
+    command = [*STAGE, "analyse", "--study-folder", tmp_path]
+    subprocess.run(command, check=True, capture_output=True)
     assert {path.stem for path in (tmp_path / "analysis").iterdir()} == set(FILES)

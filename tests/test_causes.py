@@ -1,7 +1,5 @@
 import dataclasses
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +15,7 @@ from planted_worlds import (
     TakingTurns,
     TwoModes,
 )
+from scaling_study import stages
 from scaling_study.causes.table import CAUSES
 from scaling_study.collecting.record_schema import RecordError
 from scaling_study.common.columns import EXPERIMENTS
@@ -300,18 +299,11 @@ def study(folder, world=None):
     return path
 
 
-def test_the_script_writes_table_and_verdicts(tmp_path):
-    path = study(tmp_path)
-    done = subprocess.run(
-        [
-            *(sys.executable, str(ROOT / "scripts/causes.py"), "--study-folder", str(tmp_path)),
-            *("--fingerprint", str(tmp_path / "fingerprint.json"), "--why", str(path)),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "More work than CPUs" in done.stdout
+def test_the_stage_writes_table_and_verdicts(tmp_path, capsys):
+    study(tmp_path)
+    plan = {"why": {"effort": "quick"}, "explained": ["default-44136f"]}
+    stages.judge_experiments(tmp_path, plan)
+    assert "More work than CPUs" in capsys.readouterr().out
     content = read_json(tmp_path / "analysis/causes.json")
     (machine,) = content["machines"]
     assert machine["targets"][0]["fingerprint"]

@@ -1,20 +1,18 @@
 import json
 import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import synthetic
+from jobs import STAGE
 from scaling_study.collecting.accounts import TRAINER
 from scaling_study.collecting.collect import collect, oversubscribed, usable_cpus
 from scaling_study.collecting.record_schema import RecordError
 from scaling_study.common.columns import TABLES
 from scaling_study.planning.work import NO_ENDS
 
-SCRIPTS = Path(__file__).parent.parent / "scripts"
 BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.linear(50.0))
 
 
@@ -274,9 +272,9 @@ def test_ranks_have_threads_each():
     assert oversubscribed(cohort, 1, cpus=7)
 
 
-def run(script, folder):
+def run(stage, folder):
     return subprocess.run(
-        [sys.executable, SCRIPTS / script, "--study-folder", folder],
+        [*STAGE, stage, "--study-folder", folder],
         capture_output=True,
         text=True,
         check=False,
@@ -285,7 +283,7 @@ def run(script, folder):
 
 def test_the_script_writes_all_tables(study):
     folder, _, collected = study
-    done = run("collect.py", folder)
+    done = run("analyse", folder)
     assert done.returncode == 0, done.stderr
     names = {path.name for path in (folder / "tables").iterdir()}
     endings = {f"{table.name}.{ending}" for table in TABLES for ending in ("csv", "parquet")}
@@ -298,7 +296,7 @@ def test_the_script_names_the_mistake_without_a_traceback(tmp_path):
     synthetic.write_study(tmp_path, launches=[BASELINE])
     path = tmp_path / "measure" / BASELINE.id / "0.jsonl"
     path.write_text(path.read_text()[:-20])
-    done = run("collect.py", tmp_path)
+    done = run("analyse", tmp_path)
     assert done.returncode == 1
     assert "0.jsonl:" in done.stderr
     assert "cut off" in done.stderr

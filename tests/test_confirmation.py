@@ -2,14 +2,12 @@
 
 import json
 import math
-import subprocess
-import sys
 
 import pandas as pd
 import pytest
 
 import confirm_jobs
-from configs import ROOT
+from scaling_study import stages
 from scaling_study.collecting.record_schema import RecordError
 from scaling_study.common.columns import WINDOWS
 from scaling_study.common.storage import write_json, write_table
@@ -305,20 +303,17 @@ def test_a_damaged_record_is_named(tmp_path, damage):
         machine(tmp_path, [{**rounds(1.0)[0], **damage}])
 
 
-def test_the_script_writes_it(tmp_path):
+def test_the_stage_writes_it(tmp_path):
     path = write(tmp_path, rounds(1.0, 1.0))
     plan = {"workload": {"steps_per_model": 500}, "confirm": {"seconds": 100.0}, "launches": []}
-    write_json(tmp_path / "plan.json", plan)
     write_json(tmp_path / "analysis/recommendation.json", found())
     write_table(tmp_path / "tables", WINDOWS, WINDOWS.frame())
     write_json(tmp_path / "tables/cohorts.json", {"samples": {}})
-    command = [sys.executable, str(ROOT / "scripts/confirmation.py"), "--study-folder", tmp_path]
-    options = ["--plan", tmp_path / "plan.json", "--rounds", path]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    (tmp_path / "confirm").mkdir()
+    path = path.rename(tmp_path / "confirm/rounds.jsonl")
+    stages.summarise_confirmation(tmp_path, plan)
     content = json.loads((tmp_path / "analysis/confirmation.json").read_text())
     assert content["machines"][0]["status"] == "confirmed"
     path.write_text("{}\n")
-    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "rounds.jsonl:1" in done.stderr
+    with pytest.raises(RecordError, match=r"rounds\.jsonl:1"):
+        stages.summarise_confirmation(tmp_path, plan)

@@ -338,7 +338,7 @@ def test_a_kill_leaves_nothing_and_a_rerun_goes_on(tmp_path, victim):
     assert all((private.SHARED_MEMORY / name).exists() for name in names)
     keeper, coordinator = (
         min(processes(tmp_path, text))
-        for text in ("scaling_study.measuring.keep", "scripts/measure.py")
+        for text in ("scaling_study.measuring.keep", "scaling_study measure")
     )
     before = taken()
     pids = {"caller": caller.pid, "keeper": keeper, "coordinator": coordinator}

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import re
-import runpy
 import sys
 import tempfile
 from dataclasses import replace
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from configs import FULL, ROOT, SHIPPED, config, make_files, minimal
+from scaling_study import cli
 from scaling_study.axes.table import AXES, DEFAULTS
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.workload_env import MASK, masked
@@ -428,9 +428,9 @@ def test_description_says_what_will_be_done():
 
 
 def run_script(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["plan.py", *map(str, arguments)])
+    monkeypatch.setattr(sys, "argv", ["scaling_study", "check", *map(str, arguments)])
     with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(ROOT / "scripts/plan.py"), run_name="__main__")
+        cli.main()
     return ended.value.code
 
 

@@ -1,12 +1,11 @@
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import synthetic
 import synthetic_profiles
+from scaling_study import stages
 from scaling_study.common.columns import OPERATORS
 from scaling_study.common.storage import read_json, read_table
 from scaling_study.profiling import profiles
@@ -94,12 +93,8 @@ def test_pairs_are_the_ends_of_each_ladder_and_the_default_against_the_recommend
     assert profiles.choose_pairs([], {}) == []
 
 
-def test_the_entry_writes_the_tables_and_the_comparison(folders, tmp_path):
-    command = [
-        *(sys.executable, ROOT / "scripts/inflation.py", "--study-folder", tmp_path),
-        *("--profiles", *folders),
-    ]
-    subprocess.run(command, check=True, capture_output=True)
+def test_the_stage_writes_the_tables_and_the_comparison(folders, tmp_path):
+    stages.compare_profiles(tmp_path, folders)
     table = read_table(tmp_path / "tables", OPERATORS)
     assert len(table) == 6 * len(synthetic_profiles.OPERATORS)
     assert (tmp_path / "tables/operators.csv").exists()
@@ -107,13 +102,7 @@ def test_the_entry_writes_the_tables_and_the_comparison(folders, tmp_path):
     assert [one["kind"] for one in machine["comparisons"]] == ["counts"] * 3 + ["launches"]
 
 
-def test_the_entry_says_what_is_broken(folders, tmp_path):
+def test_the_stage_says_what_is_broken(folders, tmp_path):
     (folders[0] / "profile.json").write_text(json.dumps({"schema_version": 99}))
-    command = [
-        *(sys.executable, ROOT / "scripts/inflation.py", "--study-folder", tmp_path),
-        *("--profiles", *folders),
-    ]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "version 99" in done.stderr
-    assert "Traceback" not in done.stderr
+    with pytest.raises(profiles.ProfileError, match="version 99"):
+        stages.compare_profiles(tmp_path, folders)

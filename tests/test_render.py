@@ -10,6 +10,7 @@ import pytest
 
 import rendering
 import synthetic
+from jobs import STAGE
 from scaling_study.common import locks
 from scaling_study.common.storage import read_json, write_json
 from scaling_study.common.workload_env import MASK, WorkloadEnv
@@ -167,7 +168,7 @@ def test_the_entry_parses_its_arguments(study, tmp_path):
     report = tmp_path / "reports" / "r.html"
     subprocess.run(
         [
-            *(sys.executable, ROOT / "scripts/render.py"),
+            *(*STAGE, "render"),
             *("--study-folder", study, "--report", report),
         ],
         cwd=tmp_path,

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from jobs import STAGE
 from scaling_study.common import columns
 from scaling_study.configuring.config import load_config
 from scaling_study.planning.plan import make_plan
@@ -575,7 +576,7 @@ def test_a_study_says_the_rate_of_the_baseline_and_its_repeat(results):
 
 def test_the_tables_of_a_real_collection_are_read(tmp_path):
     plan = synthetic.write_study(tmp_path)
-    command = [sys.executable, ROOT / "scripts/collect.py", "--study-folder", tmp_path]
+    command = [*STAGE, "analyse", "--study-folder", tmp_path]
     subprocess.run(command, check=True, capture_output=True)
     points = pd.read_csv(tmp_path / "tables/points.csv").set_index(["launch", "n"])
     base, repeat = (points.loc[(plan[role], 1)] for role in ("baseline", "repeat"))

@@ -9,13 +9,13 @@ import time
 
 import pytest
 
-from jobs import ROOT, WORKLOADS, config, environment, processes, why_command
+from jobs import WORKLOADS, config, environment, processes, why_command
 from scaling_study.experimenting import why
 from scaling_study.experimenting.experiment_windows import irregular, key
 from scaling_study.experimenting.reliefs import RELIEFS
 from scaling_study.planning import efforts
 
-SCRIPT = str(ROOT / "scripts/why.py")
+STAGE = "scaling_study why"
 
 
 def test_the_count_to_explain_is_well_past_the_knee_or_the_last():
@@ -196,7 +196,7 @@ def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
     while not part.exists() or part.read_text().count('"window"') < 3:
         assert time.monotonic() < deadline_s
         time.sleep(0.1)
-    (coordinator,) = [pid for pid in processes(tmp_path, SCRIPT) if pid != process.pid]
+    (coordinator,) = [pid for pid in processes(tmp_path, STAGE) if pid != process.pid]
     os.kill(coordinator, signal.SIGKILL)
     assert process.wait(timeout=120) != 0
     deadline_s = time.monotonic() + 120

@@ -24,7 +24,7 @@ GO_ON = "then run the same command again: it goes on where it stopped"
 VICTIMS = {
     "Snakemake": None,
     "the job step": "scaling_study.measuring.keep",
-    "the coordinator": "scripts/measure.py",
+    "the coordinator": "scaling_study measure",
     "a member": "scaling_study.member.worker",
 }
 WHICH = ("experiment", "name", "dose", "n", "block", "window", "take")

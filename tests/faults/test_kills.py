@@ -130,7 +130,10 @@ def test_no_window_is_lost_and_nothing_is_left(tmp_path, victims, batch, record_
         chain.result()
 
 
-ELSEWHERE = {"why": (why_command, "scripts/why.py"), "profile": (profile_command, "scripts/prof")}
+ELSEWHERE = {
+    "why": (why_command, "scaling_study why"),
+    "profile": (profile_command, "scaling_study profile"),
+}
 
 
 @pytest.mark.faults

@@ -25,7 +25,7 @@ from processes import wait_until
 
 pytestmark = pytest.mark.faults
 
-TEXTS = VICTIMS | {"the coordinator": "scripts/race.py"}
+TEXTS = VICTIMS | {"the coordinator": "scaling_study race"}
 RUNS = [
     [(0, "Snakemake")],
     [(0, "the coordinator")],

@@ -120,7 +120,7 @@ def test_a_text_is_refused_with_its_place_or_planned(folder, name):
 
 
 # What Snakemake itself stumbles over, before the workflow is asked: it names the kind of mistake,
-# and for the last ones writes a traceback of its own. `scripts/plan.py` says it all.
+# and for the last ones writes a traceback of its own. `scaling_study check` says it all.
 SNAKEMAKE_TELLS = {
     *("no end of a list", "a tab", "a Python object", "an unknown tag"),
     *("an unknown alias", "a NUL", "an escape", "nothing", "a comment", "null", "a text"),
@@ -177,7 +177,7 @@ def test_the_command_refuses_it_and_writes_nothing(project, name):
 @pytest.mark.parametrize("name", ["no end of a list", "merges of aliases", "no text", "deep lists"])
 def test_the_check_tells_what_snakemake_does_not(project, name):
     (project / "study.yaml").write_bytes(TEXTS[name][0])
-    done = run(project, "scripts/plan.py", "study.yaml")
+    done = run(project, "-m", "scaling_study", "check", "study.yaml")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert TEXTS[name][1] in done.stderr

@@ -65,7 +65,6 @@ def trace(tmp_path_factory):
     )
     # As `make` does: a person's run finds the package compiled.
     compileall.compile_dir(folder / "workflow/lib", quiet=1)
-    compileall.compile_dir(folder / "scripts", quiet=1)
     (base / "home").mkdir()
     done = subprocess.run(
         [STRACE, *TRACE, "-o", base / "calls", *hostile_study.COMMAND],

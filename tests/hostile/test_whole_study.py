@@ -35,7 +35,6 @@ class Study:
         self.folder = hostile_study.make(base / FOLDER, **sections)
         # As `make` does: a person's run finds the package compiled.
         compileall.compile_dir(self.folder / "workflow/lib", quiet=1)
-        compileall.compile_dir(self.folder / "scripts", quiet=1)
         self.left = base / "left"
         self.done = sandbox.run(
             hostile_study.COMMAND,
