@@ -106,7 +106,7 @@ def run(case: str, kept: Path) -> Json:
     folder = Path(tempfile.mkdtemp(prefix="feeds-"))
     began = time.monotonic()
     try:
-        plan, launch = plan_of_config(config(case, folder), folder)
+        plan, launch = plan_of_config(config(case, folder))
         job = measure.read_job(measure.job_text(plan, launch, "", "feed"), 0)
         path = folder / "0.jsonl"
         with job_process.prepared(f"feed ({case})", folder / "log", None):

@@ -30,7 +30,6 @@ def make_plan_of(case: Case, folder: Path) -> tuple[dict[str, Any], dict[str, An
     """Return a case's plan and the launch that is measured."""
     plan = make_plan(load_config(case.config(folder)))
     content = plan.to_dict()
-    content["workload"]["env"] = dict(plan.workload.env)  # which plan.json masks
     launch = next(one for one in content["launches"] if one["id"] == plan.baseline)
     return content, launch
 

@@ -19,7 +19,6 @@ from plant_list import PLANTS, ROOT, Case
 
 from scaling_study.causes.plant import FOLDER
 from scaling_study.common import storage
-from scaling_study.common.workload_env import WorkloadEnv
 from scaling_study.configuring.config import load_config
 from scaling_study.diagnosing import verdict
 from scaling_study.experimenting import fingerprint
@@ -40,17 +39,13 @@ Entry = dict[str, Any]
 
 def plan_of(case: Case, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a case's plan, and the launch that is explained."""
-    return plan_of_config(case.config(folder), folder)
+    return plan_of_config(case.config(folder))
 
 
-def plan_of_config(
-    config: Mapping[str, Any], folder: Path
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the plan of a study's config, and its baseline; what is secret is kept in a folder."""
+def plan_of_config(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the plan of a study's config, and its baseline."""
     plan = make_plan(load_config(config))
-    env = WorkloadEnv.of(folder / "workload-env.json", plan.workload.env)
-    env.keep()
-    content = {**plan.to_dict(), "workload_env": env.reference()}
+    content = plan.to_dict()
     return content, next(one for one in content["launches"] if one["id"] == plan.baseline)
 
 

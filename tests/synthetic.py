@@ -316,6 +316,7 @@ def _plan(
             "script": "scripts/workloads/example.py",
             "args": ["--seed", "{member}"],
             "env": {},
+            "pass_env": [],
             "step": "optimizer",
             "steps_per_model": steps_per_model,
             "inputs": [],

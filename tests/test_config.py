@@ -399,7 +399,9 @@ PLANTED = "sk-planted-0123456789"
     "change",
     [
         {"env": {"API KEY": PLANTED}},
-        {"env": {"OMP_NUM_THREADS": PLANTED}},
+        {"env": {"API_TOKEN": PLANTED}},
+        {"pass_env": [f"API_KEY={PLANTED}"]},
+        {"pass_env": {"API_KEY": PLANTED}},
         {"env": {"KEY": PLANTED + "\0"}},
         {"env": {"KEY": [PLANTED]}},
         {"env": {f"KEY={PLANTED}": None}},
@@ -416,6 +418,19 @@ def test_no_mistake_shows_a_value_of_the_environment(change):
     mapping["workload"].pop("env")
     mapping["workload"].update(change)
     assert PLANTED not in str(only_problem(mapping))
+
+
+@pytest.mark.parametrize("name", ["API_KEY", "HF_TOKEN", "my_password", "AWS_SECRET_ACCESS_KEY"])
+def test_what_may_be_a_secret_belongs_into_the_shell(name, monkeypatch):
+    problem = only_problem(put("workload.env", {name: PLANTED}))
+    assert problem.nearest == f"pass_env: [{name}]"
+    assert load_config(put("workload.env", {"TOKENIZERS_PARALLELISM": "false", "MONKEY": "1"}))
+    passed = put("workload.pass_env", [name])
+    monkeypatch.delenv(name, raising=False)
+    assert "is not set in this shell" in only_problem(passed).what
+    monkeypatch.setenv(name, PLANTED)
+    assert load_config(passed).workload.pass_env == (name,)
+    assert PLANTED not in str(make_plan(load_config(passed)).to_dict())
 
 
 @pytest.mark.parametrize(

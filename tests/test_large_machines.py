@@ -168,14 +168,19 @@ def test_the_launch_script_gives_each_member_its_cpu_and_its_node(name, tmp_path
     }  # fmt: skip
     plan = {
         "study": "large",
-        "workload": {"script": "train.py", "args": [], "env": {}, "step": "optimizer"},
-    }
+        "workload": {
+            "script": "train.py",
+            "args": [],
+            "env": {},
+            "pass_env": [],
+            "step": "optimizer",
+        },
+    }  # fmt: skip
     script = tmp_path / "recommended.sh"
     script.write_text(
         render_launch_script(
             recommendation, plan, python="python", binder=["/bin/echo"], queue=["/bin/false"],
-            folder=str(tmp_path), kept=("PATH",), values_file="none",
-            switches_file=Path("none"),
+            folder=str(tmp_path), kept=("PATH",), switches_file=Path("none"),
         )
     )  # fmt: skip
     subprocess.run(["/bin/bash", script, "logs"], cwd=tmp_path, check=True, capture_output=True)

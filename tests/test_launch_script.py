@@ -1,7 +1,6 @@
 import json
 import os
 import signal
-import stat
 import subprocess
 import sys
 import time
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from processes import PATIENCE_S
-from scaling_study.common.workload_env import MASK, write_private
 from scaling_study.measuring.switch_script import render_switches
 from scaling_study.member import bind, model_queue
 from scaling_study.rendering.launch_script import render_launch_script
@@ -58,6 +56,7 @@ def plan(script, args=(), **workload):
             "script": str(script),
             "args": list(args),
             "env": {},
+            "pass_env": [],
             "step": "optimizer",
             **workload,
         },
@@ -73,7 +72,6 @@ def write(tmp_path, found, planned, binder=BINDER, python=sys.executable):
         queue=QUEUE,
         folder=str(tmp_path),
         kept=KEPT,
-        values_file=str(tmp_path / "it's the values"),
         switches_file=tmp_path / "it's switched.py",
     )
     recommended = found["recommended"]
@@ -108,24 +106,22 @@ def script(tmp_path):
     return path
 
 
-def test_values_of_workload_env_come_from_a_file(tmp_path, script):
-    value = "sk-planted \"it's\n$HOME"
-    env = {"OMP_NUM_THREADS": "1", "KEY": MASK, "RANDOM": MASK}
-    planned = plan(script, env={"KEY": MASK, "RANDOM": MASK})
+def test_variables_of_the_workload_are_set_and_those_of_the_shell_pass(tmp_path, script):
+    value = 'it\'s "so"\n$HOME'
+    env = {"OMP_NUM_THREADS": "1", "LEVEL": value, "PYTHONPATH": "lib", "PATH": os.environ["PATH"]}
+    planned = plan(script, env={"LEVEL": value}, pass_env=["API_KEY"], step="mark")
     path = write(tmp_path, recommendation([slot(0)], env), planned)
     done = run(path, "missing")
     assert done.returncode == 1
-    assert "it's the values, with the values of KEY, RANDOM, cannot be read" in done.stderr
+    assert "API_KEY: the script needs it" in done.stderr
     assert not (tmp_path / "missing").exists()
-    values = tmp_path / "it's the values"
-    write_private(values, {"KEY": value, "RANDOM": "5"})
-    assert stat.S_IMODE(values.stat().st_mode) == 0o600
-    done = run(path, "logs", KEY="the caller's")
+    done = run(path, "logs", API_KEY="the caller's", LEVEL="theirs", OTHER="1", PATH="/bin")
     assert done.returncode == 0, done.stderr
     (member,) = told(tmp_path / "logs")
-    assert {name: member["env"][name] for name in ("KEY", "RANDOM", "OMP_NUM_THREADS")} == {
-        "KEY": value, "RANDOM": "5", "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
+    path = member["env"].pop("PYTHONPATH")
+    assert path.endswith(f"{os.pathsep}{env.pop('PYTHONPATH')}")
+    assert member["env"].items() >= {**env, "API_KEY": "the caller's"}.items()
+    assert "OTHER" not in member["env"]
 
 
 def test_every_member_gets_its_arguments_environment_and_cpus(tmp_path, script):

@@ -1,5 +1,4 @@
 import os
-import stat
 import subprocess
 import sys
 import threading
@@ -13,7 +12,6 @@ import synthetic
 from jobs import STAGE
 from scaling_study.common import locks
 from scaling_study.common.storage import read_json, write_json
-from scaling_study.common.workload_env import MASK, WorkloadEnv
 from scaling_study.rendering.study import StudyInUseError, StudyLock, conclusion
 
 ROOT = Path(__file__).parent.parent
@@ -123,33 +121,6 @@ def test_a_build_of_the_workflow_is_started_with_its_own_interpreter(study, tmp_
         assert f"{study}/builds/old torch/bin/python" in text
     finally:
         write_json(path, found)
-
-
-def test_values_of_workload_env_lie_beside_the_script_for_their_owner_alone(study, tmp_path):
-    env = WorkloadEnv.of(tmp_path / "one.json", {"API_KEY": "sk-planted"})
-    env.keep()
-    path, beside = study / "plan.json", study / "launch/recommended.env.json"
-    found, changed = read_json(path), read_json(path)
-    changed["workload"]["env"] = {"API_KEY": MASK}
-    changed["workload_env"] = env.reference()
-    try:
-        write_json(path, changed)
-        rendering.render(study)
-        assert read_json(beside) == {"API_KEY": "sk-planted"}
-        assert stat.S_IMODE(beside.stat().st_mode) == 0o600
-        script = (study / "launch/recommended.sh").read_text()
-        assert "The values of API_KEY are in a file for its owner alone" in script
-        assert str(beside) in script
-        files = [one for one in study.rglob("*") if one.is_file()]
-        holding = [one for one in files if b"sk-planted" in one.read_bytes()]
-        assert holding == [beside]
-        env.file.unlink()  # as where only the results were copied to
-        rendering.render(study)
-        assert beside.exists()
-    finally:
-        write_json(path, found)
-    rendering.render(study)
-    assert not beside.exists()
 
 
 def test_further_machines_have_their_own_files(tmp_path):

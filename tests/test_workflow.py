@@ -1,5 +1,6 @@
 """The workflow as its users run it: real Snakemake, in a copy of the project."""
 
+import gzip
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from projects import SHORT, SNAKEMAKE, Project
+from projects import KEY, SHORT, SNAKEMAKE, Project
 from scaling_study.measuring.environment import INHERITED
 
 pytestmark = pytest.mark.slow
@@ -25,6 +26,7 @@ def study(script=SCRIPT, **launches):
             "script": script,
             "args": ["--output", "reported {member}.json"],
             "env": {"GREETING": GREETING},
+            "pass_env": ["API_KEY"],
             "steps_per_model": 300,
         },
         "processes": [1, 2],
@@ -87,6 +89,16 @@ def test_members_inherit_nothing_of_the_callers_tuning(project, whole):
         assert json.loads(path.read_text())["greeting"] == GREETING
 
 
+def test_a_key_of_the_shell_reaches_members_and_nothing_else(project, whole):
+    assert all(json.loads(one.read_text())["has_key"] for one in project.folder.glob("reported *"))
+    assert KEY not in whole.stdout + whole.stderr
+    for path in project.folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            content = path.read_bytes()
+            content = gzip.decompress(content) if path.suffix == ".gz" else content
+            assert KEY.encode() not in content, path
+
+
 def test_again_measures_nothing_and_one_value_more_that_launch_only(project, whole):
     before = project.records("whole")
     done = project.snakemake()
@@ -138,15 +150,21 @@ def test_the_recommended_launch_gives_what_it_says(project, whole):
     recommended = machine["recommended"]
     for path in project.folder.glob("reported *.json"):
         path.unlink()
-    script = results / "launch/recommended.sh"
-    done = subprocess.run(
-        ["/bin/bash", str(script), str(project.folder / "logs")],
-        cwd=project.folder.parent,
-        env={**os.environ, "OMP_NUM_THREADS": "7"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+
+    def launch(**env):
+        return subprocess.run(
+            ["/bin/bash", results / "launch/recommended.sh", project.folder / "logs"],
+            cwd=project.folder.parent,
+            env={**os.environ, "OMP_NUM_THREADS": "7", **env},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    done = launch()
+    assert done.returncode == 1
+    assert "API_KEY: the script needs it" in done.stderr
+    done = launch(API_KEY=KEY)
     assert done.returncode == 0, done.stdout + done.stderr
     first = json.loads(
         (results / f"measure/{recommended['launch']}/0.jsonl").read_text().splitlines()[1]
@@ -160,6 +178,7 @@ def test_the_recommended_launch_gives_what_it_says(project, whole):
         for key in ("cpus", "policy", "intra_op", "sgemm", "allocator", "isa", "torch", "python"):
             assert got[key] == measured[slot][key], key
         assert got["greeting"] == GREETING
+        assert got["has_key"]
         # What is inherited is the caller's, there and here; all else is the launch's.
         ours, theirs = (
             {name: text for name, text in env.items() if name not in INHERITED}

@@ -17,7 +17,6 @@ import browser
 import hostile_study
 import sandbox
 import texts
-from scaling_study.common.workload_env import write_private
 from scaling_study.measuring.switch_script import render_switches
 from scaling_study.member import bind, model_queue
 from scaling_study.rendering import launch_script
@@ -126,16 +125,14 @@ def test_the_launch_script_carries_everything(tmp_path):
     }  # fmt: skip
     text = launch_script.render_launch_script(
         found,
-        {"study": "s", "workload": {**config["workload"], "step": "optimizer"}},
+        {"study": "s", "workload": {**config["workload"], "step": "optimizer", "pass_env": []}},
         python=str(folder / texts.NAME / "python"),
         binder=[sys.executable, "-P", str(bind.__file__)],
         queue=[sys.executable, "-P", str(model_queue.__file__)],
         folder=str(folder),
         kept=["PATH"],
-        values_file=str(folder / "values.json"),
         switches_file=folder / "switches.py",
     )
-    write_private(folder / "values.json", config["workload"]["env"])
     assert texts.LONG in text
     script = folder / "recommended.sh"
     script.write_text(text, encoding="utf-8")

@@ -23,4 +23,5 @@ for _ in range(args.steps):
     torch.nn.functional.mse_loss(model(inputs), targets).backward()
     optimizer.step()
 report = attest.report(with_kernel=False)
-args.output.write_text(json.dumps({**report, "greeting": os.environ.get("GREETING")}))
+got = {"greeting": os.environ.get("GREETING"), "has_key": bool(os.environ.get("API_KEY"))}
+args.output.write_text(json.dumps({**report, **got}))

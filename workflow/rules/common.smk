@@ -34,7 +34,6 @@ from scaling_study.common import entries
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.storage import read_json
-from scaling_study.common.workload_env import WorkloadEnv, masked
 from scaling_study.configuring.config import load_config
 from scaling_study.configuring.config_file import read_config, shipped
 from scaling_study.configuring.config_machines import CHOICE, choose_machines
@@ -103,10 +102,6 @@ try:
         else:
             SHELL = tuple(read_json(FOUND))
         STUDY = plan.make_plan(checked, SHELL)
-        ENV = checked.workload.env
-        WORKLOAD_ENV = WorkloadEnv.of(Path(f"results/.secrets/{STUDY.study}.json"), ENV)
-        # Snakemake hands a copy of the config to every script, by a file.
-        config["workload"] = {**config["workload"], "env": masked(ENV)}
         MACHINES = checked.machines
         CHOSEN = choose_machines(MACHINES, choice)
         RACED = STUDY.search.budget_minutes is not None
@@ -169,7 +164,7 @@ def try_what_was_skipped():
 
 if not IMPORTED:
     PLAN = STUDY
-    PLAN_JSON = {**PLAN.to_dict(), "workload_env": WORKLOAD_ENV.reference()}
+    PLAN_JSON = PLAN.to_dict()
     # A study that names machines has a folder for each of them; one of this machine has none.
     HERE = f"{RESULTS}/machines/{{machine}}" if MACHINES else RESULTS
     SCRIPT_ENDED = f"{HERE}/measure/{measure.STOPPED}"

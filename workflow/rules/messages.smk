@@ -34,7 +34,6 @@ def announce():
     try:
         study_lock = StudyLock(Path(RESULTS))
         if not IMPORTED:
-            WORKLOAD_ENV.keep()
             write_json(FOUND, SHELL)
             runs_in = resolve.check_workload(PLAN_JSON["workload"])
     except UnavailableError as error:

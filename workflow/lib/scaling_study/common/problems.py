@@ -32,6 +32,12 @@ _KINDS: tuple[tuple[type, str], ...] = (
     (tuple, "is a list"),
 )
 
+MASK = "••••"
+"""Stands for a value that may be a secret."""
+
+_SECRET = re.compile(
+    r"(?<![a-z])(key|token|secret|password|passwd|credentials?)(?![a-z])", re.IGNORECASE
+)
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
@@ -63,6 +69,11 @@ class Problem:
         value = f" = {self.value}" if self.value else ""
         nearest = f"; did you mean {self.nearest}?" if self.nearest else ""
         return f"{self.path}{value}: {self.what}; allowed: {self.allowed}{nearest}"
+
+
+def may_be_secret(name: object) -> bool:
+    """Whether a variable's name, or a text with one, is that of a key, a token or a password."""
+    return bool(_SECRET.search(str(name)))
 
 
 class ConfigError(ValueError):

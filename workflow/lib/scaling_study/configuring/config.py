@@ -1,6 +1,7 @@
 """What a study is asked to do: the config, checked completely before anything runs."""
 
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,9 +28,11 @@ from scaling_study.axes.table import AXES
 from scaling_study.common import placeholders
 from scaling_study.common.named_files import require_file, require_folder, require_path
 from scaling_study.common.problems import (
+    MASK,
     ConfigError,
     Problem,
     found,
+    may_be_secret,
     nearest_number,
     nearest_word,
     read_distinct,
@@ -37,7 +40,6 @@ from scaling_study.common.problems import (
     shorten,
     wrong,
 )
-from scaling_study.common.workload_env import MASK
 from scaling_study.configuring.config_confirm import (
     CONFIRMED_SHARE,
     LEAST_RACE_S,
@@ -61,7 +63,6 @@ from scaling_study.configuring.config_parameters import (
 )
 from scaling_study.configuring.config_schema import (
     MISSING,
-    UNKNOWN_KEY,
     Allowed,
     Context,
     Section,
@@ -89,6 +90,7 @@ PYTHON = f"{INTERPRETER}, or null"
 INPUTS = "a list of paths of files and folders"
 ARGUMENTS = 'a list of texts and numbers, such as ["--seed", "{member}"]'
 VARIABLES = "a section of variable names with a text or number each"
+PASSED = "a list of names of variables, such as [API_KEY]"
 
 
 def _read_study(value: str) -> str:
@@ -171,30 +173,45 @@ def _read_arguments(value: object, info: ValidationInfo) -> tuple[str, ...]:
     return texts
 
 
-def _read_variables(value: object) -> dict[str, str]:
-    owners = {variable: name for name, axis in AXES.items() for variable in axis.variables}
+def _read_variable_name(name: object, item: object) -> str:
+    owners = {variable: axis for axis, one in AXES.items() for variable in one.variables}
+    if not isinstance(name, str) or not VARIABLE_NAME.fullmatch(name):
+        raise wrong(item, "is not a variable name", "letters, digits and _, no digit first")
+    if name in owners:
+        raise wrong(
+            item,
+            f"belongs to the axis {owners[name]}",
+            "variables that no axis sets",
+            f"launches.baseline.{owners[name]}",
+        )
+    return name
 
+
+def _read_variables(value: object) -> dict[str, str]:
     def read(name: object, item: object) -> tuple[str, str]:
-        if not isinstance(name, str) or not VARIABLE_NAME.fullmatch(name):
-            raise wrong(item, "is not a variable name", "letters, digits and _, no digit first")
-        if name in owners:
+        variable = _read_variable_name(name, item)
+        if may_be_secret(variable):
             raise wrong(
                 item,
-                f"belongs to the axis {owners[name]}",
-                "variables that no axis sets",
-                f"launches.baseline.{owners[name]}",
+                "may be a secret, and plan, records and report show values of workload.env",
+                "such a variable in your shell, and its name in workload.pass_env",
+                f"pass_env: [{variable}]",
             )
-        return name, read_text(item)
+        return variable, read_text(item)
 
     if not isinstance(value, Mapping):
         raise wrong(value, found(value), VARIABLES)
-    # A slip such as {KEY=value} makes a name of both.
-    shown = {name: name for name in value} | {
-        name: f"{name.partition('=')[0]}={MASK}"
-        for name in value
-        if isinstance(name, str) and "=" in name
-    }
-    return dict(read_each(((shown[name], item) for name, item in value.items()), read))
+    return dict(read_each(value.items(), read))
+
+
+def _read_passed(value: object, info: ValidationInfo) -> tuple[str, ...]:
+    def read(item: object) -> str:
+        name = _read_variable_name(item, item)
+        if must_exist(info) and name not in os.environ:
+            raise wrong(item, "is not set in this shell", "a variable that is set: export it first")
+        return name
+
+    return read_distinct(value, read, PASSED)
 
 
 def _read_processes(value: object) -> Literal["auto"] | tuple[int, ...]:
@@ -315,7 +332,10 @@ class Workload(Section):
     """Its arguments, with parameters in braces; `{member}` is the slot number (0, 1, …)."""
 
     env: Annotated[Mapping[str, str], PlainValidator(_read_variables), Allowed(VARIABLES)] = {}
-    """Variables for members alone, which may be keys; those that an axis sets are refused."""
+    """Variables for members alone; those that an axis sets are refused."""
+
+    pass_env: Annotated[Sequence[str], PlainValidator(_read_passed), Allowed(PASSED)] = ()
+    """Names of variables that members get from your shell, such as keys: no file holds a value."""
 
     step: Annotated[
         Literal["optimizer", "mark"] | Mapping[str, int | str],
@@ -657,14 +677,9 @@ def load_config(mapping: object) -> Config:
 
 
 def _masked(problem: Problem) -> Problem:
-    """Mask a value that may be one of ``workload.env``, or hold it, wherever it slipped to."""
-    place = problem.loc
-    text_or_more = problem.value.startswith(("'", '"', "{", "["))
-    hidden = (
-        place[:2] == ("workload", "env")
-        or place[:3] == ("launches", "today", "env")
-        or (place in {(), ("workload",)} and text_or_more)
-        or (problem.what == UNKNOWN_KEY and place[0] == "workload")
-        or (problem.what == UNKNOWN_KEY and len(place) == 1 and text_or_more)
-    )
-    return replace(problem, value=MASK) if hidden and problem.value else problem
+    """Mask a value that may be a secret, wherever it slipped to."""
+    if not any(map(may_be_secret, (*problem.loc, problem.value))):
+        return problem
+    # A slip such as {KEY=value} makes a name of both.
+    loc = (re.sub("=.*", f"={MASK}", one) if isinstance(one, str) else one for one in problem.loc)
+    return replace(problem, loc=tuple(loc), value=problem.value and MASK)

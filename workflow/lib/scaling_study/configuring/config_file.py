@@ -7,8 +7,7 @@ from typing import Any
 
 import yaml
 
-from scaling_study.common.problems import ConfigError, Problem, shorten
-from scaling_study.common.workload_env import MASK
+from scaling_study.common.problems import MASK, ConfigError, Problem, shorten
 
 # Far above any config. YAML's aliases make billions of values of a few lines.
 MOST_BYTES = 1 << 20

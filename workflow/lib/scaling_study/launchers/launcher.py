@@ -43,7 +43,7 @@ class Launch:
         launcher: name of what starts them.
         switches: values of axes that are made true inside each member (see ``switching``).
         change: single changes that are made inside each member (see ``changes``).
-        masked: names of variables whose values are for the members alone.
+        passed: names of variables from the user's shell, whose values no record holds.
         ranks: processes of each member, which train together; None for one that knows of no ranks.
         loader: a loader's class that the config names, as ``module:Class``; empty for none.
     """
@@ -56,7 +56,7 @@ class Launch:
     launcher: str = "exec"
     switches: tuple[str, ...] = ()
     change: tuple[str, ...] = ()
-    masked: frozenset[str] = frozenset()
+    passed: frozenset[str] = frozenset()
     ranks: int | None = None
     loader: str = ""
 

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from scaling_study.axes import openmp
-from scaling_study.common import last_words, workload_env
+from scaling_study.common import last_words
 from scaling_study.launchers.launcher import LaunchError, Member
 from scaling_study.launchers.table import LAUNCHERS
 from scaling_study.measuring import counters, edges, footprint, perf_events, windows
@@ -314,8 +314,8 @@ class Cohort:
         for slot in set(living) - ended:
             path = self._launch.folder / f"attestation-{slot}.json"
             report = json.loads(path.read_text())
-            set_by_workload = report["env"].keys() & self._launch.masked
-            report["env"] |= workload_env.masked(set_by_workload)
+            for name in report["env"].keys() & self._launch.passed:
+                del report["env"][name]
             # From its launch to the end of its first step, while all of them started.
             report["start_s"] = self._start_s[slot]
             report["warm_up_compile_s"] = self._warm_up_compile_s.get(slot, 0.0)

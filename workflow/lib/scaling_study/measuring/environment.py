@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 # Who the user is, where programs, libraries, certificates, caches and data are, and how text is
 # written.
@@ -47,7 +47,10 @@ def activated(python: str, inherited: Mapping[str, str]) -> dict[str, str]:
 
 
 def member_environment(
-    inherited: Mapping[str, str], launch: Mapping[str, str], workload: Mapping[str, str]
+    inherited: Mapping[str, str],
+    launch: Mapping[str, str],
+    workload: Mapping[str, str],
+    passed: Iterable[str] = (),
 ) -> dict[str, str]:
     """Return a member's environment.
 
@@ -55,8 +58,9 @@ def member_environment(
         inherited: the environment of the coordinator.
         launch: what the launch's axes set.
         workload: what the config's ``workload.env`` sets; it wins.
+        passed: names of further variables that are inherited.
     """
-    kept = {name: inherited[name] for name in INHERITED if name in inherited}
+    kept = {name: inherited[name] for name in (*INHERITED, *passed) if name in inherited}
     merged = {**kept, **launch, **workload}
     # The harness is imported from here by whichever interpreter the build has.
     # The working directory of a member may be another one than ours.

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.common import entries, private, workload_env
+from scaling_study.common import entries, private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launchers.table import LAUNCHERS
 from scaling_study.measuring import (
@@ -50,7 +50,7 @@ SCHEMA_VERSION = 1
 # What decides what is measured and how: a change of any of them makes old windows another thing.
 HARNESS = (
     *("common/counter", "common/private", "common/thresholds", "common/topology"),
-    *("common/workload_env", "planning/ladder"),
+    "planning/ladder",
     *("axes", "counters", "launchers", "probing", "member", "member/hook"),
     "measuring",
 )
@@ -99,31 +99,21 @@ def job_text(
 ) -> str:
     """Return, as JSON, all that measuring a launch, or profiling it, depends on.
 
-    What only names or counts afterwards is left out: changing it measures nothing anew. Values of
-    ``workload.env`` are left out too, as anybody may read the text: there is a reference to them.
+    What only names or counts afterwards is left out: changing it measures nothing anew.
 
     Args:
         plan: the content of plan.json.
         launch: one of its launches; None if the job itself finds out which.
         files: a digest of all files that count; with other files it is another measurement.
         sections: further sections of the plan that count, without their list of launches.
-
-    Raises:
-        ValueError: the plan has masks for values, and no reference to the values.
     """
-    reference = plan.get("workload_env")
-    if plan["workload"]["env"] and not reference:
-        raise ValueError("members would get masks: the plan has no workload_env")
     return json.dumps(
         {
             **{key: plan[key] for key in ("study", "seed", "processes")},
             "measure": _without(plan["measure"], "replicates"),
-            "workload": {
-                **_without(
-                    plan["workload"], "steps_per_model", "samples_per_step", "samples_per_epoch"
-                ),
-                "env_kept": reference,
-            },
+            "workload": _without(
+                plan["workload"], "steps_per_model", "samples_per_step", "samples_per_epoch"
+            ),
             **{
                 name: _without(plan[name], "launches")
                 if isinstance(plan[name], dict)
@@ -138,15 +128,8 @@ def job_text(
 
 
 def read_job(text: str, replicate: int) -> Job:
-    """Return the job of a text that ``job_text`` made.
-
-    Raises:
-        UnusableError: the values of ``workload.env`` are not there any more.
-    """
+    """Return the job of a text that ``job_text`` made."""
     plan = json.loads(text)
-    workload = plan["workload"]
-    if workload["env_kept"]:
-        workload["env"] = workload_env.read(workload["env_kept"])
     return Job(plan, plan.pop("launch"), replicate)
 
 
@@ -206,13 +189,11 @@ def measured_digest(workload: Mapping[str, Any], python: str) -> str:
         workload: of a job.
         python: the interpreter of the build.
     """
-    kept = workload["env_kept"]
     return digest(
         workload_digest(workload),
         workload.get("cwd"),
         work.program(workload),
-        *(workload[key] for key in ("args", "step")),
-        kept and kept["hmac"],
+        *(workload[key] for key in ("args", "step", "env")),
         asdict(resolve.versions(python)),
     )
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.axes import placement, ranks, table
 from scaling_study.axes.axis import Where
-from scaling_study.common import placeholders, workload_env
+from scaling_study.common import placeholders
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launchers.launcher import Launch, Member
@@ -42,8 +42,7 @@ class Resolved:
         launch: what all members share; its folder is the cohort's to set.
         members: of the largest cohort, by slot.
         slots: the same as they are recorded.
-        requested_env: the variables that the launch itself sets, with masks for values of
-            ``workload.env``.
+        requested_env: the variables that the launch and ``workload.env`` set.
         need: what all members take of the machine's limits.
         counts: process counts that this machine has room for.
         missing: why it has none for others that were asked for; None where there are none.
@@ -114,17 +113,18 @@ def resolve(
                 os.environ | environment.activated(python, os.environ),
                 effects.environment() | caching,
                 variables,
+                workload["pass_env"],
             ),
             step=iterations.encode(workload["step"]),
             launcher=asked["launcher"],
             switches=table.switches(asked),
-            masked=frozenset(workload["env"]),
+            passed=frozenset(workload["pass_env"]),
             ranks=ranks.asked(asked),
             loader=workload.get("loader") or "",
         ),
         members=tuple(members),
         slots=tuple(slots),
-        requested_env=effects.environment() | workload_env.masked(workload["env"]),
+        requested_env=effects.environment() | variables,
         need=need,
         counts=tuple(fitting),
         missing=missing,

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
-import json
 import os
 import signal
 import sys
@@ -104,17 +103,6 @@ def _reset_policy() -> None:
     number = SET_MEMPOLICY.get(os.uname().machine)
     if number is not None:
         ctypes.CDLL(None).syscall(number, MPOL_DEFAULT, None, 0)
-
-
-def read_variables(path: str) -> dict[str, str]:
-    """Read variables from a JSON file; what is wrong with it ends this process."""
-    try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123 (pathlib takes 10 ms to import)
-            return {str(name): str(value) for name, value in json.load(file).items()}
-    except OSError as error:
-        sys.exit(f"bind: {path}: {error.strerror}")
-    except (ValueError, AttributeError):  # no error quotes it: a piece of it may be a key
-        sys.exit(f"bind: {path} is no JSON object of variables")
 
 
 def free_port() -> int:
@@ -227,9 +215,6 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--mempolicy", default="default", help="default, bind:0 or interleave:0-1")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument(
-        "--env-file", metavar="JSON", help="variables that no command line may show, by name"
-    )
-    parser.add_argument(
         "--keep-env",
         action="append",
         metavar="NAME",
@@ -255,8 +240,6 @@ def main(argv: list[str]) -> None:
     inherited = os.environ if options.keep_env is None else options.keep_env
     environment = {name: os.environ[name] for name in inherited if name in os.environ}
     environment.update(item.split("=", 1) for item in options.env)
-    if options.env_file is not None:
-        environment.update(read_variables(options.env_file))
     if options.ranks is None:
         become(command, environment)
     status, groups = 0, 0

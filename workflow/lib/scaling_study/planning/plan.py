@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from scaling_study.common import workload_env
 from scaling_study.common.problems import ConfigError, nearest_word, read_each, wrong
 from scaling_study.configuring.config import Config, Measure, Profile, Workload
 from scaling_study.configuring.config_confirm import Confirm
@@ -16,7 +15,7 @@ from scaling_study.configuring.todays import Found
 
 # 1: the first format. 2: with what is explained. 3: with how long is confirmed. 4: with the search.
 # 5: with what no combination may have, and the nodes of a race. 6: with the objective.
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 # Where a launch stands within its replicate: 20 bits keep ties among 10,000 launches rare (and a
 # tie only leaves two neighbours in the scheduler's own order), and priorities small integers.
@@ -81,7 +80,7 @@ class Plan:
         return self.measure.replicates
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the content of plan.json, with masks for the values of ``workload.env``."""
+        """Return the content of plan.json."""
         return {
             "schema_version": SCHEMA_VERSION,
             "study": self.study,
@@ -111,10 +110,7 @@ class Plan:
             "why": self.why.model_dump(mode="json"),
             "explained": dict(self.explained),
             "feed": self.feed,
-            "workload": {
-                **self.workload.model_dump(mode="json"),
-                "env": workload_env.masked(self.workload.env),
-            },
+            "workload": self.workload.model_dump(mode="json"),
         }
 
     @classmethod

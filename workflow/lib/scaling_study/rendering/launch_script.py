@@ -6,6 +6,7 @@ It is plain bash around ``bind.py``, and meant to be read and copied. All values
 
 from __future__ import annotations
 
+import os
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -40,13 +41,6 @@ MARK = "\0"
 MARK_ENVIRONMENT = (
     f'  --env PYTHONPATH={shlex.quote(str(LIBRARY_FOLDER))}"${{PYTHONPATH:+:$PYTHONPATH}}"'
 )
-
-# Values of workload.env are on no command line, where every user of the machine could read them.
-VALUES = """
-# The values of {names} are in a file for its owner alone: a JSON object.
-values={file}
-[[ -r $values ]] || {{ echo "$values, with the values of {names}, cannot be read" >&2; exit 1; }}
-"""
 
 # A group's processes end with its model: what they have joined cannot be joined again.
 NO_REUSE = """\
@@ -84,7 +78,7 @@ SCRIPT = """\
 #   The same command goes on after an interruption, and trains failed models again. The last line
 #   says models/hour.
 {note}set -euo pipefail
-{values}
+{needed}
 # One small program sets CPUs, memory policy and environment, and becomes the member; another one
 # works through a list of models.
 bind=({bind})
@@ -172,7 +166,6 @@ def render_launch_script(
     queue: Sequence[str],
     folder: str,
     kept: Sequence[str],
-    values_file: str,
     switches_file: Path,
 ) -> str:
     """Write the launch script of one machine's recommendation.
@@ -185,7 +178,6 @@ def render_launch_script(
         queue: the command line of ``model_queue.py``, likewise.
         folder: the folder in which the program runs.
         kept: names of the variables that members inherit.
-        values_file: the file with the values of ``workload.env``.
         switches_file: the file that makes the launch's switches true (see ``switch_script``).
 
     Returns:
@@ -199,12 +191,11 @@ def render_launch_script(
     workload = plan["workload"]
     slots = launch["slots"][: 1 if workload.get("pool") else launch["n"]]
     values = launch["requested_env"]
-    words = program(workload)
+    words, passed = program(workload), workload["pass_env"]
     switches = switches_file if switched(launch["axes"]) else None
     own = parameters_of(workload, launch["axes"])
     if workload.get("pool"):
         own[placeholders.N] = launch["n"]
-    private = sorted(workload["env"])
     return SCRIPT.format(
         script_text=_one_line(name(words)),
         times=format_count(len(slots), "time"),
@@ -222,11 +213,10 @@ def render_launch_script(
         started=" ".join(
             ['"${command[@]}"', *(_argument(str(argument), own) for argument in workload["args"])]
         ),
-        values=_values(private, values_file),
-        kept=_words(name for name in kept if values.get(name, "") is not None),
+        needed="".join(f'\n: "${{{name}:?the script needs it}}"' for name in passed),
+        kept=_words(name for name in (*kept, *passed) if values.get(name, "") is not None),
         environment=_environment(
-            {name: value for name, value in values.items() if name not in private},
-            private=bool(private),
+            values,
             marks=marks(workload),
             group=ranks.asked(launch["axes"]),
             activated=activated(python, {}),
@@ -272,30 +262,27 @@ def _sureness(recommendation: Mapping[str, Any]) -> str:
     )
 
 
-def _values(names: Sequence[str], file: str) -> str:
-    """Say where the values of ``workload.env`` are; nothing where it has none."""
-    return VALUES.format(names=", ".join(names), file=shlex.quote(file)) if names else ""
-
-
 def _environment(
     values: Mapping[str, str | None],
     *,
-    private: bool,
     marks: bool,
     group: int | None,
     activated: Mapping[str, str],
 ) -> str:
     """Options of bind.py, one a line; a variable without a value is not passed on."""
+    own = {**activated, **values}
+    if marks and (path := values.get("PYTHONPATH")):
+        own["PYTHONPATH"] = f"{LIBRARY_FOLDER}{os.pathsep}{path}"
+    if before := "PATH" in activated and "PATH" not in values:
+        del own["PATH"]
     lines = [
         f"  --env {shlex.quote(f'{name}={value}')}"
-        for name, value in sorted(({**activated, **values}).items())
-        if value is not None and name != "PATH"
+        for name, value in sorted(own.items())
+        if value is not None
     ]
-    if "PATH" in activated:
+    if before:
         lines.append(f'  --env PATH={shlex.quote(activated["PATH"])}:"$PATH"')
-    if private:
-        lines.append('  --env-file "$values"')
-    if marks:
+    if marks and not values.get("PYTHONPATH"):
         lines.append(MARK_ENVIRONMENT)
     if group is not None:
         lines.append(f"  --ranks {group}")

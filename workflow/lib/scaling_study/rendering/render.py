@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysing.analyse import FILES
 from scaling_study.axes.build import interpreter
-from scaling_study.common import placeholders, storage, workload_env
+from scaling_study.common import storage
 from scaling_study.common.columns import BETWEEN, POINTS, WINDOWS
 from scaling_study.diagnosing.cause_file import read_causes
-from scaling_study.measuring.environment import INHERITED, member_environment
+from scaling_study.measuring.environment import INHERITED
 from scaling_study.measuring.switch_script import optimizers_of, render_switches
 from scaling_study.member import bind, model_queue
 from scaling_study.planning import work
-from scaling_study.planning.work import marks, parameters_of
 from scaling_study.profiling import profiles
 from scaling_study.rendering import svg
 from scaling_study.rendering.launch_script import render_launch_script
@@ -76,8 +75,6 @@ def render_study(
     for path, text in texts.items():
         _write(path, text)
     for study in studies:
-        recommended = study.analyses["recommendation"]["recommended"]
-        _write_values(Path(study.launching.path), planned, recommended)
         switches = _switches_of(Path(study.launching.path))
         if switches not in texts:  # those of an earlier recommendation
             switches.unlink(missing_ok=True)
@@ -105,7 +102,6 @@ def _named(study_folder: Path, compared: Mapping[str, Any]) -> list[Source]:
         if entry["status"] == "missing":
             script = study_folder / "launch" / f"recommended-{entry['name']}.sh"
             script.unlink(missing_ok=True)
-            _values_of(script).unlink(missing_ok=True)
             _switches_of(script).unlink(missing_ok=True)
     return [
         Source(study_folder / "machines" / entry["name"], entry["name"], entry["machine"])
@@ -233,14 +229,8 @@ def _launch_script(
         queue=QUEUE,
         folder=work.folder(plan["workload"]),
         kept=INHERITED,
-        values_file=str(_values_of(path).absolute()),
         switches_file=_switches_of(path).absolute(),
     )
-
-
-def _values_of(script: Path) -> Path:
-    """The file with the values of ``workload.env``, beside a launch script."""
-    return script.with_suffix(".env.json")
 
 
 def _switches_of(script: Path) -> Path:
@@ -256,24 +246,6 @@ def _switches(analyses: Mapping[str, Any], path: Path) -> dict[Path, str]:
     used = optimizers_of(analyses["attestation"], recommended["launch"])
     text = render_switches(recommended["axes"], path.name, used)
     return {path: text} if text else {}
-
-
-def _write_values(
-    script: Path, plan: Mapping[str, Any], recommended: Mapping[str, Any] | None
-) -> None:
-    """Give a launch script the values of ``workload.env``; elsewhere than here they are missing."""
-    file, reference = _values_of(script), plan.get("workload_env")
-    if not reference:
-        file.unlink(missing_ok=True)
-    elif Path(reference["file"]).exists():
-        own = parameters_of(plan["workload"], recommended["axes"]) if recommended else {}
-        values = {
-            name: placeholders.fill_known(text, own)
-            for name, text in workload_env.read(reference).items()
-        }
-        if marks(plan["workload"]) and "PYTHONPATH" in values:
-            values["PYTHONPATH"] = member_environment({}, {}, values)["PYTHONPATH"]
-        workload_env.write_private(file, values)
 
 
 def _write(path: Path, text: str) -> None:
