@@ -35,12 +35,34 @@ ALONE = (
 # fmt: on
 
 
+HERE = Path(__file__).parent
+
+
+def mark_long(items):
+    """Mark what tests/long.txt names, each of which must be there in the files of this run."""
+    text = (HERE / "long.txt").read_text()
+    lines = {line for line in text.splitlines() if not line.startswith("#")}
+    unused, seen = set(lines), set()
+    for item in items:
+        file = str(item.path.relative_to(HERE))
+        test = f"{file}::{item.originalname}"
+        names = {file, test, *([f"{test}[1:]"] if test in seen else [])}
+        seen |= {file, test}
+        if names.intersection(lines):
+            item.add_marker(pytest.mark.long)
+        unused -= names
+    unused = {line for line in unused if line.split("::")[0] in seen}
+    # With a part of a file's tests asked for, the others are not here.
+    whole = not any("::" in argument for argument in items[0].config.args) if items else True
+    assert not (whole and unused), f"tests/long.txt names what is not there: {unused}"
+
+
 @pytest.hookimpl(tryfirst=True)  # before those are left out that were not asked for
 def pytest_collection_modifyitems(items):
-    here = Path(__file__).parent
-    paths = {here / f"{name}.py" for name in ALONE}
+    paths = {HERE / f"{name}.py" for name in ALONE}
     missing = [str(path) for path in paths if not path.exists()]
     assert missing == [], f"conftest.ALONE names what is not there: {missing}"
+    mark_long(items)
     for item in items:
         if item.path in paths:
             item.add_marker(pytest.mark.alone)

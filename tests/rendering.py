@@ -1,15 +1,29 @@
 """Made-up studies, collected and analysed in this process, ready to be rendered."""
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import synthetic
 from scaling_study.analysing.analyse import analyse
 from scaling_study.collecting.collect import collect
 from scaling_study.common.columns import BETWEEN, POINTS, REPLICATES, WINDOWS
 from scaling_study.common.storage import read_json, write_json, write_table
+from scaling_study.rendering import report
 from scaling_study.rendering.render import render_study
+
+draw_all = report.draw_all
+_drawn: dict[bytes, Any] = {}
+
+
+def _draw_once(material: Any) -> Any:
+    """Draw the figures of the same numbers once: they take most of a page's time."""
+    key = pickle.dumps(material)
+    if key not in _drawn:
+        _drawn[key] = draw_all(material)
+    return _drawn[key]
 
 
 def make_study(
@@ -44,9 +58,10 @@ def make_study(
 
 def render(folder: Path) -> Path:
     """Render a study; return its report."""
-    report = folder / "report.html"
-    render_study(folder, report, plan=folder / "plan.json", builds=folder / "builds")
-    return report
+    path = folder / "report.html"
+    with mock.patch.object(report, "draw_all", _draw_once):
+        render_study(folder, path, plan=folder / "plan.json", builds=folder / "builds")
+    return path
 
 
 def machine_entry(folder: Path, name: str) -> Any:

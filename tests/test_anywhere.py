@@ -19,7 +19,7 @@ STUDY = {
     "workload": {"script": SCRIPT, "env": {"GREETING": "hello"}},
     "processes": [1],
     "launches": {"baseline": {"intra_op": 1}},
-    "measure": {**SHORT, "replicates": 1, "windows": 1},
+    "measure": {**SHORT, "windows": 1},
     "profile": {"launches": []},
     "why": "off",
     "confirm": "off",

@@ -33,7 +33,7 @@ def study(**more):
         },
         "processes": [1],
         "launches": {"baseline": {"intra_op": 1}},
-        "measure": {**SHORT, "replicates": 1, "retakes": 0},
+        "measure": {**SHORT, "retakes": 0},
         "confirm": "off",
         "profile": {"launches": []},
         "why": "off",

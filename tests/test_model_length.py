@@ -75,7 +75,7 @@ def study(steps, confirm):
         "workload": {"script": "tests/workloads/plain_loop.py", "args": ["--steps", str(steps)]},
         "processes": [1],
         "launches": {"baseline": {"intra_op": 1}},
-        "measure": {**SHORT, "replicates": 1},
+        "measure": dict(SHORT),
         "profile": {"launches": []},
         "why": "off",
         "confirm": confirm,

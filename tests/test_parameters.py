@@ -351,7 +351,7 @@ def study(tmp_path_factory):
     }
     content |= {
         "processes": [1],
-        "measure": {**SHORT, "replicates": 1},
+        "measure": dict(SHORT),
         "profile": {"launches": []},
         "why": "off",
         "confirm": {"seconds": 15},

@@ -16,6 +16,8 @@ WINDOWS = 30
 
 LIMITED = f"""
 import os, resource, sys
+
+pytestmark = pytest.mark.faults
 resource.setrlimit(resource.RLIMIT_FSIZE, ({ROOM_BYTES},) * 2)
 os.execv(sys.argv[1], sys.argv[1:])
 """
@@ -55,7 +57,6 @@ def test_a_full_disk(study, record_property):
         completes(study, full)
 
 
-@pytest.mark.faults
 def test_a_read_only_disk(study, record_property):
     with small_disk(study.results.parent) as disk:
         subprocess.run(["/bin/mount", "-o", "remount,ro", disk], check=True)
@@ -67,7 +68,6 @@ def test_a_read_only_disk(study, record_property):
         completes(study, fault)
 
 
-@pytest.mark.faults
 def test_a_limit_of_the_size_of_files(study, record_property):
     """What a full disk is to who is not root: the same error in the same place."""
     words = [sys.executable, "-c", LIMITED, *study.command(*study.files)]
@@ -84,7 +84,6 @@ def test_a_limit_of_the_size_of_files(study, record_property):
     completes(study, fault)
 
 
-@pytest.mark.faults
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_the_right_to_write(study, record_property):
     study.results.mkdir(parents=True)

@@ -36,6 +36,8 @@ from jobs import (
 )
 from processes import killed_at_the_end, wait_until
 
+pytestmark = pytest.mark.faults
+
 BATCHES, RUNS = 3, 5
 """Of each of four victims: 60 in all."""
 LONGEST_S = 3.0
@@ -111,7 +113,6 @@ def test_one_kill_of_snakemake(tmp_path, record_property):
     campaign("Snakemake", "once", tmp_path, record_property, runs=1)
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("batch", range(BATCHES))
 @pytest.mark.parametrize(
     "victims", [["Snakemake", "the coordinator"], ["the job step", "a member"]], ids=["up", "down"]
@@ -136,7 +137,6 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("kind", ELSEWHERE)
 def test_other_measuring_jobs(tmp_path, kind, record_property):
     """The experiments and the profiles; the same command goes on, and a profile begins again.
@@ -232,12 +232,10 @@ def test_signals_to_snakemake_alone(tmp_path, record_property, capsys):
     signalled(tmp_path, SIGNALS[:2], record_property, capsys)
 
 
-@pytest.mark.faults
 def test_signals_while_signals_are_handled(tmp_path, record_property, capsys):
     signalled(tmp_path, SIGNALS[2:], record_property, capsys)
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("name", ["TERM", "INT"])
 def test_signals_at_any_moment_of_a_study(tmp_path, name, record_property, capsys):
     """Before the first job, in jobs that measure and in others, and between jobs."""
