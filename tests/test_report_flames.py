@@ -1,6 +1,6 @@
 """Which flamegraphs a report has."""
 
-import re
+import json
 
 import pytest
 
@@ -9,7 +9,7 @@ import rendering
 import synthetic
 import synthetic_profiles
 from scaling_study.profiling.profiles import profile_folders, read_manifests
-from scaling_study.rendering.report_flames import PointError, draw_points, view_flames
+from scaling_study.rendering.report_flames import PointError, view_flames, view_points
 
 DEFAULT, BEST = synthetic.LAUNCHES[0], synthetic.LAUNCHES[4]
 
@@ -34,11 +34,17 @@ def test_comparisons_are_shown_and_every_point_is_a_file(folder):
         f"{BEST.label}: 1 against 8 processes",
         f"default against {BEST.label}, with 8 processes",
     ]
-    assert len(flames.files) == 4 + 3
     assert len({flame.name for flame in flames.shown}) == 3
+    assert len(flames.files) == 2 * 4
     for name, text in flames.files.items():
-        assert re.fullmatch(r"flame-[A-Za-z0-9_-]+", name)
-        assert "<svg" in text
+        if name.endswith(".folded"):
+            stacks = dict(line.rsplit(" ", 1) for line in text.splitlines())
+            scope = json.loads(flames.files[name.replace(".folded", ".speedscope.json")])
+            (profile,) = scope["profiles"]
+            names = [frame["name"] for frame in scope["shared"]["frames"]]
+            for sample, seconds in zip(profile["samples"], profile["weights"], strict=True):
+                path = ";".join(names[at].replace(";", ":") for at in sample)
+                assert float(stacks[path]) == pytest.approx(1e6 * seconds, abs=1e-3)
     assert flames.notes == []
 
 
@@ -79,7 +85,7 @@ def test_without_stacks_there_is_nothing(tmp_path):
 def test_the_page_has_them_with_the_kernels_beside_the_attestation(folder):
     study = rendering.make_study(folder, ns=(1, 8), replicates=1, windows=1, steps=3)
     report = rendering.render(study)
-    names = {path.stem for path in (study / "figures").glob("flame-*.svg")}
+    names = {path.name for path in (study / "figures").glob("stacks-*")}
     assert names == set(view_flames(manifests(folder)).files)
     with browser.browse() as page:
         page.open(report)
@@ -91,12 +97,12 @@ def test_the_page_has_them_with_the_kernels_beside_the_attestation(folder):
 
 def test_any_two_points_can_be_compared(folder):
     found = manifests(folder)
-    one = draw_points(found, f"{DEFAULT.id}/8")
-    both = draw_points(found, f"{DEFAULT.id}/1", "recommended/8")
-    assert "default, 8 processes" in one
-    assert f"default, 1 process against {BEST.label}, 8 processes" in both
+    one = view_points(found, f"{DEFAULT.id}/8")
+    both = view_points(found, f"{DEFAULT.id}/1", "recommended/8")
+    assert one.title == "default, 8 processes"
+    assert both.title == f"default, 1 process against {BEST.label}, 8 processes"
 
 
 def test_a_point_that_was_not_profiled_is_an_error_that_names_those_that_were(folder):
     with pytest.raises(PointError, match=f"no stacks of default/8; .*{DEFAULT.id}/8"):
-        draw_points(manifests(folder), "default/8")
+        view_points(manifests(folder), "default/8")

@@ -36,7 +36,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "plan_file": {"type": Path, "nargs": "?", "help": "plan.json to write"},
     "point": {"metavar": "TARGET/N", "help": "a profiled point"},
     "other": {"metavar": "TARGET/N", "nargs": "?", "help": "another, to compare with it"},
-    "figure": {"type": Path, "help": "the SVG file to write"},
+    "page": {"type": Path, "help": "the HTML file to write"},
     "--job": {"required": True, "help": "what the records depend on, as JSON"},
     "--study-folder": {"type": Path, "required": True, "help": "results/<study>, or a machine's"},
     "--plan": {"type": Path, "help": "default: plan.json in the study's folder"},
@@ -403,24 +403,26 @@ def tables(options: argparse.Namespace) -> int:
     return 0
 
 
-@_stage("--study-folder", "point", "other", "figure")
+@_stage("--study-folder", "point", "other", "page")
 def flamegraph(options: argparse.Namespace) -> int:
-    """Draw the flamegraph of a profiled point, or the difference between any two, as an SVG file.
+    """Show the flamegraph of a profiled point, or the difference between any two, in a page.
 
     A point is a target (a launch's id, or recommended) with a process count: the name of its folder
     in results/<study>/profile, such as intra_op-1-d88425/2.
     """
     from scaling_study.common.storage import write_whole
     from scaling_study.profiling.profiles import profile_folders, read_manifests
-    from scaling_study.rendering.report_flames import PointError, draw_points
+    from scaling_study.rendering.report import render_page
+    from scaling_study.rendering.report_flames import PointError, view_points
 
     manifests = read_manifests(profile_folders(options.study_folder))
     try:
-        drawn = draw_points(manifests, options.point, options.other)
+        flame = view_points(manifests, options.point, options.other)
     except PointError as error:
         print(f"flamegraph: {error}", file=sys.stderr)
         return WRONG_INPUT
-    write_whole(options.figure, lambda path: path.write_text(drawn, encoding="utf-8"))
+    page = render_page("flames.html.j2", flames=True, graphs=[flame])
+    write_whole(options.page, lambda path: path.write_text(page, encoding="utf-8"))
     return 0
 
 

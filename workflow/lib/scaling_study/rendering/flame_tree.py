@@ -169,14 +169,5 @@ def walk(root: Node) -> Iterator[Node]:
 
 
 def pale_seconds(a: Folded, b: Folded | None) -> float:
-    """The time beside which a difference counts as small; see `heat`."""
+    """The time beside which a difference counts as small (``heat`` in flame.js)."""
     return PALE_SAMPLES * (a.sample_s + (b.sample_s if b else 0.0))
-
-
-def heat(a: float, b: float, pale: float) -> float:
-    """How much a frame differs, from -1 (only in the first) to 1 (only in the second).
-
-    ``flame.js`` does the same. Relative, so that what changed is redder than its callers; the
-    constant keeps chance pale: one sample against none says nothing.
-    """
-    return (b - a) / (a + b + pale) if a + b else 0.0

@@ -1,7 +1,8 @@
 """Flamegraphs of one profile, or of the difference between two.
 
 Two profiles are merged into one tree in which every frame has both its times per step. The page
-draws it (``workflow/report/flame.js``); a file of its own draws itself (``flame_svg``).
+draws it (``workflow/report/flame.js``). Stacks are files for other programs too: folded, as
+flamegraph.pl reads them, and for https://speedscope.app.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scaling_study.common.quantities import format_count, format_percent, format_seconds
+from scaling_study.common.quantities import MINUS, format_count, format_percent, format_seconds
 from scaling_study.profiling import stacks
-from scaling_study.rendering import flame_svg, flame_tree
+from scaling_study.rendering import flame_tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from scaling_study.profiling.stacks import Folded
     from scaling_study.rendering.flame_tree import Node
 
-MOST_SVG_NODES = 8_000
-"""Frames in a file of its own, where each is an element: about 2 MB."""
 UNITS = 10_000_000
 """Times are whole numbers of this part of the whole: a frame of LEAST_SHARE has 500 of them."""
 TABLE_ROWS = 15
@@ -51,7 +50,6 @@ class Flame:
         caption: what it shows and what it leaves out.
         labels: of the first and the second profile; the second is None where there is one only.
         data: JSON for ``<script type="application/json">``, with nothing in it that HTML knows.
-        svg: an interactive file of its own.
         rows: the frames with the largest own times, or the most different ones.
         heads: heads of the table's columns.
     """
@@ -61,7 +59,6 @@ class Flame:
     caption: str
     labels: tuple[str, str | None]
     data: str
-    svg: str
     rows: tuple[Row, ...]
     heads: tuple[str, ...]
 
@@ -97,6 +94,42 @@ def to_json(root: Node, *, labels: tuple[str, str | None], pale: float) -> str:
     return text
 
 
+def to_files(title: str, folded: Folded) -> dict[str, str]:
+    """Write the stacks of one profile for other programs.
+
+    Returns:
+        Texts by the end of the file's name: folded stacks with microseconds per step, and
+        speedscope's format (https://www.speedscope.app/file-format-schema.json).
+    """
+    frames: dict[str, int] = {}
+    samples = [
+        [frames.setdefault(frame, len(frames)) for frame in stack.path] for stack in folded.stacks
+    ]
+    weights = [stack.seconds for stack in folded.stacks]
+    scope = {
+        "$schema": "https://www.speedscope.app/file-format-schema.json",
+        "name": title,
+        "shared": {"frames": [{"name": frame} for frame in frames]},
+        "profiles": [
+            {
+                "type": "sampled", "name": title, "unit": "seconds",
+                "startValue": 0, "endValue": sum(weights), "samples": samples, "weights": weights,
+            }
+        ],
+    }  # fmt: skip
+    lines = [
+        f"{';'.join(frame.replace(';', ':') for frame in stack.path)} {1e6 * stack.seconds:.3f}\n"
+        for stack in folded.stacks
+    ]
+    return {".folded": "".join(lines), ".speedscope.json": json.dumps(scope)}
+
+
+def format_difference(seconds: float) -> str:
+    """Write a difference with its sign: ``+1.20 ms``."""
+    sign = "+" if seconds > 0 else MINUS if seconds < 0 else ""
+    return f"{sign}{format_seconds(abs(seconds))}"
+
+
 def own_times(a: Folded, b: Folded | None) -> tuple[Row, ...]:
     """Frames by own time of the trainer: the most different ones, or those that take most."""
     times: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -117,7 +150,7 @@ def own_times(a: Folded, b: Folded | None) -> tuple[Row, ...]:
             difference_s=times[frame][1] - times[frame][0] if b else None,
             a=format_seconds(times[frame][0]),
             b=format_seconds(times[frame][1]) if b else "",
-            difference=flame_svg.format_difference(times[frame][1] - times[frame][0]) if b else "",
+            difference=format_difference(times[frame][1] - times[frame][0]) if b else "",
         )
         for frame in sorted(times, key=size)[:TABLE_ROWS]
     )
@@ -134,22 +167,12 @@ def view(name: str, title: str, a: Folded, b: Folded | None = None) -> Flame:
     """
     root, hidden = flame_tree.merge(a, b)
     labels = (a.label or "first", (b.label or "second") if b else None)
-    pale = flame_tree.pale_seconds(a, b)
-    caption = _caption(a, b, labels, hidden)
     return Flame(
         name=name,
         title=title,
-        caption=caption,
+        caption=_caption(a, b, labels, hidden),
         labels=labels,
-        data=to_json(root, labels=labels, pale=pale),
-        svg=flame_svg.draw(
-            root,
-            title=title,
-            caption=caption,
-            labels=labels,
-            pale=pale,
-            least=flame_tree.least_share(root, MOST_SVG_NODES),
-        ),
+        data=to_json(root, labels=labels, pale=flame_tree.pale_seconds(a, b)),
         rows=own_times(a, b),
         heads=("frame", *(label for label in labels if label), *(("difference",) if b else ())),
     )

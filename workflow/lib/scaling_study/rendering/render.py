@@ -122,7 +122,7 @@ def _read_machines(
         builds: folder of the environments that were made from requirements.
 
     Returns:
-        The machines, and the texts of launch scripts and flamegraphs by path.
+        The machines, and the texts of launch scripts and stacks by path.
     """
     folder, name = source.folder, source.name
     texts: dict[Path, str] = {}
@@ -152,9 +152,7 @@ def _read_machines(
         texts |= _switches(analyses, _switches_of(path))
         own = [manifest for manifest in manifests if manifest["machine"] == machine]
         flames = view_flames(own, suffix=suffix)
-        texts |= {
-            study_folder / "figures" / f"{one}.svg": text for one, text in flames.files.items()
-        }
+        texts |= {study_folder / "figures" / one: text for one, text in flames.files.items()}
         there = fingerprint if fingerprint and fingerprint["machine"] == machine else None
         time = view_time(inflation.get(machine, []), own, suffix=suffix, flames=flames)
         studies.append(

@@ -1,4 +1,4 @@
-"""Which flamegraphs a report has: a file of every profiled point, and of comparisons one to use."""
+"""Which flamegraphs a report has, and the stacks of every profiled point as files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Flames:
 
     Attributes:
         shown: in the page: the comparisons, and the points of launches that have only one.
-        files: texts of SVG files by name, of all points and comparisons.
+        files: texts of files by name: the stacks of all points.
         kernels: what was profiled, and the BLAS kernel that its stacks name.
         notes: stacks that could not be read, as sentences.
     """
@@ -56,11 +56,11 @@ def view_flames(manifests: Sequence[Mapping[str, Any]], *, suffix: str = "") -> 
     points = _read_points(manifests, flames.notes)
     for own in points.values():
         for point in own.values():
-            title = f"{point.label}, {_processes(point.n)}"
-            flame = flamegraph.view(_name(point.key, suffix), title, point.folded)
-            flames.files[f"flame-{flame.name}"] = flame.svg
+            name, title = _name(point.key, suffix), f"{point.label}, {_processes(point.n)}"
+            for end, text in flamegraph.to_files(title, point.folded).items():
+                flames.files[f"stacks-{name}{end}"] = text
             if len(own) == 1:
-                flames.shown.append(flame)
+                flames.shown.append(flamegraph.view(name, title, point.folded))
             kernel = stacks.blas_kernel(point.folded)
             if kernel is not None:
                 flames.kernels.append((title, kernel))
@@ -73,9 +73,7 @@ def view_flames(manifests: Sequence[Mapping[str, Any]], *, suffix: str = "") -> 
             else f"{a.label} against {b.label}, with {_processes(b.n)}"
         )
         name = _name(f"{a.key}-against-{b.key}", suffix)
-        flame = flamegraph.view(name, title, a.folded, b.folded)
-        flames.files[f"flame-{name}"] = flame.svg
-        compared.append(flame)
+        compared.append(flamegraph.view(name, title, a.folded, b.folded))
     flames.shown[:0] = compared
     return flames
 
@@ -84,10 +82,10 @@ class PointError(Exception):
     """No such point was profiled; the message has those that were."""
 
 
-def draw_points(
+def view_points(
     manifests: Sequence[Mapping[str, Any]], point: str, other: str | None = None
-) -> str:
-    """Draw the stacks of any profiled point, or the difference between two, as an SVG file.
+) -> Flame:
+    """Show the stacks of any profiled point, or the difference between two.
 
     Args:
         manifests: of ``profiles.read_manifests``.
@@ -111,7 +109,7 @@ def draw_points(
             raise PointError(" ".join([f"no stacks of {name}; there are: {allowed}", *notes]))
     titles = [f"{known[name].label}, {_processes(known[name].n)}" for name in asked]
     folded = [known[name].folded for name in asked]
-    return flamegraph.view("points", " against ".join(titles), *folded).svg
+    return flamegraph.view("points", " against ".join(titles), *folded)
 
 
 def _read_points(
