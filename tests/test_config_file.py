@@ -77,17 +77,6 @@ def test_keys_given_twice(tmp_path):
     assert "in line 1 and again in line 7" in str(caught.value)
 
 
-@pytest.mark.parametrize("form", ["[{}]", "{{<<: [{}]}}"])
-def test_aliases_are_looked_at_once(tmp_path, form):
-    """Thirty levels of nine aliases each are more nodes than atoms: this must end."""
-    levels = ["a0: &a0 {x: 1}"]
-    levels += [f"a{n}: &a{n} {form.format(', '.join([f'*a{n - 1}'] * 9))}" for n in range(1, 30)]
-    path = tmp_path / "aliases.yaml"
-    path.write_text("\n".join(levels) + "\n")
-    with pytest.raises(ConfigError, match="aliases repeat more values"):
-        read_config(path)
-
-
 def test_aliases_of_an_ordinary_config(tmp_path):
     path = tmp_path / "aliases.yaml"
     path.write_text("a: &a {x: 1}\nb: [*a, {<<: *a, y: 2}]\nc: &c [*c]\n")

@@ -322,12 +322,7 @@ def test_what_the_machine_was_used_for_answers_rules_of_thumb():
     assert rules["CPUs are not used up"]["text"] == "1.6 of 2 CPUs in use"
     assert rules["Nobody waits for a CPU"]["answer"] == "yes"
     assert rules["Nobody waits for a disk"]["answer"] == "no"
-    assert "training threads 1, " in view.use.figure.svg
-    first, *_, last = view.use.moments
-    assert 0 < first["x"] < last["x"] < 1
-    assert 0 < view.use.top < view.use.bottom < 1
-    assert "CPUs of training threads 1, " in first["text"]
-    assert "1.00 MiB/s from disks" in first["text"]
+    assert "training threads 1, " in view.use.svg
     assert rules["Shared memory is not used up"]["answer"] == "yes"
     full = looks(workers_s=0.9, busy_s=2.0) | {"shared_bytes": 2**34}
     full = feed([dataclasses.replace(one, use=full)])

@@ -23,28 +23,6 @@ def report(folder, **changed):
     return rendering.render(study)
 
 
-def test_a_moment_is_chosen_with_the_pointer_or_the_slider(tmp_path, page):
-    page.open(report(tmp_path / "study"))
-    section = "document.getElementById('m1-feed').closest('section')"
-    assert page.run(f"{section}.querySelectorAll('figure svg').length") == 2
-    assert page.run("document.querySelector('.moment').hidden") is False
-
-    def told():
-        return page.run("document.querySelector('.moment output').textContent")
-
-    assert told().startswith("250 ms: CPUs of training threads 1, ")
-    page.run("document.querySelector('.moment input').focus()")
-    page.press("ArrowRight", 39)
-    assert told().startswith("750 ms: ")
-    page.run(
-        "(() => { const drawing = document.querySelector('[data-moments] svg');"
-        "const place = drawing.getBoundingClientRect();"
-        "drawing.dispatchEvent(new PointerEvent('pointermove', {clientX: place.right})); })()"
-    )
-    assert told().startswith("1.75 s: ")
-    assert page.run("document.querySelector('.moment input').value") == "3"
-
-
 def test_what_a_script_says_is_text(tmp_path):
     reason = "</div><script>alert(1)</script>'"
     left = [{"variant": "beside", "title": "<b>beside</b>", "reason": reason}]

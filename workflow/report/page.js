@@ -61,33 +61,6 @@ for (const header of document.querySelectorAll("table[data-sort] thead th")) {
   });
 }
 
-// Use over time: the pointer on the figure, or the slider, chooses a moment, which is then told.
-for (const box of document.querySelectorAll("[data-moments]")) {
-  const moments = JSON.parse(box.dataset.moments);
-  const drawing = box.querySelector("svg"), told = box.querySelector(".moment");
-  const slider = told.querySelector("input"), text = told.querySelector("output");
-  const [, , width, height] = drawing.getAttribute("viewBox").split(" ").map(Number);
-  const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
-  const show = (index) => {
-    slider.value = index;
-    text.textContent = moments[index].text;
-    line.setAttribute("x1", moments[index].x * width);
-    line.setAttribute("x2", moments[index].x * width);
-  };
-  line.setAttribute("y1", box.dataset.top * height);
-  line.setAttribute("y2", box.dataset.bottom * height);
-  line.setAttribute("class", "moment-line");
-  drawing.append(line);
-  told.hidden = false;
-  show(0);
-  slider.addEventListener("input", () => show(Number(slider.value)));
-  drawing.addEventListener("pointermove", (event) => {
-    const place = drawing.getBoundingClientRect(), at = (event.clientX - place.left) / place.width;
-    const away = moments.map((moment) => Math.abs(moment.x - at));
-    show(away.indexOf(Math.min(...away)));
-  });
-}
-
 // Long tables begin folded; without this script they are simply long.
 for (const button of document.querySelectorAll("button[data-unfold]")) {
   const table = document.getElementById(button.dataset.unfold);

@@ -282,9 +282,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
             plan["workload"]["step"],
         ),
         "feed": view_feed(study.feed, study.machine, study.fingerprint, study.suffix),
-        "changes": view_changes(
-            study.analyses["single_changes"], report_rows.usable_cpus(study.machine)
-        ),
+        "changes": view_changes(study.analyses["single_changes"]),
         "time": study.time,
         "causes": study.causes,
         "figures_note": _figures_note(study, series),

@@ -25,7 +25,7 @@ from scaling_study.rendering.headline_causes import format_share
 from scaling_study.rendering.report_cause_figures import curve, dot
 from scaling_study.rendering.report_ceilings import ceiling_rows, near_ceilings
 from scaling_study.rendering.report_rows import Row, number_cell, usable_cpus
-from scaling_study.rendering.report_use import Use, draw_use, rules_of_thumb
+from scaling_study.rendering.report_use import draw_use, rules_of_thumb
 
 Json = Mapping[str, Any]
 
@@ -70,15 +70,14 @@ class FeedView:
     ways: tuple[Row, ...] = ()
     neighbours: Figure | None = None
     ceilings: tuple[Row, ...] = ()
-    use: Use | None = None
+    use: Figure | None = None
     rules: tuple[Row, ...] = ()
     left_out: tuple[str, ...] = ()
 
     @property
     def figures(self) -> tuple[Figure, ...]:
         """Its figures."""
-        use = self.use.figure if self.use else None
-        return tuple(one for one in (self.neighbours, use) if one is not None)
+        return tuple(one for one in (self.neighbours, self.use) if one is not None)
 
 
 def view_feed(

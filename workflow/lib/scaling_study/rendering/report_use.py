@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure as Canvas
@@ -11,7 +10,6 @@ from scaling_study.common.quantities import (
     format_bytes,
     format_cpus,
     format_percent,
-    format_seconds,
 )
 from scaling_study.rendering import svg
 from scaling_study.rendering.figure_style import WIDTH_IN, drawing
@@ -36,25 +34,7 @@ STALLED = 0.1
 PLOT_IN = 3.4
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
-    """What a machine was used for over time.
-
-    Attributes:
-        figure: CPUs by kind of thread.
-        moments: for every span between two looks, `x` where it is in the figure, as a part of its
-            width, and `text` with all that was seen.
-        top: where the plot begins, as a part of the figure's height.
-        bottom: where it ends.
-    """
-
-    figure: Figure
-    moments: Sequence[Json]
-    top: float
-    bottom: float
-
-
-def draw_use(found: Json | None, suffix: str) -> Use | None:
+def draw_use(found: Json | None, suffix: str) -> Figure | None:
     """Draw the CPUs that each kind of thread used over time; None where it was not looked at."""
     if found is None:
         return None
@@ -80,35 +60,11 @@ def draw_use(found: Json | None, suffix: str) -> Use | None:
         axes.set_title(title)
         canvas.legend(loc="outside lower left", ncols=2, handlelength=1)
         drawn = svg.themed(canvas, name=name, alt=f"CPUs in use on average: {told}.")
-        plot = axes.get_position()  # once the layout is made
     caption = (
         f"Looked at {len(spans) + 1} times while nothing was measured. The line: the"
         f" {format_cpus(cpus)} CPUs that the study may use."
     )
-    first, last = spans[0]["at_s"], spans[-1]["at_s"]
-    moments = [
-        {
-            "x": plot.x0 + plot.width * (span["at_s"] - first) / ((last - first) or 1.0),
-            "text": _moment(span),
-        }
-        for span in spans
-    ]
-    return Use(Figure(name, title, caption, drawn), moments, 1 - plot.y1, 1 - plot.y0)
-
-
-def _moment(span: Json) -> str:
-    used = ", ".join(f"{label} {format_cpus(span[kind])}" for kind, (label, _) in KINDS.items())
-    parts = [f"{format_seconds(span['at_s'])}: CPUs of {used}"]
-    for kind, what in (("disk", "from disks"), ("network", "from the network")):
-        if span[kind] is not None:
-            parts.append(f"{format_bytes(span[kind])}/s {what}")
-    for kind, what in (("stalled_cpu", "CPUs"), ("stalled_io", "disks")):
-        if span[kind] is not None:
-            parts.append(f"waiting for {what} {format_percent(round(span[kind], 2))}")
-    for kind, what in (("memory_left", "of memory"), ("shared_left", "of /dev/shm")):
-        if span[kind] is not None:
-            parts.append(f"{format_bytes(span[kind])} {what} left")
-    return "; ".join(parts)
+    return Figure(name, title, caption, drawn)
 
 
 def rules_of_thumb(found: Json | None, memory_bytes: int | None) -> list[Row]:
