@@ -9,7 +9,10 @@ import yaml
 
 from jobs import ROOT
 
-PARTS = ("Snakefile", "config", "envs", "profiles", "workflow", "tests/workloads")
+PARTS = (
+    *("Snakefile", "config", "envs", "profiles", "workflow"),
+    *("scripts/workloads", "tests/workloads"),
+)
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--cores", "192"]
 
 
