@@ -1,8 +1,10 @@
+import re
 import subprocess
 
 import pytest
+import yaml
 
-from jobs import STAGE
+from jobs import ROOT, STAGE
 from scaling_study.probing import allocation
 
 NODE = (
@@ -66,3 +68,15 @@ def test_only_a_job_of_slurm_is_asked(tmp_path, monkeypatch):
     assert "a measurement needs the whole node" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "machine.json").exists()
+
+
+def test_the_clusters_profile_gives_every_rule_that_measures_a_whole_node():
+    rules = "\n".join(path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk"))
+    named = re.split(r"^ *rule (\w+):$", rules, flags=re.MULTILINE)
+    measuring = {
+        name for name, text in zip(named[1::2], named[2::2], strict=True) if "quiet=100" in text
+    }
+    assert {"measure", "race", "feed"} <= measuring
+    profile = yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text())
+    for section in ("set-resources", "set-threads"):
+        assert set(profile[section]) == {"probe", *measuring}
