@@ -11,13 +11,14 @@ import pytest
 
 from faulty import GO_ON, FaultyStudy, small_disk
 
+pytestmark = pytest.mark.faults
+
 ROOM_BYTES = 64 * 1024
 WINDOWS = 30
 
 LIMITED = f"""
 import os, resource, sys
 
-pytestmark = pytest.mark.faults
 resource.setrlimit(resource.RLIMIT_FSIZE, ({ROOM_BYTES},) * 2)
 os.execv(sys.argv[1], sys.argv[1:])
 """

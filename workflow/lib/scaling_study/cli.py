@@ -154,13 +154,19 @@ def measure(options: argparse.Namespace) -> None:
     if (study / measure.STOPPED).exists():  # a cluster queues many at once
         sys.exit("the default launch's script ended before its first step, so nothing is measured")
     job = measure.read_job(options.job, options.replicate)
-    number = f"cohort {len(list(study.glob('*/*.jsonl'))) + 1}"
-    if options.plan:
-        planned = read_json(options.plan)
-        number += f" of {len(planned['launches']) * planned['replicates']}"
-    title = f"{number} ({job.launch['label']})"
+    title = f"{_place(study, options.plan)} ({job.launch['label']})"
     with job_process.prepared(title, options.log, options.probed):
         measure.Measurement(job, options.output, options.builds).run()
+
+
+def _place(measured: Path, plan: Path | None) -> str:
+    """Say which of the study's cohorts comes next, as far as its folder tells."""
+    number = f"cohort {len(list(measured.glob('*/*.jsonl'))) + 1}"
+    try:
+        planned = json.loads(plan.read_text()) if plan else {}
+        return f"{number} of {len(planned['launches']) * planned['replicates']}"
+    except (OSError, ValueError, KeyError, TypeError):  # who needs the plan says what is wrong
+        return number
 
 
 @_stage(*MEASURING, "--round", "--node", "--nodes")
