@@ -1,7 +1,7 @@
 # make report   create the environment, run the quick study of this machine, write reports/quick.html
 # make test     create the environment, check the style, run the tests that every change must pass
 # make nightly  long, faults, slurm and emulated
-# make long     the tests that take minutes each: real experiments, a thousand simulated studies
+# make long     what takes longer: whole studies, real experiments, a thousand simulated studies
 # make faults   kills, full disks, scripts that misbehave: what is left, and that a rerun goes on
 # make slurm    a whole study through profiles/slurm on a real SLURM of three nodes (needs root)
 # make emulated placements on emulated machines with sockets, NUMA nodes and SMT (installs QEMU as root)
