@@ -167,13 +167,30 @@ def test_oversubscribed_points_may_win_and_are_marked(tmp_path):
     assert found["recommended"]["oversubscribed"]
 
 
+def test_the_studys_tolerance_decides(tmp_path):
+    slow_rise = synthetic.Launch(
+        {"intra_op": 1, "allocator": "jemalloc"},
+        "one_change",
+        lambda n: min(60.0 * n, 180.0) * (1 + 0.02 * n),
+    )
+
+    def ask(share):
+        return lambda plan: plan["search"].update(tolerance=share)
+
+    strict = recommended(tmp_path / "a", DEFAULT, BASELINE, slow_rise, change=ask(0.02))
+    loose = recommended(tmp_path / "b", DEFAULT, BASELINE, slow_rise, change=ask(0.2))
+    assert (strict["tolerance"], loose["tolerance"]) == (0.02, 0.2)
+    assert (strict["recommended"]["n"], loose["recommended"]["n"]) == (8, 3)
+
+
 def test_enough_is_exact_at_the_tolerance():
     points = [
         {"n": 8, "steps_per_s": 100.0},
         {"n": 4, "steps_per_s": 98.0},
         {"n": 2, "steps_per_s": 97.9},
     ]
-    assert enough(points)["n"] == 4
+    assert enough(points, 0.02)["n"] == 4
+    assert enough(points, 0.0001)["n"] > 4
 
 
 def test_a_missing_number_is_null():

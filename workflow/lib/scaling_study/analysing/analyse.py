@@ -70,7 +70,7 @@ def analyse(
         own_windows = windows[windows["machine"] == machine]
         unequal = unequal_work(own, own_rates, own_windows, cohorts, plan)
         found = {
-            "scaling": scaling(own, own_rates, cohorts, description),
+            "scaling": scaling(own, own_rates, cohorts, description, plan["search"]["tolerance"]),
             "noise": {**noise(own_rates, plan), "unequal_work": unequal},
             "recommendation": recommend(own, own_rates, cohorts, known, unequal),
             "pareto": pareto(own, cohorts, known),
@@ -99,6 +99,7 @@ def scaling(
     rates: pd.DataFrame,
     cohorts: Sequence[Mapping[str, Any]],
     description: Mapping[str, Any],
+    tolerance: float,
 ) -> Json:
     """Points and scaling laws of every launch of a machine.
 
@@ -107,6 +108,7 @@ def scaling(
         rates: Its rows of the table of replicates.
         cohorts: Its cohorts.
         description: Its machine.json.
+        tolerance: As `recommend.enough` has it.
 
     Returns:
         The machine's entry of scaling.json, without the machine.
@@ -127,7 +129,7 @@ def scaling(
                     n, throughput, means.scatter(str(launch)), domain_laws(slots[launch], topology)
                 ),
                 "best_n": int(n[throughput.argmax()]),
-                "recommended_n": enough(own)["n"],
+                "recommended_n": enough(own, tolerance)["n"],
             },
         )
     return {"interval": stats.INTERVAL, "launches": launches}

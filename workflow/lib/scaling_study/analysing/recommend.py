@@ -2,12 +2,12 @@
 
 The best point is the one that serves the study's objective most (`objectives`): it gives most
 models per hour, or has the shortest time of one model; without a number of steps that train a
-model, the same of steps. Recommended is the smallest number of processes within `TOLERANCE`
-of it over all launches, and at that number the fastest launch: fewer processes need less memory,
-for a difference that no one notices. Where one model counts, each launch counts with its fewest
-processes. The probability of being best is the share of draws in which the point is within
-`TOLERANCE` of the best point of that draw. The draws come from the same distributions as the
-intervals. The A/A repeat is no candidate, since it is the baseline again.
+model, the same of steps. Recommended is the smallest number of processes within the study's
+tolerance (`search.tolerance`) of it over all launches, and at that number the fastest launch: fewer
+processes need less memory, for a difference that no one notices. Where one model counts, each launch
+counts with its fewest processes. The probability of being best is the share of draws in which the
+point is within the tolerance of the best point of that draw. The draws come from the same
+distributions as the intervals. The A/A repeat is no candidate, since it is the baseline again.
 
 A race has chosen already, and by more than these points show: without what the machine drifted
 between its jobs, and of launches that hardly differ the one that changes the least.
@@ -38,10 +38,9 @@ if TYPE_CHECKING:
     Json = Mapping[str, Any]
 
 STEPS = OBJECTIVES["steps_per_s"]
-TOLERANCE = 0.02  # a smaller difference in throughput is not worth more processes
 PROBABILITY = (
     f"share of {stats.DRAWS} draws from the distributions of the intervals in which the point is "
-    f"within {TOLERANCE:.0%} of the best point of that draw; none if no launch has two replicates"
+    "within {:.0%} of the best point of that draw; none if no launch has two replicates"
 )
 PLAIN = (*("launch", "label", "arm", "n", "replicates", "oversubscribed", "steps_per_s", "step_s"),)
 EMPTY: dict[str, Any] = {
@@ -78,18 +77,19 @@ def candidates(points: pd.DataFrame, cohorts: Sequence[Json]) -> list[Json]:
     ]
 
 
-def enough(points: Sequence[Json], objective: Objective = STEPS) -> Json:
-    """The point with the fewest processes within `TOLERANCE` of the best; the best of those.
+def enough(points: Sequence[Json], tolerance: float, objective: Objective = STEPS) -> Json:
+    """The point with the fewest processes within a tolerance of the best; the best of those.
 
     Args:
         points: Rows of the table of points, at least one.
+        tolerance: A smaller difference (0.02: two percent) is not worth more processes.
         objective: What is compared.
     """
 
     def gain(point: Json) -> float:
         return _gain(point, objective)
 
-    limit = (1 - TOLERANCE) * max(map(gain, points))
+    limit = (1 - tolerance) * max(map(gain, points))
     near = [point for point in points if gain(point) >= limit]
     return min(near, key=lambda point: (point["n"], -gain(point)))
 
@@ -120,9 +120,9 @@ def recommend(
     head: dict[str, Any] = {
         "objective": objective_of(plan),
         "model_length": plan["workload"].get("model_length"),
-        "tolerance": TOLERANCE,
+        "tolerance": plan["search"]["tolerance"],
         "interval": stats.INTERVAL,
-        "probability": PROBABILITY,
+        "probability": PROBABILITY.format(plan["search"]["tolerance"]),
     }
     found = candidates(points, cohorts)
     if not found:
@@ -148,7 +148,7 @@ def _choose(
     plan: Json,
 ) -> Json:
     """All that a recommendation says of points, at least one."""
-    changes = changed_training(plan)
+    changes, tolerance = changed_training(plan), plan["search"]["tolerance"]
     usual = [point for point in found if not changes.get(point["launch"])] or found
     throughput = max(usual, key=lambda point: float(point[objective.rate]))
     if objective.single:  # more processes make no model sooner, except by chance
@@ -167,8 +167,8 @@ def _choose(
         by_launch.setdefault(point["launch"], []).append(point)
     same = [point for point in found if not changes.get(point["launch"])]
     raced = _raced(same, plan)
-    chosen = enough(same or found, objective) if raced is None else raced
-    shown = {launch: enough(own, objective) for launch, own in by_launch.items()}
+    chosen = enough(same or found, tolerance, objective) if raced is None else raced
+    shown = {launch: enough(own, tolerance, objective) for launch, own in by_launch.items()}
     shown[chosen["launch"]] = chosen
 
     def alike(launch: str) -> Json | None:
@@ -193,7 +193,7 @@ def _choose(
         today = {**today, "shell": own_axes["shell"]}
     sure = measured.probabilities_of_best(
         {launch: point["n"] for launch, point in shown.items()},
-        tolerance=TOLERANCE,
+        tolerance=tolerance,
         seed=plan["seed"],
     )
     if raced is not None:  # these means know nothing of drift, nor of what was measured together
@@ -214,7 +214,7 @@ def _choose(
             measured, chosen, shown.get(against), "each at its own number of processes"
         ),
         "ratio_same_n": _ratio(measured, chosen, alike(against), "at the same number of processes"),
-        "changed": _changed(measured, objective, found, chosen, changes),
+        "changed": _changed(measured, objective, found, chosen, plan),
         "ranking": [
             {
                 **_entry(point),
@@ -240,15 +240,16 @@ def _changed(
     objective: Objective,
     found: Sequence[Json],
     chosen: Json,
-    changes: Mapping[str, Mapping[str, Any]],
+    plan: Json,
 ) -> Json | None:
     """The best point that trains otherwise, where it is better than what is recommended."""
+    changes, tolerance = changed_training(plan), plan["search"]["tolerance"]
     other = [point for point in found if changes.get(point["launch"])]
-    limit = (1 + TOLERANCE) * _gain(chosen, objective)
+    limit = (1 + tolerance) * _gain(chosen, objective)
     better = [point for point in other if _gain(point, objective) > limit]
     if not better:
         return None
-    best = enough(better, objective)
+    best = enough(better, tolerance, objective)
     return {
         **_entry(best),
         "what": dict(changes[best["launch"]]),
