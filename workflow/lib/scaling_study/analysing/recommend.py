@@ -4,9 +4,9 @@ The best point is the one that serves the study's objective most (`objectives`):
 models per hour, or has the shortest time of one model; without a number of steps that train a
 model, the same of steps. Recommended is the smallest number of processes within the study's
 tolerance (`search.tolerance`) of it over all launches, and at that number the fastest launch: fewer
-processes need less memory, for a difference that no one notices. Where one model counts, each launch
-counts with its fewest processes. The probability of being best is the share of draws in which the
-point is within the tolerance of the best point of that draw. The draws come from the same
+processes need less memory, for a difference that no one notices. Where one model counts, each
+launch counts with its fewest processes. The probability of being best is the share of draws in
+which the point is within the tolerance of the best point of that draw. The draws come from the same
 distributions as the intervals. The A/A repeat is no candidate, since it is the baseline again.
 
 A race has chosen already, and by more than these points show: without what the machine drifted
