@@ -13,7 +13,10 @@ from configs import IMPORTED, ROOT
 
 pytestmark = pytest.mark.slow
 
-PARTS = ("Snakefile", "config", "envs", "profiles", "workflow", "tests/data/profiler")
+PARTS = (
+    *("Snakefile", "config", "envs", "profiles", "workflow"),
+    *("scripts/workloads", "tests/data/profiler"),
+)
 STUDY = "import-example"
 
 
