@@ -195,10 +195,16 @@ def test_the_report_shows_it_as_text(study, page, width):
 
 def test_figures_run_nothing_of_theirs(study, page):
     figures = sorted((study.left / hostile_study.RESULTS / "figures").glob("*.svg"))
-    assert any(path.name.startswith("flame") for path in figures)
+    assert figures
     for path in figures:
         page.problems.clear()
         page.open(path)
         assert page.run("document.documentElement.tagName") == "svg", path
         assert page.run(f"window.{texts.OWNED}") is None, path
         assert page.problems == [], path
+    for path in figures[0].parent.glob("*.speedscope.json"):
+        assert json.loads(path.read_text(encoding="utf-8"))["profiles"][0]["samples"]
+        folded = path.with_name(path.name.replace(".speedscope.json", ".folded"))
+        for line in folded.read_text(encoding="utf-8").split("\n")[:-1]:
+            assert re.fullmatch(r"\S.* [\d.]+", line)
+            assert line.isprintable()

@@ -12,6 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scaling_study.common.printable import printable
 from scaling_study.common.quantities import MINUS, format_count, format_percent, format_seconds
 from scaling_study.profiling import stacks
 from scaling_study.rendering import flame_tree
@@ -118,7 +119,8 @@ def to_files(title: str, folded: Folded) -> dict[str, str]:
         ],
     }  # fmt: skip
     lines = [
-        f"{';'.join(frame.replace(';', ':') for frame in stack.path)} {1e6 * stack.seconds:.3f}\n"
+        f"{printable(';'.join(frame.replace(';', ':') for frame in stack.path))}"
+        f" {1e6 * stack.seconds:.3f}\n"
         for stack in folded.stacks
     ]
     return {".folded": "".join(lines), ".speedscope.json": json.dumps(scope)}
