@@ -86,7 +86,7 @@ def _stage(
     *arguments: str, reads: str = ""
 ) -> Callable[[Callable[[argparse.Namespace], int | None]], None]:
     def keep(run: Callable[[argparse.Namespace], int | None]) -> None:
-        STAGES[run.__name__.strip("_")] = Stage(run, arguments, reads)
+        STAGES[run.__name__] = Stage(run, arguments, reads)
 
     return keep
 
