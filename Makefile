@@ -37,7 +37,7 @@ faults: $(ENV)/tests
 
 slurm: $(ENV)/tests
 	# The daemons end with the tests, however these end.
-	$(BIN)/python -m scaling_study.measuring.keep --watch $$PPID -- $(BIN)/python -m pytest -m slurm tests/slurm
+	$(BIN)/python -m scaling_study.runner.supervisor --watch $$PPID -- $(BIN)/python -m pytest -m slurm tests/slurm
 
 emulated: $(ENV)/tests
 	bash tests/emulated/run.sh $(BIN)/python

@@ -31,7 +31,7 @@ from torch.optim import optimizer
 from torch.utils.data import dataloader
 
 from scaling_study.common import private
-from scaling_study.launchers.launcher import bind_command
+from scaling_study.launch.launchers.launcher import bind_command
 from scaling_study.member import channel, fetching, ranked
 from scaling_study.member.member import Member
 

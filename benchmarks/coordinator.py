@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 
 from scaling_study.common import private
-from scaling_study.launchers.launcher import Launch, Member
-from scaling_study.measuring import cohort, environment, resolve, windows
+from scaling_study.host import probe
+from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import channel
-from scaling_study.probing import probe
+from scaling_study.runner import cohort, environment, resolve, windows
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "tests/workloads/plain_loop.py"

@@ -31,12 +31,12 @@ from plant_list import NOTHING, PLANTS, ROOT
 from plant_list import Case as Planted
 from plant_runs import plan_of_config
 
-from scaling_study.collecting.feeds import read_run
+from scaling_study.analysis.loader_windows import read_run
 from scaling_study.common.quantities import format_percent, format_seconds
-from scaling_study.diagnosing.feed import feed
-from scaling_study.experimenting import feed as measured
-from scaling_study.measuring import job_process, measure
-from scaling_study.planning.efforts import FEEDS
+from scaling_study.config.efforts import FEEDS
+from scaling_study.diagnosis.loader_verdict import feed
+from scaling_study.experiments import loader_experiment as measured
+from scaling_study.runner import job_process, measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

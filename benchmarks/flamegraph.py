@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from scaling_study.profiling.stacks import TRAINER, Folded, Stack
-from scaling_study.rendering import flamegraph, report
+from scaling_study.report import flamegraph, report
 
 ROOT = Path(__file__).resolve().parent.parent
 FUNCTIONS = 5_000

@@ -20,10 +20,10 @@ from typing import Any
 
 from ladder import ROOT, run, step_ms
 
-from scaling_study.configuring.config import load_config
-from scaling_study.configuring.config_file import read_config
-from scaling_study.measuring import measure
-from scaling_study.planning.plan import make_plan
+from scaling_study.config.config import load_config
+from scaling_study.config.config_file import read_config
+from scaling_study.config.plan import make_plan
+from scaling_study.runner import measure
 
 
 def job(replicate: int, **settings: object) -> measure.Job:

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats as distributions
 
-from scaling_study.common import pooling
-from scaling_study.common.stats import CONFIDENCE, QUANTILE
+from scaling_study.stats import pooling
+from scaling_study.stats.intervals import CONFIDENCE, QUANTILE
 
 if TYPE_CHECKING:
-    from scaling_study.common.stats import Floats
+    from scaling_study.stats.intervals import Floats
 
 SPREAD, SCATTER, COUNTS = 0.04, 0.3, 4
 TENFOLD, MODES = 10.0, 5.0

@@ -23,10 +23,10 @@ from typing import Any
 
 from scipy import stats
 
-from scaling_study.configuring.config import load_config
-from scaling_study.configuring.config_file import read_config
-from scaling_study.measuring import measure
-from scaling_study.planning.plan import make_plan
+from scaling_study.config.config import load_config
+from scaling_study.config.config_file import read_config
+from scaling_study.config.plan import make_plan
+from scaling_study.runner import measure
 
 ROOT = Path(__file__).parent.parent
 CONFIG = ROOT / "config/tsmixerx.yaml"

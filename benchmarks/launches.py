@@ -68,7 +68,7 @@ from truth_processes import folder, last_lines, started
 from truth_studies import PROJECT
 from truth_table import add_to_ledger, read_ledger
 
-from scaling_study.measuring import family
+from scaling_study.runner import descendants
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -102,7 +102,14 @@ def make_config_study(config: Mapping[str, Any], project: Path) -> None:
             shutil.copytree(source, target, dirs_exist_ok=True)
         else:
             shutil.copy(source, target)
-    keep = [sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"]
+    keep = [
+        sys.executable,
+        "-m",
+        "scaling_study.runner.supervisor",
+        "--watch",
+        str(os.getpid()),
+        "--",
+    ]
     with folder("launches-") as own:
         file = own / "study.yaml"
         file.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
@@ -219,7 +226,7 @@ def main() -> int:
     """Run the rounds, print the tables, and say whether all figures are reached."""
     options = arguments()
     stop_cleanly()
-    family.adopt()
+    descendants.adopt()
     entries = read_ledger(options.table) if options.table else []
     try:
         found = {} if options.table else studies(options)

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from truth_processes import OverdueError, folder, last_lines, started
 
 from scaling_study.common.placeholders import MEMBER, fill
-from scaling_study.measuring.counters import descendants
-from scaling_study.measuring.environment import INHERITED
-from scaling_study.planning.work import parameters_of
+from scaling_study.config.work import parameters_of
+from scaling_study.host.kernel_counters import descendants
+from scaling_study.runner.environment import INHERITED
 
 if TYPE_CHECKING:
     import subprocess

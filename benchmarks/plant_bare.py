@@ -14,12 +14,12 @@ from typing import Any
 
 from plant_list import PLANTS, Case, clean_of
 
-from scaling_study.causes.plant import FOLDER
-from scaling_study.configuring.config import load_config
-from scaling_study.launchers.launcher import bind_command
-from scaling_study.measuring import resolve
-from scaling_study.planning.plan import make_plan
-from scaling_study.probing import probe
+from scaling_study.config.config import load_config
+from scaling_study.config.plan import make_plan
+from scaling_study.diagnosis.causes.plant import FOLDER
+from scaling_study.host import probe
+from scaling_study.launch.launchers.launcher import bind_command
+from scaling_study.runner import resolve
 
 SECONDS = 4.0
 SETTLE_S = 0.5

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.causes.plant import FOLDER, Dose, Plant
-from scaling_study.causes.table import CAUSES
+from scaling_study.diagnosis.causes.cause_table import CAUSES
+from scaling_study.diagnosis.causes.plant import FOLDER, Dose, Plant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scaling_study.causes.plant import Options
+    from scaling_study.diagnosis.causes.plant import Options
 
 ROOT = Path(__file__).parent.parent
 NOTHING = "nothing"

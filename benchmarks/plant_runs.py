@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from plant_list import PLANTS, ROOT, Case
 
-from scaling_study.causes.plant import FOLDER
 from scaling_study.common import storage
-from scaling_study.configuring.config import load_config
-from scaling_study.diagnosing import verdict
-from scaling_study.experimenting import fingerprint
-from scaling_study.measuring import measure
-from scaling_study.planning.plan import make_plan
-from scaling_study.probing import probe
+from scaling_study.config.config import load_config
+from scaling_study.config.plan import make_plan
+from scaling_study.diagnosis import verdict
+from scaling_study.diagnosis.causes.plant import FOLDER
+from scaling_study.experiments import microbenchmarks
+from scaling_study.host import probe
+from scaling_study.runner import measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,7 +54,14 @@ def command(case: Case, folder: Path) -> list[str]:
     plan, launch = plan_of(case, folder)
     return [
         *(sys.executable, str(FOLDER / "outside.py"), *case.outside(folder), "--"),
-        *(sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"),
+        *(
+            sys.executable,
+            "-m",
+            "scaling_study.runner.supervisor",
+            "--watch",
+            str(os.getpid()),
+            "--",
+        ),
         *(sys.executable, "-m", "scaling_study", "why"),
         *("--job", measure.job_text(plan, launch, "", "why"), "--target", launch["id"]),
         *("--replicate", "0", "--builds", str(folder / "builds"), "--study-folder", str(folder)),
@@ -179,13 +186,13 @@ def measure_fingerprint(results: Path) -> None:
         RuntimeError: that failed.
     """
     path = results / "fingerprint.json"
-    if path.exists() and fingerprint.quiet(storage.read_json(path)):
+    if path.exists() and microbenchmarks.quiet(storage.read_json(path)):
         return
     results.mkdir(parents=True, exist_ok=True)
     failure = run(
         [
             *(sys.executable, "-m", "scaling_study", "fingerprint"),
-            *("--code", measure.harness_digest(*fingerprint.MODULES)),
+            *("--code", measure.harness_digest(*microbenchmarks.MODULES)),
             *("--kept", str(results / "fingerprints"), "--log", str(results / "fingerprint.log")),
             *("--output", str(path)),
         ]

@@ -18,27 +18,30 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from scaling_study.configuring.config import load_config
-from scaling_study.measuring import edges, measure
-from scaling_study.planning.plan import make_plan
+from scaling_study.config.config import load_config
+from scaling_study.config.plan import make_plan
+from scaling_study.runner import counter_snapshots, measure
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "tests/workloads/pool.py"
 KINDS = ("joblib", "fork", "spawn", "torch", "dask")
 STEPS, MODELS = 2000, 40
-read = edges.read
+read = counter_snapshots.read
 
 
 def studied(how: str, n: int, replicate: int) -> tuple[float, float]:
     """Measure one window; return its steps/s, and those that the program counted in this window."""
     opened_ns: list[int] = []
 
-    def noted(*args: Any) -> edges.Edge:
+    def noted(*args: Any) -> counter_snapshots.Edge:
         edge = read(*args)
         opened_ns.append(edge.wall_ns)
         return edge
 
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(edges, "read", noted):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.object(counter_snapshots, "read", noted),
+    ):
         own = Path(folder, "own")
         own.mkdir()
         args = ["--how", how, "--jobs", "{n}", "--steps", str(STEPS), "--models", str(MODELS)]

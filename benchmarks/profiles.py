@@ -22,11 +22,11 @@ from typing import Any
 
 from ladder import ROOT
 
-from scaling_study.configuring.config import load_config
-from scaling_study.configuring.config_file import read_config
-from scaling_study.measuring import measure
-from scaling_study.planning.plan import make_plan
+from scaling_study.config.config import load_config
+from scaling_study.config.config_file import read_config
+from scaling_study.config.plan import make_plan
 from scaling_study.profiling import profile_launch
+from scaling_study.runner import measure
 
 SAMPLES = 45
 """Enough to see what sampling costs; a profile of the default number takes two minutes."""

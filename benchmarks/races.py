@@ -30,18 +30,18 @@ from launches_list import QUICK
 from truth import stop_cleanly
 from truth_list import ROOT
 
-from scaling_study.collecting.collect import collect
+from scaling_study.analysis.collect import collect
 from scaling_study.common.storage import read_json
-from scaling_study.common.throughputs import Start, Throughputs
-from scaling_study.measuring import family
-from scaling_study.probing import probe
-from scaling_study.searching import rounds
-from scaling_study.searching.race import Race
+from scaling_study.host import probe
+from scaling_study.runner import descendants
+from scaling_study.search import rounds
+from scaling_study.search.race import Race
+from scaling_study.stats.throughputs import Start, Throughputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from scaling_study.searching.race import Task
+    from scaling_study.search.race import Task
 
 RACES = 5
 """That are replayed."""
@@ -266,7 +266,7 @@ def main() -> int:
     parser.add_argument("--table", action="store_true", help="measure nothing")
     options = parser.parse_args()
     stop_cleanly()
-    family.adopt()
+    descendants.adopt()
     project = options.project.resolve()
     lines = ["| workload | how | chose | regret | time, of the grid's |", "| --- " * 5 + "|"]
     for name in options.workload:

@@ -28,11 +28,11 @@ import pandas as pd
 from search_rivals import LONGEST_S, RIVALS, WINDOWS, grid
 from search_worlds import World
 
-from scaling_study.searching import rounds
-from scaling_study.searching.race import Race, Settings
+from scaling_study.search import rounds
+from scaling_study.search.race import Race, Settings
 
 if TYPE_CHECKING:
-    from scaling_study.common.throughputs import Start
+    from scaling_study.stats.throughputs import Start
 
 ROOT = Path(__file__).parent.parent
 BUDGET_S = 3000.0

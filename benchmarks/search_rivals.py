@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scaling_study.searching.race import Task
+from scaling_study.search.race import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from search_worlds import World
 
-    from scaling_study.common.throughputs import Point, Start
+    from scaling_study.stats.throughputs import Point, Start
 
 WINDOWS, LONGEST_S = 2, 3.0
 """Of each count, and of a window: as the race measures."""

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scaling_study.common.throughputs import Start
-from scaling_study.planning import ladder
-from scaling_study.searching.race import Entrant, Field, combination
+from scaling_study.config import process_counts
+from scaling_study.search.race import Entrant, Field, combination
+from scaling_study.stats.throughputs import Start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from scaling_study.common.topology import Topology
-    from scaling_study.searching.race import Changes, Task
+    from scaling_study.search.race import Changes, Task
 
     Floats = NDArray[np.float64]
 
@@ -110,8 +110,8 @@ class World:
         self.noise = NOISES[int(rng.integers(len(NOISES)))]
         self.drift = DRIFTS[int(rng.integers(len(DRIFTS)))]
         self.additive = bool(rng.integers(2))
-        counts = ladder.resolve("auto", topology(self.machine), None)
-        named = ladder.boundaries(topology(self.machine), None)
+        counts = process_counts.resolve("auto", topology(self.machine), None)
+        named = process_counts.boundaries(topology(self.machine), None)
         self.step_s = float(np.exp(rng.uniform(math.log(0.004), math.log(0.05))))
         self._ladder = np.array(counts, dtype=np.float64)
         self._base = self._curve(rng, list(named))

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scaling_study.measuring import family
+from scaling_study.runner import descendants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ def folder(prefix: str = "truth-") -> Iterator[Path]:
         (folder / "tmp").mkdir()
         yield folder
     finally:
-        family.end(ORPHANS_S)
+        descendants.end(ORPHANS_S)
         shutil.rmtree(folder, ignore_errors=True)
 
 

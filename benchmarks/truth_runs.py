@@ -13,7 +13,7 @@ from truth_processes import folder
 from truth_studies import study
 
 import scaling_study
-from scaling_study.measuring import measure
+from scaling_study.runner import measure
 
 NO_RATES = {"rendering", "documenting", "diagnosing", "experimenting", "profiling", "importing"}
 """Parts of the package that no number depends on."""

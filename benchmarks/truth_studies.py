@@ -17,8 +17,8 @@ import yaml
 from truth_list import PROCESSES, ROOT, ROWS, SCRIPTS
 from truth_processes import OverdueError, last_lines, started
 
-from scaling_study.configuring.config import load_config
-from scaling_study.planning import plan
+from scaling_study.config import plan
+from scaling_study.config.config import load_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,7 +64,14 @@ def study(name: str, counts: tuple[int, ...], folder: Path, deadline: float) -> 
     (project / "study.yaml").write_text(yaml.safe_dump(config(name, counts)), encoding="utf-8")
     results = Path("results") / f"truth-{name}"
     whole = ROWS[name].compares == PROCESSES
-    keep = [sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"]
+    keep = [
+        sys.executable,
+        "-m",
+        "scaling_study.runner.supervisor",
+        "--watch",
+        str(os.getpid()),
+        "--",
+    ]
     run = [*keep, sys.executable, "-m", "snakemake", "--cores", "all", "--configfile", "study.yaml"]
     if whole:
         commands = [run]

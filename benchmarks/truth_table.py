@@ -12,7 +12,7 @@ import truth_rates
 from truth_list import PROCESSES, ROWS
 from truth_rates import Ratio, Side
 
-from scaling_study.common import stats
+from scaling_study.stats import intervals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -94,7 +94,7 @@ def errors(entries: Iterable[Entry]) -> dict[tuple[str, str, int], float]:
     ]
     if not rows:
         return {}
-    means = stats.Means(pd.DataFrame(rows))
+    means = intervals.Means(pd.DataFrame(rows))
     return {(name, kind, n): means.of(f"{name} {kind}", n).deviation for name, kind, n in values}
 
 

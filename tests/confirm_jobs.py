@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 from jobs import STAGE, config, environment
-from scaling_study.configuring.config import load_config
-from scaling_study.confirming import round_schema
-from scaling_study.measuring.measure import job_text
-from scaling_study.planning.plan import make_plan
-from scaling_study.probing import probe
+from scaling_study.config.config import load_config
+from scaling_study.config.plan import make_plan
+from scaling_study.confirm import round_schema
+from scaling_study.host import probe
+from scaling_study.runner.measure import job_text
 
 
 def point(plan, launch, n):
@@ -57,7 +57,14 @@ def command(plan, found, folder):
     (folder / "analysis/recommendation.json").write_text(json.dumps(found))
     default = next(one for one in plan["launches"] if one["id"] == plan["default"])
     return [
-        *(sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"),
+        *(
+            sys.executable,
+            "-m",
+            "scaling_study.runner.supervisor",
+            "--watch",
+            str(os.getpid()),
+            "--",
+        ),
         *(*STAGE, "confirm"),
         *("--job", job_text(plan, default, "", "confirm")),
         *("--builds", str(folder / "builds"), "--study-folder", str(folder)),

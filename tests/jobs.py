@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from scaling_study.common import private
-from scaling_study.configuring.config import load_config
-from scaling_study.measuring.measure import job_text
-from scaling_study.planning.plan import make_plan
+from scaling_study.config.config import load_config
+from scaling_study.config.plan import make_plan
+from scaling_study.runner.measure import job_text
 
 ROOT = Path(__file__).parent.parent
 WORKLOADS = ROOT / "tests/workloads"
@@ -58,7 +58,14 @@ def profile_text(mapping):
 def kept(stage, folder, *options):
     """A measuring job of any kind below its keeper."""
     return [
-        *(sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--"),
+        *(
+            sys.executable,
+            "-m",
+            "scaling_study.runner.supervisor",
+            "--watch",
+            str(os.getpid()),
+            "--",
+        ),
         *(*STAGE, stage, *options),
         *("--builds", str(folder / "builds"), "--study-folder", str(folder)),
         *("--log", str(folder / "log")),
@@ -98,7 +105,7 @@ def command(job, folder, watched=None):
         *(
             sys.executable,
             "-m",
-            "scaling_study.measuring.keep",
+            "scaling_study.runner.supervisor",
             "--watch",
             str(watched or os.getpid()),
             "--",

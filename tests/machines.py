@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from scaling_study.common.topology import Topology, format_cpu_list, parse_cpu_list
-from scaling_study.probing import limits, system
+from scaling_study.host import limits, system
 
 DATA = Path(__file__).parent / "data" / "topologies"
 _FOLDER = tempfile.TemporaryDirectory(prefix="machines-")

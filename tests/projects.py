@@ -47,7 +47,7 @@ class Project:
         A study on a busy machine takes its windows again and again and then has no result, which
         other tests show. Here it would make a test of the workflow long, and then fail.
         """
-        windows = self.folder / "workflow/lib/scaling_study/measuring/windows.py"
+        windows = self.folder / "workflow/lib/scaling_study/runner/windows.py"
         text = windows.read_text()
         assert "\nINVALID = " in text
         windows.write_text(f'{text}\n\nINVALID = frozenset({{"few_steps"}})\n')
@@ -55,11 +55,11 @@ class Project:
     def hurry(self):
         """Let experiments on causes take no longer than they must; their intervals are wide."""
         library = self.folder / "workflow/lib/scaling_study"
-        efforts = library / "planning/efforts.py"
+        efforts = library / "config/efforts.py"
         quick = "blocks=5, kernels=('register',), doses=(1.0,), dose_blocks=1"
         changed = f'EFFORTS["quick"] = replace(EFFORTS["quick"], {quick})'
         efforts.write_text(f"{efforts.read_text()}\n\n{changed}\n")
-        fingerprint = library / "experimenting/fingerprint.py"
+        fingerprint = library / "experiments/microbenchmarks.py"
         text = fingerprint.read_text()
         assert "\nBLOCKS = 5\n" in text
         fingerprint.write_text(text.replace("\nBLOCKS = 5\n", "\nBLOCKS = 1\n"))

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from scaling_study.probing import limits
+from scaling_study.host import limits
 
 PERIOD_US = 100_000
 

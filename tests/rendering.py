@@ -7,12 +7,12 @@ from typing import Any
 from unittest import mock
 
 import synthetic
-from scaling_study.analysing.analyse import analyse
-from scaling_study.collecting.collect import collect
+from scaling_study.analysis.analyse import analyse
+from scaling_study.analysis.collect import collect
 from scaling_study.common.columns import BETWEEN, POINTS, REPLICATES, WINDOWS
 from scaling_study.common.storage import read_json, write_json, write_table
-from scaling_study.rendering import report
-from scaling_study.rendering.render import render_study
+from scaling_study.report import report
+from scaling_study.report.render import render_study
 
 draw_all = report.draw_all
 _drawn: dict[bytes, Any] = {}

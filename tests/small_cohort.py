@@ -8,12 +8,12 @@ import sys
 import time
 
 from processes import PATIENCE_S, wait_until
-from scaling_study.launchers.launcher import Launch, Member
-from scaling_study.launchers.table import LAUNCHERS
-from scaling_study.measuring import counters
-from scaling_study.measuring.environment import member_environment
-from scaling_study.measuring.members import Members
+from scaling_study.host import kernel_counters
+from scaling_study.launch.launchers.launcher import Launch, Member
+from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import channel
+from scaling_study.runner.environment import member_environment
+from scaling_study.runner.members import Members
 
 # One thread: these tests share their CPUs with others, and two spinning threads would crawl.
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
@@ -115,7 +115,7 @@ class SmallCohort:
     def close(self):
         """End all members, what they have started, and launchers."""
         for slot, pid in list(self.members.pids.items()):
-            started = counters.descendants(pid)[1:]
+            started = kernel_counters.descendants(pid)[1:]
             self.members.kill(slot)
             # A loader's worker that has just been started does not notice that its parent is gone.
             for child in started:

@@ -2,9 +2,9 @@
 
 import rendering
 import synthetic
-from scaling_study.analysing import compare, machine_results
+from scaling_study.analysis import compare, machine_results
 from scaling_study.common.storage import read_json, write_json
-from scaling_study.rendering.render import render_study
+from scaling_study.report.render import render_study
 
 KIND = dict.fromkeys(("partition", "account", "qos", "constraint"), "") | dict.fromkeys(
     ("cores", "price", "watts")

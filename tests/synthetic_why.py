@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from scaling_study.experimenting.reliefs import RELIEFS
+from scaling_study.experiments.interventions import RELIEFS
 from synthetic import AXES, machine
 
 MS = 1e-3

@@ -9,10 +9,10 @@ import pytest
 
 from jobs import WORKLOADS, baseline_job, command, config, environment
 from quotas import divided_group, set_quota
-from scaling_study.collecting import accounts
-from scaling_study.collecting.record_rows import read_rows
-from scaling_study.collecting.record_schema import WindowMachine, WindowMember
-from scaling_study.collecting.window_table import window_rows
+from scaling_study.analysis import accounts
+from scaling_study.analysis.record_rows import read_rows
+from scaling_study.analysis.record_schema import WindowMachine, WindowMember
+from scaling_study.analysis.window_table import window_rows
 from scaling_study.common.columns import PER_STEP
 
 FIELDS = [*WindowMachine.__annotations__, *WindowMember.__annotations__]

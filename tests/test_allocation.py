@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from jobs import ROOT, STAGE
-from scaling_study.probing import allocation
+from scaling_study.host import allocation
 
 NODE = (
     "NodeName=node-a Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=126 CPUTot=128 CPULoad=4.09"

@@ -6,9 +6,9 @@ import pytest
 
 import synthetic
 from jobs import STAGE
-from scaling_study.analysing.analyse import FILES, analyse, domain_laws
-from scaling_study.analysing.noise import spread_at
-from scaling_study.collecting.collect import collect
+from scaling_study.analysis.analyse import FILES, analyse, domain_laws
+from scaling_study.analysis.collect import collect
+from scaling_study.analysis.noise import spread_at
 from scaling_study.common.topology import Topology
 
 TOPOLOGY = Topology.from_dict(synthetic.machine(cpus=8, cpus_per_l3=4, cpus_per_node=4)["topology"])

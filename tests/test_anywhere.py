@@ -11,7 +11,7 @@ import yaml
 
 from projects import SHORT, Project
 from scaling_study import command
-from scaling_study.configuring.config_file import PROJECT, shipped
+from scaling_study.config.config_file import PROJECT, shipped
 
 SCRIPT = "src/train.py"
 STUDY = {
@@ -159,7 +159,7 @@ def test_the_same_folder_is_the_same_study_however_it_is_named(away, measured):
 
 def test_code_that_has_changed_since_is_run_again(away, measured):
     away.allow(writing=True)
-    code = away.checkout / "workflow/lib/scaling_study/rendering/report.py"
+    code = away.checkout / "workflow/lib/scaling_study/report/report.py"
     text, before = code.read_text(), code.stat()
     code.write_text(f"{text}\n")
     _, said = away.study("--configfile", "mine.yaml", "--dry-run", "--quiet", "reason")

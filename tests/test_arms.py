@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from machines import machine
-from scaling_study.experimenting import arms
-from scaling_study.experimenting.arms import Arm, Starter
+from scaling_study.experiments import conditions
+from scaling_study.experiments.conditions import Arm, Starter
 
 FOUR_CPUS = machine("vm-no-l3")
 
@@ -27,10 +27,10 @@ def arm(name, members, **changed):
     ],
 )
 def test_members_start_together_while_each_has_a_cpu(sizes, together):
-    arms = [arm(str(at), size) for at, size in enumerate(sizes)]
-    groups = Starter({}, FOUR_CPUS).groups(arms)
+    conditions = [arm(str(at), size) for at, size in enumerate(sizes)]
+    groups = Starter({}, FOUR_CPUS).groups(conditions)
     assert [[one.size for one in group] for group in groups] == together
-    assert [one for group in groups for one in group] == arms
+    assert [one for group in groups for one in group] == conditions
 
 
 def test_kernels_are_asked_for_where_they_may_be_others():
@@ -43,8 +43,8 @@ def test_kernels_are_asked_for_where_they_may_be_others():
 def test_a_change_that_cannot_be_made_is_no_failure():
     can = {"impossible": {}, "changes": {"whole_batches": True}}
     cannot = {"impossible": {"whole_batches": "single rows"}, "changes": {"whole_batches": False}}
-    assert not arms._impossible(["whole_batches"], [can])
-    reason = arms._impossible(["whole_batches"], [can, cannot])
-    assert isinstance(reason, arms.Impossible)
+    assert not conditions._impossible(["whole_batches"], [can])
+    reason = conditions._impossible(["whole_batches"], [can, cannot])
+    assert isinstance(reason, conditions.Impossible)
     assert reason == "single rows"
-    assert not arms._impossible([], [cannot])
+    assert not conditions._impossible([], [cannot])

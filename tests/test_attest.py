@@ -9,14 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from scaling_study.axes import table
-from scaling_study.axes.allocator import JEMALLOC_DECAY_MS
-from scaling_study.axes.axis import Where
-from scaling_study.axes.table import DEFAULTS
-from scaling_study.axes.wait_policy import SPIN_LIMIT_S
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.measuring.environment import member_environment
-from scaling_study.probing import probe
+from scaling_study.host import probe
+from scaling_study.launch.axes import axis_table
+from scaling_study.launch.axes.allocator import JEMALLOC_DECAY_MS
+from scaling_study.launch.axes.axis import Where
+from scaling_study.launch.axes.axis_table import DEFAULTS
+from scaling_study.launch.axes.wait_policy import SPIN_LIMIT_S
+from scaling_study.runner.environment import member_environment
 
 NUMA_MAPS = """\
 5649b5a5e000 default file=/usr/bin/python3 mapped=10 N0=6 N1=4 kernelpagesize_kB=4
@@ -30,7 +30,7 @@ CODE = """
 import json, os, sys
 from pathlib import Path
 import torch
-from scaling_study.member import attest
+from scaling_study.member import readback
 if sys.argv[1] != "default":
     torch.set_num_interop_threads(int(sys.argv[1]))
 state = torch.random.get_rng_state()
@@ -81,7 +81,7 @@ def started(built):
     for name, values in CASES.items():
         launch = {**DEFAULTS, **values}
         try:
-            environment = table.prepare(launch, Where(machine, built)).environment()
+            environment = axis_table.prepare(launch, Where(machine, built)).environment()
         except UnavailableError as unavailable:
             found[name] = f"{unavailable.reason}: {unavailable.remedy}"
             continue
@@ -139,7 +139,7 @@ SLOT = {"slot": 0, "cpus": None, "policy": "default"}
 @of(*CASES)
 def test_what_was_asked_for_took_effect(case):
     got = case["first"] | {"launcher": "exec", "slot": 0, "spin_s": spin_s(case)}
-    rows = table.checks(CASES[case["name"]], [SLOT], [got])
+    rows = axis_table.checks(CASES[case["name"]], [SLOT], [got])
     assert [row for row in rows if not row["ok"]] == []
 
 
@@ -151,7 +151,7 @@ def test_another_launch_did_not(case):
         wanted = {**DEFAULTS, **values}
         names = ("blas", "allocator", "openmp")
         differing = {name for name in names if wanted[name] != asked(case)[name]}
-        rows = table.checks(wanted, [SLOT], [got])
+        rows = axis_table.checks(wanted, [SLOT], [got])
         failed = {row["axis"] for row in rows if not row["ok"]}
         assert differing <= failed, other
 
@@ -284,11 +284,11 @@ def test_a_symbol_that_nobody_has_has_no_owner(case):
 
 @pytest.mark.timing
 def test_a_multiply_that_takes_long_is_not_repeated_six_times(monkeypatch):
-    from scaling_study.member import attest
+    from scaling_study.member import readback
 
     calls = []
     clock = SimpleNamespace(perf_counter=lambda: 0.2 * len(calls))
-    monkeypatch.setattr(attest, "time", clock)
-    monkeypatch.setattr(attest.torch, "mm", lambda *_, **__: calls.append(1))
-    assert attest._sgemm_seconds(attest.SGEMM_REPEATS) == pytest.approx(0.2)
+    monkeypatch.setattr(readback, "time", clock)
+    monkeypatch.setattr(readback.torch, "mm", lambda *_, **__: calls.append(1))
+    assert readback._sgemm_seconds(readback.SGEMM_REPEATS) == pytest.approx(0.2)
     assert len(calls) == 3

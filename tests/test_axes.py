@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import machines
-from scaling_study.axes import blas, openmp, table
-from scaling_study.axes.axis import Where
-from scaling_study.axes.table import DEFAULTS
 from scaling_study.common.unavailable import UnavailableError
+from scaling_study.launch.axes import axis_table, blas, openmp
+from scaling_study.launch.axes.axis import Where
+from scaling_study.launch.axes.axis_table import DEFAULTS
 
 LIBRARIES = {
     "openblas": "/lib/openblas-pthread/libopenblasp-r0.3.21.so",
@@ -36,7 +36,7 @@ BARE = {"libraries": dict.fromkeys(LIBRARIES), "isa": ["sse2"], "thp": "never"}
 
 
 def prepare(machine=MACHINE, **values):
-    return table.prepare(values, Where(machine, Path("/builds"))).environment()
+    return axis_table.prepare(values, Where(machine, Path("/builds"))).environment()
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def words():
     """Words of all axes but the switches, which are tried in test_switches.py."""
     return [
         (name, word)
-        for name, axis in table.AXES.items()
+        for name, axis in axis_table.AXES.items()
         if axis.apply is None or name == "inter_op"
         for word in axis.words
     ]
@@ -59,7 +59,7 @@ def words():
 
 
 def test_the_order_of_axes_is_that_in_names_of_launches():
-    assert list(table.AXES) == [
+    assert list(axis_table.AXES) == [
         "shell", "build", "launcher", "intra_op", "inter_op", "wait_policy", "openmp", "blas",
         "isa", "allocator", "huge_pages", "placement", "openmp_affinity", "membind",
         "optimizer_kernel",
@@ -74,7 +74,7 @@ def test_every_word_has_an_effect_of_its_own(name, word):
     if word == DEFAULTS[name]:
         assert environment == {}
     else:
-        others = [w for w in table.AXES[name].words if w != word]
+        others = [w for w in axis_table.AXES[name].words if w != word]
         # Launchers differ by how they start a process, placements by where.
         if name not in {"launcher", "placement", "membind"}:
             assert environment not in [prepare(**{name: w}) for w in others]
@@ -84,7 +84,7 @@ def test_every_word_has_an_effect_of_its_own(name, word):
 @pytest.mark.parametrize(("name", "value"), [*words(), ("intra_op", 3), ("inter_op", 3)])
 def test_an_axis_sets_only_variables_that_belong_to_it(name, value):
     # Dask's defaults are set below the axes that they belong to.
-    owners = table.AXES if value == "dask" else {name: table.AXES[name]}
+    owners = axis_table.AXES if value == "dask" else {name: axis_table.AXES[name]}
     owned = {variable for axis in owners.values() for variable in axis.variables}
     assert set(prepare(**{name: value})) <= owned
 
@@ -96,12 +96,12 @@ RESERVED = {
     "DNNL_MAX_CPU_ISA",  # oneDNN's older name
     "MALLOC_MMAP_MAX_", "MALLOC_TOP_PAD_",  # glibc's other two thresholds
     "GOMP_CPU_AFFINITY",  # another way to bind
-    *table.AXES["ranks"].variables,  # each rank gets its own, from what starts the group
+    *axis_table.AXES["ranks"].variables,  # each rank gets its own, from what starts the group
 }  # fmt: skip
 
 
 def test_every_variable_of_an_axis_is_set_by_it_or_reserved():
-    for name, axis in table.AXES.items():
+    for name, axis in axis_table.AXES.items():
         if not axis.variables or name == "openmp_affinity":  # which needs a placement: below
             continue
         values = [*axis.words, 5] if name == "intra_op" else axis.words
@@ -110,7 +110,7 @@ def test_every_variable_of_an_axis_is_set_by_it_or_reserved():
 
 
 def test_no_variable_belongs_to_two_axes_but_the_preloads():
-    owned = [variable for axis in table.AXES.values() for variable in axis.variables]
+    owned = [variable for axis in axis_table.AXES.values() for variable in axis.variables]
     assert {variable for variable in owned if owned.count(variable) > 1} == {"LD_PRELOAD"}
 
 
@@ -197,7 +197,7 @@ def test_threads_are_bound_as_the_runtime_understands_it(value, openmp):
     """Either way alone: with both, the bundled libgomp binds, and the preloaded one has one CPU."""
     found = bound(openmp=openmp, openmp_affinity=value)
     found.pop("LD_PRELOAD", None)
-    assert set(found) <= set(table.AXES["openmp_affinity"].variables)
+    assert set(found) <= set(axis_table.AXES["openmp_affinity"].variables)
     if openmp in {"bundled", "/x/libgomp.so.1"}:
         assert found == {"OMP_PROC_BIND": value, "OMP_PLACES": "threads"}
     else:
@@ -314,12 +314,14 @@ def test_threads_are_bound_only_in_members_with_cpus_of_their_own(values, reason
 def test_each_bound_thread_has_a_cpu_of_its_slot():
     topology = machines.topology("epyc-7451-2s")
     fitting = {"intra_op": 2, "placement": ["0-1", "2-3"], "openmp_affinity": "close"}
-    assert [one.cpus for one in table.place(fitting, topology, 2)] == [(0, 1), (2, 3)]
+    assert [one.cpus for one in axis_table.place(fitting, topology, 2)] == [(0, 1), (2, 3)]
     with pytest.raises(UnavailableError) as caught:
-        table.place(fitting | {"placement": ["0-1", "2"]}, topology, 2)
+        axis_table.place(fitting | {"placement": ["0-1", "2"]}, topology, 2)
     assert "a slot has 1 for 2" in caught.value.reason
     assert "intra_op to at most 1" in caught.value.remedy
-    table.place(fitting | {"placement": ["0-1", "2"], "openmp_affinity": "default"}, topology, 2)
+    axis_table.place(
+        fitting | {"placement": ["0-1", "2"], "openmp_affinity": "default"}, topology, 2
+    )
 
 
 # ---- what took effect
@@ -362,10 +364,10 @@ SLOT = {"slot": 0, "cpus": None, "policy": "default"}
 
 
 def failed(attestations, **values):
-    rows = table.checks(values, [SLOT], attestations)
+    rows = axis_table.checks(values, [SLOT], attestations)
     known = [
         name
-        for name, axis in table.AXES.items()
+        for name, axis in axis_table.AXES.items()
         if axis.effective is not None or values.get(name, axis.default) != axis.default
     ]
     assert [row["axis"] for row in rows] == known
@@ -601,7 +603,7 @@ PER_SLOT = {"placement", "membind"}
 )
 def test_a_member_is_compared_with_its_slot(asked, got, wrong):
     slots = [SLOT | asked, {"slot": 1, "cpus": "0-1", "policy": "default"}]
-    rows = table.checks({}, slots, [attested(**got), attested(slot=1)])
+    rows = axis_table.checks({}, slots, [attested(**got), attested(slot=1)])
     assert {row["axis"] for row in rows if not row["ok"]} == wrong
     for row in rows:
         if row["axis"] in wrong:
@@ -628,7 +630,7 @@ def test_a_row_shows_the_member_in_which_it_does_not_hold():
     members = [attested(intra_op=1), attested(intra_op=2, slot=1)]
     rows = {
         row["axis"]: row
-        for row in table.checks({"intra_op": 1}, [SLOT, SLOT | {"slot": 1}], members)
+        for row in axis_table.checks({"intra_op": 1}, [SLOT, SLOT | {"slot": 1}], members)
     }
     assert rows["intra_op"] == {
         "axis": "intra_op", "requested": "1", "effective": "2", "ok": False,
@@ -638,7 +640,7 @@ def test_a_row_shows_the_member_in_which_it_does_not_hold():
 
 def test_what_is_shown_as_effective():
     kernel = attested(sgemm_kernel="SkylakeX", sgemm_gflops=249.6, huge_page_bytes=3 * 2**20)
-    rows = {row["axis"]: row["effective"] for row in table.checks({}, [SLOT], [kernel])}
+    rows = {row["axis"]: row["effective"] for row in axis_table.checks({}, [SLOT], [kernel])}
     assert rows == {
         "shell": "none",
         "launcher": "exec",
@@ -657,7 +659,7 @@ def test_what_is_shown_as_effective():
         "membind": "slot 0: default",
     }
     one = attested(spin_s=None, huge_page_bytes=None, env=TRIM, thread_cpus=[[0], [1]])
-    rows = {row["axis"]: row["effective"] for row in table.checks({}, [SLOT], [one])}
+    rows = {row["axis"]: row["effective"] for row in axis_table.checks({}, [SLOT], [one])}
     assert rows["wait_policy"] == "one thread, nothing to wait for"
     assert rows["huge_pages"] == "unknown"
     assert rows["openmp_affinity"] == "threads on CPUs 0 | 1"

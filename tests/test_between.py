@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from scaling_study.measuring import between, windows
 from scaling_study.member.channel import Step
+from scaling_study.runner import non_step, windows
 
 USUAL_US = 6_000
 
@@ -15,31 +15,31 @@ def life(n, steps, *, member=0, start=0, every=400, us=3_000_000, seed=1):
     at = np.arange(start, start + steps)
     took = (n * USUAL_US * rng.lognormal(0, 0.1, steps)).astype(np.int64)
     took[at % every == every - 1] += n * us
-    return between.Steps(
+    return non_step.Steps(
         np.full(steps, member), np.full(steps, n), at, took, np.zeros(steps, dtype=bool)
     )
 
 
 def joined(*parts):
-    return between.Steps.concat(parts)
+    return non_step.Steps.concat(parts)
 
 
 def test_a_phase_that_comes_back_is_found_with_all_counts_together():
     steps = joined(life(1, 900), life(2, 700, start=900), life(2, 700, member=1))
-    found = between.find(steps)
+    found = non_step.find(steps)
     (kind,) = found.kinds
     assert (kind.every, kind.seen) == (400, 5)
     assert (steps.us[found.labels == 1] > 2_000_000).all()
     assert (steps.us[found.labels == 0] < 100_000).all()
-    assert between.lacking(steps, found, [1, 2]) == []
+    assert non_step.lacking(steps, found, [1, 2]) == []
 
 
 def test_steps_that_differ_much_at_random_are_ordinary_ones():
     rng = np.random.default_rng(1)
     us = rng.integers(1_000, 40_000, 2_000)
     steps = life(1, 2_000)
-    steps = between.Steps(steps.member, steps.n, steps.at, us, steps.fresh)
-    assert between.find(steps).kinds == ()
+    steps = non_step.Steps(steps.member, steps.n, steps.at, us, steps.fresh)
+    assert non_step.find(steps).kinds == ()
 
 
 def test_long_steps_at_no_regular_distance_stay_in_the_steps():
@@ -47,8 +47,8 @@ def test_long_steps_at_no_regular_distance_stay_in_the_steps():
     steps = life(1, 3_000, every=10_000)
     us = steps.us.copy()
     us[rng.choice(3_000, 60, replace=False)] += 200_000
-    steps = between.Steps(steps.member, steps.n, steps.at, us, steps.fresh)
-    found = between.find(steps)
+    steps = non_step.Steps(steps.member, steps.n, steps.at, us, steps.fresh)
+    found = non_step.find(steps)
     assert found.kinds == ()
     assert not found.suspect  # their distances are known, and differ
 
@@ -58,26 +58,26 @@ def test_long_steps_that_come_in_bursts_do_not_come_back():
     one, steps = life(1, 250, every=10_000), life(2, 250, every=10_000, member=1)
     us = steps.us.copy()
     us[[40, 41, 150, 151]] *= 30
-    steps = joined(one, between.Steps(steps.member, steps.n, steps.at, us, steps.fresh))
+    steps = joined(one, non_step.Steps(steps.member, steps.n, steps.at, us, steps.fresh))
     pairs = steps.us > 200_000
-    assert between._distances(steps, np.arange(len(pairs)), pairs).tolist() == [1, 109, 1]
-    assert between.find(steps).kinds == ()
+    assert non_step._distances(steps, np.arange(len(pairs)), pairs).tolist() == [1, 109, 1]
+    assert non_step.find(steps).kinds == ()
     # Windows that know nothing of the steps between: one pair in each.
     apart = steps.at >= 100
-    steps = between.Steps(
+    steps = non_step.Steps(
         steps.member, steps.n, steps.at + 1_000 * apart, steps.us, steps.fresh | (steps.at == 100)
     )
-    assert between._distances(steps, np.arange(len(pairs)), pairs).tolist() == [1, 1]
-    found = between.find(steps)
+    assert non_step._distances(steps, np.arange(len(pairs)), pairs).tolist() == [1, 1]
+    found = non_step.find(steps)
     assert found.kinds == ()
-    assert between.lacking(steps, found, [1, 2]) == []
+    assert non_step.lacking(steps, found, [1, 2]) == []
 
 
 def test_two_kinds_are_told_apart():
     one = life(1, 3_000, every=500, us=4_000_000)
     two = life(1, 3_000, every=100, us=100_000)
-    steps = between.Steps(one.member, one.n, one.at, one.us + two.us, one.fresh)
-    found = between.find(steps)
+    steps = non_step.Steps(one.member, one.n, one.at, one.us + two.us, one.fresh)
+    found = non_step.find(steps)
     assert [kind.every for kind in found.kinds] == [500, 100]
     # Each fifth of the shorter ones goes with a longer one.
     assert [kind.per_step for kind in found.kinds] == pytest.approx([1 / 500, 1 / 100 - 1 / 500])
@@ -89,7 +89,7 @@ def test_first_phases_that_take_longer_are_of_the_same_kind(slow):
     steps = life(1, 4_000, every=300, us=90_000)
     phases = np.flatnonzero(steps.at % 300 == 299)
     steps.us[phases[:slow]] += 400_000
-    found = between.find(steps)
+    found = non_step.find(steps)
     (kind,) = found.kinds
     assert (kind.every, kind.seen) == (300, 13)
     assert (found.labels[phases] == 1).all()
@@ -100,24 +100,24 @@ def test_phases_that_differ_by_more_than_a_kind_does_are_one_kind_if_they_come_b
     steps = life(1, 6_000, every=300, us=90_000)
     phases = np.flatnonzero(steps.at % 300 == 299)
     steps.us[phases[[0, 1, 7, 12, 13]]] += 250_000
-    found = between.find(steps)
+    found = non_step.find(steps)
     assert [(kind.every, kind.seen) for kind in found.kinds] == [(300, 20)]
 
 
 def test_two_kinds_of_one_distance_are_two_where_they_take_turns():
     one = life(1, 3_000, every=300, us=2_000_000)
     two = life(1, 3_000, start=150, every=300, us=100_000)
-    steps = between.Steps(one.member, one.n, one.at, one.us + two.us, one.fresh)
-    assert [kind.every for kind in between.find(steps).kinds] == [300, 300]
+    steps = non_step.Steps(one.member, one.n, one.at, one.us + two.us, one.fresh)
+    assert [kind.every for kind in non_step.find(steps).kinds] == [300, 300]
 
 
 def test_a_distance_with_unknown_steps_in_it_is_none():
     """A member was started anew, or windows of another program's are missing."""
     steps = joined(life(1, 500), life(1, 500, start=700), life(1, 500, start=1_450))
-    found = between.find(steps)
+    found = non_step.find(steps)
     assert found.kinds == ()
     assert found.suspect == {1}
-    assert between.lacking(steps, found, [1, 2]) == [1]
+    assert non_step.lacking(steps, found, [1, 2]) == [1]
 
 
 def test_long_steps_of_one_count_ask_for_windows_of_that_count():
@@ -125,22 +125,22 @@ def test_long_steps_of_one_count_ask_for_windows_of_that_count():
     two = life(2, 300, start=1_300, every=10_000)
     us = two.us.copy()
     us[150] += 2_000_000
-    steps = joined(life(1, 1_300), between.Steps(two.member, two.n, two.at, us, two.fresh))
-    assert 1 not in between.lacking(steps, between.find(steps), [1, 2])
+    steps = joined(life(1, 1_300), non_step.Steps(two.member, two.n, two.at, us, two.fresh))
+    assert 1 not in non_step.lacking(steps, non_step.find(steps), [1, 2])
 
 
 def test_a_count_that_has_seen_none_yet_is_lacking():
     steps = joined(life(1, 1_300), life(2, 100, start=1_300))
-    found = between.find(steps)
-    assert between.lacking(steps, found, [1, 2, 4]) == [2, 4]
+    found = non_step.find(steps)
+    assert non_step.lacking(steps, found, [1, 2, 4]) == [2, 4]
 
 
 def test_a_new_start_of_the_script_is_no_phase():
     steps = life(1, 1_000, every=10_000)
     fresh = steps.at % 300 == 299
     us = np.where(fresh, 2_000_000, steps.us)
-    steps = between.Steps(steps.member, steps.n, steps.at, us, fresh)
-    found = between.find(steps)
+    steps = non_step.Steps(steps.member, steps.n, steps.at, us, fresh)
+    found = non_step.find(steps)
     assert (found.kinds, found.suspect) == ((), frozenset())
 
 
@@ -153,7 +153,7 @@ def test_the_steps_of_a_window_stand_in_their_order(fresh):
     record = {
         **windows.member_record(one, *span), **windows.life_record(one, *span)
     }  # fmt: skip
-    steps, inside = between.member_steps(0, 1, record)
+    steps, inside = non_step.member_steps(0, 1, record)
     assert steps.at.tolist() == [50, 51, 52, 53, 54, 55, 56]
     assert steps.us.tolist() == [8_000, 12_000, 10_000, 14_000, 16_000, 10_000, 20_000]
     assert np.flatnonzero(steps.fresh).tolist() == [*fresh]
@@ -172,8 +172,8 @@ def test_steps_of_windows_that_follow_each_other_have_no_gap():
         one = windows.Activity(0, 0, now, len(made), 0, made, earlier=first)
         span = 200_000_000, 1_000_000_000
         record = windows.member_record(one, *span) | windows.life_record(one, *span)
-        parts.append(between.member_steps(0, 1, record)[0])
+        parts.append(non_step.member_steps(0, 1, record)[0])
         first += len(made)
-    found = between.find(joined(*parts))
+    found = non_step.find(joined(*parts))
     assert [kind.every for kind in found.kinds] == [400]
     assert not found.suspect

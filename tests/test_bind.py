@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from processes import gone, has_ended, killed_at_the_end, wait_ended, written
+from scaling_study.host.libraries import find_library, library_folders
 from scaling_study.member import bind
-from scaling_study.probing.libraries import find_library, library_folders
 
 TOLD = """
 import json, os, sys

@@ -9,7 +9,7 @@ import torch
 
 from jobs import WORKLOADS, config, run
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.measuring import resolve
+from scaling_study.runner import resolve
 
 pytestmark = pytest.mark.slow
 

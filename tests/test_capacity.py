@@ -7,11 +7,11 @@ import pytest
 
 import jobs
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.measuring import capacity, resolve
-from scaling_study.measuring.capacity import Need
-from scaling_study.measuring.footprint import Footprint
-from scaling_study.probing import room
-from scaling_study.probing.room import Room
+from scaling_study.host import headroom
+from scaling_study.host.headroom import Room
+from scaling_study.runner import capacity, resolve
+from scaling_study.runner.capacity import Need
+from scaling_study.runner.footprint import Footprint
 
 GIB = 2**30
 
@@ -20,9 +20,15 @@ GIB = 2**30
 def left(monkeypatch):
     def left(*, files=(65536, 65536), tasks=100_000, memory=512 * GIB, shared=64 * GIB):
         monkeypatch.setattr(resource, "getrlimit", lambda _: files)
-        monkeypatch.setattr(room, "read_free_tasks", lambda: Room(tasks, "pids.max of a job, 9"))
-        monkeypatch.setattr(room, "read_free_memory", lambda: Room(memory, "memory.max of a job"))
-        monkeypatch.setattr(room, "read_free_shared", lambda: Room(shared, "shared memory, /x/shm"))
+        monkeypatch.setattr(
+            headroom, "read_free_tasks", lambda: Room(tasks, "pids.max of a job, 9")
+        )
+        monkeypatch.setattr(
+            headroom, "read_free_memory", lambda: Room(memory, "memory.max of a job")
+        )
+        monkeypatch.setattr(
+            headroom, "read_free_shared", lambda: Room(shared, "shared memory, /x/shm")
+        )
 
     return left
 
@@ -145,8 +151,8 @@ def test_what_a_member_was_seen_to_take_counts(left):
         ({"tasks": 1}, 9, [1, 1, 1, 1, 1]),  # each is tried, and says itself what it lacks
     ],
 )
-def test_reliefs_are_tried_together_as_far_as_they_fit(left, room, most, sizes):
-    left(**room)
+def test_reliefs_are_tried_together_as_far_as_they_fit(left, headroom, most, sizes):
+    left(**headroom)
     cohorts = [(200, 800), (200, 200), (200, 200), (300, 300), (300, 300)]
     needs = [Need(members, threads, "exec") for members, threads in cohorts]
     assert capacity.together(needs, most) == sizes

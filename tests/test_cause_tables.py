@@ -2,16 +2,16 @@ from pathlib import Path
 
 import pytest
 
-from scaling_study.causes.table import CAUSES
-from scaling_study.documenting.cause_tables import causes_list, reliefs_table, updated
-from scaling_study.experimenting.reliefs import RELIEFS
+from scaling_study.diagnosis.cause_tables import causes_list, reliefs_table, updated
+from scaling_study.diagnosis.causes.cause_table import CAUSES
+from scaling_study.experiments.interventions import RELIEFS
 
 DOCUMENTATION = Path(__file__).parent.parent / "docs" / "why.md"
 
 
 def test_the_documentation_lists_what_there_is():
     text = DOCUMENTATION.read_text(encoding="utf-8")
-    assert text == updated(text), "run python -m scaling_study.documenting.cause_tables docs/why.md"
+    assert text == updated(text), "run python -m scaling_study.diagnosis.cause_tables docs/why.md"
 
 
 def test_every_cause_has_its_line_with_a_source_and_a_remedy():

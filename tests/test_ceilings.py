@@ -2,7 +2,7 @@
 
 import builtins
 
-from scaling_study.experimenting import ceilings
+from scaling_study.experiments import ceilings
 
 
 def test_every_rate_is_measured_and_no_file_stays(tmp_path, monkeypatch):

@@ -111,7 +111,7 @@ print(json.dumps([batches, changes.effective()["whole_batches"], changes.impossi
 def test_looking_at_whole_batches_leaves_the_data_set_as_it_is_and_fails_nothing():
     code = """
 import json, torch
-from scaling_study.member import whole
+from scaling_study.member import batch_getitems
 from torch.utils.data import DataLoader, Dataset
 
 class Lazy(Dataset):

@@ -12,15 +12,15 @@ import pytest
 from jobs import WORKLOADS
 from processes import state, wait_until
 from scaling_study.common import private
-from scaling_study.launchers.launcher import Launch, Member
-from scaling_study.measuring import cohort, counters, environment, windows
+from scaling_study.host import headroom, kernel_counters, libraries
+from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import channel
-from scaling_study.probing import libraries, room
+from scaling_study.runner import cohort, environment, windows
 
 pytestmark = pytest.mark.slow
 
 SETTINGS = cohort.WindowSettings(steps=5, shortest_s=0.2, longest_s=3.0, settle_s=0.05)
-HOST = cohort.Host(frozenset(os.sched_getaffinity(0)), room.read_free_memory().free, ())
+HOST = cohort.Host(frozenset(os.sched_getaffinity(0)), headroom.read_free_memory().free, ())
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_member_that_stops_stepping_is_ended(make, monkeypatch):
         one.take(windows.Window(0, 0, 1), SETTINGS)
     assert one.alive == ()
     assert [event["what"] for event in one.events] == ["hung"]
-    assert counters.descendants(pid) == [pid]
+    assert kernel_counters.descendants(pid) == [pid]
     one._launcher.close()
     assert not Path(f"/proc/{pid}").exists()
 
@@ -84,9 +84,9 @@ def test_a_member_may_rest_before_its_launcher_has_returned(make, monkeypatch):
 
 def test_the_last_member_goes_when_memory_runs_out(make, monkeypatch):
     one = make("plain_loop.py", members=2)
-    left = iter([room.Room(0, "memory.max of the job")])
-    plenty = room.Room(HOST.memory_bytes, "the machine's memory")
-    monkeypatch.setattr(room, "read_free_memory", lambda: next(left, plenty))
+    left = iter([headroom.Room(0, "memory.max of the job")])
+    plenty = headroom.Room(HOST.memory_bytes, "the machine's memory")
+    monkeypatch.setattr(headroom, "read_free_memory", lambda: next(left, plenty))
     one.start([0, 1], 60)
     assert one.alive == (0,)
     assert one.events[0]["what"] == "out_of_memory"

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from scaling_study.measuring import cohort_windows, windows
-from scaling_study.measuring.cohort_windows import CohortWindows
+from scaling_study.runner import cohort_windows, windows
+from scaling_study.runner.cohort_windows import CohortWindows
 
 STEPS = 40
 SETTINGS = {

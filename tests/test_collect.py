@@ -7,11 +7,11 @@ import pytest
 
 import synthetic
 from jobs import STAGE
-from scaling_study.collecting.accounts import TRAINER
-from scaling_study.collecting.collect import collect, oversubscribed, usable_cpus
-from scaling_study.collecting.record_schema import RecordError
+from scaling_study.analysis.accounts import TRAINER
+from scaling_study.analysis.collect import collect, oversubscribed, usable_cpus
+from scaling_study.analysis.record_schema import RecordError
 from scaling_study.common.columns import TABLES
-from scaling_study.planning.work import NO_ENDS
+from scaling_study.config.work import NO_ENDS
 
 BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.linear(50.0))
 

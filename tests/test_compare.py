@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 import synthetic_machines
-from scaling_study.analysing import compare, machine_results
+from scaling_study.analysis import compare, machine_results
 from scaling_study.common.storage import read_json, write_json
-from scaling_study.rendering.report_machines import write_notes, write_verdict
-from scaling_study.rendering.study import conclusion
+from scaling_study.report.report_machines import write_notes, write_verdict
+from scaling_study.report.study import conclusion
 
 
 @pytest.fixture(scope="module")

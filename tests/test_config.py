@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from configs import FULL, ROOT, SHIPPED, config, make_files, minimal
-from scaling_study.axes.table import AXES, read_value
 from scaling_study.common import placeholders
 from scaling_study.common.problems import ConfigError
-from scaling_study.configuring.config import load_config
-from scaling_study.configuring.config_schema import allowed_text, keys_of
-from scaling_study.documenting.config_table import updated
-from scaling_study.planning.plan import make_plan
+from scaling_study.config.config import load_config
+from scaling_study.config.config_schema import allowed_text, keys_of
+from scaling_study.config.config_table import updated
+from scaling_study.config.plan import make_plan
+from scaling_study.launch.axes.axis_table import AXES, read_value
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -518,7 +518,7 @@ def test_a_product_beyond_all_bounds_is_not_expanded():
 
 
 def test_files_are_not_looked_up_when_a_plan_is_read_back():
-    from scaling_study.configuring.config import Workload
+    from scaling_study.config.config import Workload
 
     assert Workload.model_validate({"script": "not/here.py", "inputs": ["nor/here"]})
 
@@ -530,7 +530,7 @@ def test_words_are_read_as_they_are(name):
 
 
 def test_every_key_says_what_it_means_and_allows():
-    from scaling_study.configuring.config import Config
+    from scaling_study.config.config import Config
 
     for path, field in keys_of(Config):
         assert field.description, path
@@ -539,9 +539,7 @@ def test_every_key_says_what_it_means_and_allows():
 
 def test_the_tables_in_the_readme_are_up_to_date():
     text = (ROOT / "config/README.md").read_text(encoding="utf-8")
-    assert text == updated(text), (
-        "run python -m scaling_study.documenting.config_table config/README.md"
-    )
+    assert text == updated(text), "run python -m scaling_study.config.config_table config/README.md"
 
 
 def test_a_readme_without_places_for_tables():

@@ -6,7 +6,7 @@ import pytest
 
 from configs import FULL, SHIPPED, config
 from scaling_study.common.problems import ConfigError
-from scaling_study.configuring.config_file import read_config
+from scaling_study.config.config_file import read_config
 
 
 @pytest.mark.parametrize("path", [*SHIPPED, FULL], ids=lambda path: path.stem)

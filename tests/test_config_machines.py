@@ -8,9 +8,9 @@ import pytest
 
 from configs import make_files, minimal
 from scaling_study.common.problems import ConfigError
-from scaling_study.configuring.config import load_config
-from scaling_study.configuring.config_machines import NodeKind, choose_machines
-from scaling_study.documenting.config_table import machines_table
+from scaling_study.config.config import load_config
+from scaling_study.config.config_machines import NodeKind, choose_machines
+from scaling_study.config.config_table import machines_table
 
 EPYC = {
     "constraint": "genoa",

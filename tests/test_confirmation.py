@@ -8,11 +8,11 @@ import pytest
 
 import confirm_jobs
 from scaling_study import stages
-from scaling_study.collecting.record_schema import RecordError
+from scaling_study.analysis.record_schema import RecordError
 from scaling_study.common.columns import WINDOWS
 from scaling_study.common.storage import write_json, write_table
-from scaling_study.confirming.summary import summarise
-from scaling_study.planning.work import NO_ENDS
+from scaling_study.config.work import NO_ENDS
+from scaling_study.confirm.confirmation import summarise
 from test_timeline import PER_HOUR, queue
 
 PLAN = {

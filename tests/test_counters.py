@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from processes import gone, killed_at_the_end, wait_ended, wait_state, wait_until, written
-from scaling_study.measuring import counters
-from scaling_study.measuring.counters import Process, Thread
+from scaling_study.host import kernel_counters
+from scaling_study.host.kernel_counters import Process, Thread
 
 pytestmark = pytest.mark.timing
 
@@ -34,7 +34,7 @@ STATUS_NAMED_LIKE_A_FIELD = STATUS.replace("python", "voluntary_ctxt_switches: 7
     "status", [STATUS, STATUS_WITH_SHADOW_STACK, STATUS_NAMED_LIKE_A_FIELD, STATUS.rstrip("\n")]
 )
 def test_switches(status):
-    assert counters._switches(status) == (1234, 56)
+    assert kernel_counters._switches(status) == (1234, 56)
 
 
 SCHED = """\
@@ -50,13 +50,13 @@ policy                                       :                    0
 
 @pytest.mark.parametrize("status", [STATUS, STATUS_WITH_SHADOW_STACK, STATUS_NAMED_LIKE_A_FIELD])
 def test_allowed_cpus_of_a_thread(status):
-    assert counters._cpus_allowed(status) == "0-1"
+    assert kernel_counters._cpus_allowed(status) == "0-1"
 
 
 def test_migrations():
-    assert counters._migrations(SCHED) == 42
+    assert kernel_counters._migrations(SCHED) == 42
     without = "\n".join(line for line in SCHED.splitlines() if "migrations" not in line)
-    assert counters._migrations(without) is None
+    assert kernel_counters._migrations(without) is None
 
 
 @pytest.mark.parametrize("name", ["python", "a b", "x) R 1 2 (y", ")", "(", "tab\tand) S 3"])
@@ -65,14 +65,14 @@ def test_a_commands_name_may_hold_anything(tmp_path, name):
     folder.mkdir()
     fields = " ".join(str(number) for number in range(4, 53))
     (folder / "stat").write_text(f"7 ({name}) S {fields}\n")
-    stat = counters._stat(folder)
+    stat = kernel_counters._stat(folder)
     # proc(5) numbers the fields from 1: the state is 3, so here every field is its own number.
     assert stat[0] == "S"
     names = (
         *("MINFLT", "MAJFLT", "UTIME", "STIME", "CUTIME", "CSTIME", "THREADS", "RSS"),
         "PROCESSOR",
     )
-    found = {name: int(stat[getattr(counters, f"_{name}")]) for name in names}
+    found = {name: int(stat[getattr(kernel_counters, f"_{name}")]) for name in names}
     assert found == {
         "MINFLT": 10, "MAJFLT": 12, "UTIME": 14, "STIME": 15, "CUTIME": 16, "CSTIME": 17,
         "THREADS": 20, "RSS": 24, "PROCESSOR": 39,
@@ -94,7 +94,7 @@ def process(cpu_s, *, user_s=1.0, system_s=0.0, reaped_s=0.0, threads=None, **co
 def test_time_divides_between_user_and_system_as_the_ticks_do():
     before = {1: process(10.0, user_s=6.0, system_s=4.0)}
     after = {1: process(14.0, user_s=9.0, system_s=5.0)}
-    used = counters.usage(before, after, trainer_tid=1)
+    used = kernel_counters.usage(before, after, trainer_tid=1)
     assert (used.cpu_user_s, used.cpu_system_s) == pytest.approx((3.0, 1.0))
     assert used.cpu_s == pytest.approx(4.0)
 
@@ -102,7 +102,7 @@ def test_time_divides_between_user_and_system_as_the_ticks_do():
 def test_less_than_a_tick_counts_as_user_time():
     before = {1: process(10.0, user_s=6.0, system_s=4.0)}
     after = {1: process(10.004, user_s=6.0, system_s=4.0)}
-    used = counters.usage(before, after, trainer_tid=1)
+    used = kernel_counters.usage(before, after, trainer_tid=1)
     assert (used.cpu_user_s, used.cpu_system_s) == pytest.approx((0.004, 0.0))
 
 
@@ -110,7 +110,7 @@ def test_a_new_thread_counts_from_nothing_and_the_trainer_stands_alone():
     before = {1: process(1.0, threads={1: thread(0.6, 0.1, 10, 20, 3)})}
     threads = {1: thread(1.6, 0.4, 15, 26, 5), 2: thread(0.3, 0.2, 100, 200, 7)}
     after = {1: process(2.3, user_s=2.0, threads=threads)}
-    used = counters.usage(before, after, trainer_tid=1)
+    used = kernel_counters.usage(before, after, trainer_tid=1)
     assert (used.trainer_user_s, used.trainer_system_s) == pytest.approx((1.0, 0.0))
     assert used.trainer_runqueue_s == pytest.approx(0.3)
     assert used.runqueue_s == pytest.approx(0.5)
@@ -129,7 +129,7 @@ def test_the_trainers_time_divides_as_its_own_ticks_do():
             trainer_user_s=0.6, trainer_system_s=1.4,
         )
     }  # fmt: skip
-    used = counters.usage(before, after, trainer_tid=1)
+    used = kernel_counters.usage(before, after, trainer_tid=1)
     assert (used.trainer_user_s, used.trainer_system_s) == pytest.approx((0.1, 0.9))
     assert (used.cpu_user_s, used.cpu_system_s) == pytest.approx((1.1, 0.9))
 
@@ -138,27 +138,27 @@ def test_a_trainer_below_a_tick_divides_as_its_process_does():
     known = {"trainer_user_s": 0.5, "trainer_system_s": 0.5}
     before = {1: process(0.0, user_s=0, threads={1: thread(0.0)}, **known)}
     after = {1: process(0.04, user_s=0.03, system_s=0.01, threads={1: thread(0.008)}, **known)}
-    used = counters.usage(before, after, trainer_tid=1)
+    used = kernel_counters.usage(before, after, trainer_tid=1)
     assert (used.trainer_user_s, used.trainer_system_s) == pytest.approx((0.006, 0.002))
 
 
 def test_cpus_that_threads_may_run_on():
     threads = {1: thread(0, cpus="0,4-5"), 2: thread(0, cpus="5-7")}
     tree = {1: process(0, threads=threads), 3: process(0, threads={3: thread(0, cpus="9")})}
-    assert counters.allowed_cpus(tree) == {0, 4, 5, 6, 7, 9}
-    assert counters.allowed_cpus(tree, tid=2) == {5, 6, 7}
-    assert counters.allowed_cpus(tree, tid=77) == set()
+    assert kernel_counters.allowed_cpus(tree) == {0, 4, 5, 6, 7, 9}
+    assert kernel_counters.allowed_cpus(tree, tid=2) == {5, 6, 7}
+    assert kernel_counters.allowed_cpus(tree, tid=77) == set()
 
 
 def test_one_thread_without_migrations_makes_their_number_unknown():
     threads = {1: thread(0), 2: thread(0, 0, 0, 0, None)}
-    assert counters.usage({}, {1: process(1.0, threads=threads)}, 1).migrations is None
+    assert kernel_counters.usage({}, {1: process(1.0, threads=threads)}, 1).migrations is None
 
 
 def test_a_new_child_counts_from_its_beginning():
     parent = process(5.0, minor_faults=10)
     child = process(0.5, minor_faults=7, major_faults=2)
-    used = counters.usage({1: parent}, {1: parent, 2: child}, trainer_tid=1)
+    used = kernel_counters.usage({1: parent}, {1: parent, 2: child}, trainer_tid=1)
     assert used.cpu_s == pytest.approx(0.5)
     assert (used.minor_faults, used.major_faults, used.processes) == (7, 2, 2)
     assert used.rss_bytes == 8192
@@ -169,13 +169,13 @@ def test_of_an_ended_child_only_what_it_used_since_is_added():
     # 0.25 s more. Its parent waited for it: all of that is in the parent's count at once.
     before = {1: process(5.0, reaped_s=1.0), 2: process(3.0, reaped_s=2.0)}
     after = {1: process(5.0, reaped_s=1.0 + 3.0 + 2.0 + 0.25)}
-    assert counters.usage(before, after, trainer_tid=1).cpu_s == pytest.approx(0.25)
+    assert kernel_counters.usage(before, after, trainer_tid=1).cpu_s == pytest.approx(0.25)
 
 
 def test_a_child_that_nobody_waited_for_takes_nothing_away():
     before = {1: process(5.0), 2: process(3.0)}
     after = {1: process(6.0)}
-    assert counters.usage(before, after, trainer_tid=1).cpu_s == pytest.approx(1.0)
+    assert kernel_counters.usage(before, after, trainer_tid=1).cpu_s == pytest.approx(1.0)
 
 
 # ---- real processes
@@ -246,10 +246,10 @@ class Told:
 
     def usage(self, work, trainer_tid=None):
         """Counters of the work, and the child's own account: seconds of its own, of children."""
-        before = counters.read_tree(self.pid, trainer_tid or self.pid)
+        before = kernel_counters.read_tree(self.pid, trainer_tid or self.pid)
         account = self.tell(work)
-        after = counters.read_tree(self.pid, trainer_tid or self.pid)
-        return counters.usage(before, after, trainer_tid or self.pid), account
+        after = kernel_counters.read_tree(self.pid, trainer_tid or self.pid)
+        return kernel_counters.usage(before, after, trainer_tid or self.pid), account
 
 
 @pytest.fixture
@@ -298,7 +298,7 @@ def test_a_trainer_in_the_kernel_beside_a_thread_in_user_mode(child):
 def test_cpus_of_a_real_thread(child):
     cpu = max(os.sched_getaffinity(0))
     child.tell(f"os.sched_setaffinity(0, [{cpu}])")
-    assert counters.allowed_cpus(counters.read_tree(child.pid), child.pid) == {cpu}
+    assert kernel_counters.allowed_cpus(kernel_counters.read_tree(child.pid), child.pid) == {cpu}
 
 
 def test_cpu_time_of_children_that_begin_and_end_in_between(child):
@@ -349,19 +349,19 @@ def test_waiting_for_a_cpu_is_run_queue_time(child):
     spin = "'print(flush=True)\\nwhile True: pass'"
     start = f"subprocess.Popen([sys.executable, '-S', '-c', {spin}], stdout=subprocess.PIPE)"
     child.tell(f"globals().update(other={start}), other.stdout.readline()")
-    before = counters.read_tree(child.pid)[child.pid]
+    before = kernel_counters.read_tree(child.pid)[child.pid]
     child.tell("burn(0.4)")
-    after = counters.read_tree(child.pid)[child.pid]
+    after = kernel_counters.read_tree(child.pid)[child.pid]
     child.tell("other.kill(), other.communicate()")
-    used = counters.usage({1: before}, {1: after}, child.pid)
+    used = kernel_counters.usage({1: before}, {1: after}, child.pid)
     assert used.runqueue_s > used.cpu_s / 5
     assert used.involuntary_switches > 0
 
 
 def test_resident_memory(child):
-    before = counters.read_process(child.pid)
+    before = kernel_counters.read_process(child.pid)
     child.tell("globals().update(kept=bytearray(os.urandom(1)) * (20 * 2**20))")
-    after = counters.read_process(child.pid)
+    after = kernel_counters.read_process(child.pid)
     assert after.rss_bytes - before.rss_bytes == pytest.approx(20 * 2**20, rel=0.1)
 
 
@@ -374,12 +374,12 @@ def test_a_process_with_a_strange_name(child):
 
 def test_time_of_a_tree_since_it_began(child):
     own_s, children_s = child.tell("child(0.3), burn(0.3)")
-    total_s = counters.tree_cpu_s(child.pid)
+    total_s = kernel_counters.tree_cpu_s(child.pid)
     assert own_s + children_s - 2 * TICK_S <= total_s <= MOST * (own_s + children_s)
 
 
 def test_switches_and_migrations_of_this_kernels_threads():
-    thread = counters.read_thread(Path(f"/proc/self/task/{os.getpid()}"))
+    thread = kernel_counters.read_thread(Path(f"/proc/self/task/{os.getpid()}"))
     assert thread.run_s > 0
     assert thread.voluntary_switches + thread.involuntary_switches > 0
     assert (thread.migrations is None) != Path("/proc/self/sched").exists()
@@ -406,15 +406,15 @@ def test_descendants_of_a_tree_come_after_their_parents(tmp_path):
     with killed_at_the_end(root):
         wait_until(lambda: len(list(tmp_path.iterdir())) == 7, "seven processes")
         parents = {int(p.name.partition("-")[2]): int(written(p)) for p in tmp_path.iterdir()}
-        found = counters.descendants(root.pid)
+        found = kernel_counters.descendants(root.pid)
         assert found[0] == root.pid
         assert sorted(found) == sorted(parents)
         assert all(found.index(parents[pid]) < found.index(pid) for pid in found[1:])
-        tree = counters.read_tree(root.pid)
+        tree = kernel_counters.read_tree(root.pid)
         assert tree.keys() == parents.keys()
         assert {len(process.threads) for process in tree.values()} == {1, 2}
-        below = counters.descendants(found[1])
-        rest = counters.descendants(root.pid, without={found[1]})
+        below = kernel_counters.descendants(found[1])
+        rest = kernel_counters.descendants(root.pid, without={found[1]})
         assert sorted([*below, *rest]) == sorted(found)
 
 
@@ -426,30 +426,30 @@ def test_cpu_time_without_a_child_is_the_rest():
         for child in children:
             child.stdout.readline()
             wait_state(child.pid, "S")
-        apart_s = [counters.tree_cpu_s(child.pid) for child in children]
+        apart_s = [kernel_counters.tree_cpu_s(child.pid) for child in children]
         assert min(apart_s) > 0
         pids = [child.pid for child in children]
-        own_s = counters.tree_cpu_s(os.getpid(), without=pids)
-        one_s = counters.tree_cpu_s(os.getpid(), without=pids[:1])
+        own_s = kernel_counters.tree_cpu_s(os.getpid(), without=pids)
+        one_s = kernel_counters.tree_cpu_s(os.getpid(), without=pids[:1])
         assert one_s - own_s >= apart_s[1]
-        known_s = counters.known_cpu_s(counters.read_tree(pids[0]))
+        known_s = kernel_counters.known_cpu_s(kernel_counters.read_tree(pids[0]))
         assert known_s == pytest.approx(apart_s[0], rel=0.1)
 
 
 def test_a_process_that_is_gone():
     pid = gone()
-    for read in (counters.read_process, counters.read_tree):
+    for read in (kernel_counters.read_process, kernel_counters.read_tree):
         with pytest.raises((FileNotFoundError, ProcessLookupError)):
             read(pid)
     # It may end between two files of its folder, too.
     with pytest.raises(ProcessLookupError):
-        counters._process_clock_s(pid)
-    assert counters.descendants(pid) == [pid]
-    assert counters.tree_cpu_s(pid) == 0
+        kernel_counters._process_clock_s(pid)
+    assert kernel_counters.descendants(pid) == [pid]
+    assert kernel_counters.tree_cpu_s(pid) == 0
 
 
 def test_a_process_that_has_ended_but_was_not_waited_for_can_still_be_read():
     process = subprocess.Popen([sys.executable, "-S", "-c", "sum(range(10**5))"])
     wait_ended(process.pid)
-    assert counters.read_process(process.pid).cpu_s > 0
+    assert kernel_counters.read_process(process.pid).cpu_s > 0
     process.wait()

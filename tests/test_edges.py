@@ -5,12 +5,13 @@ import threading
 
 import pytest
 
-from scaling_study.measuring import counters, edges, machine_counters
+from scaling_study.host import kernel_counters, machine_counters
+from scaling_study.runner import counter_snapshots
 from test_counters import process, thread
 
 
 def edge(trees):
-    return edges.Edge(
+    return counter_snapshots.Edge(
         wall_ns=0,
         machine=machine_counters.Machine(0.0, 0.0, None, None, None),
         throttled={},
@@ -43,34 +44,36 @@ CLOCK = {0: 3000.0, 1: 2400.0, 2: 1800.0, 3: 5000.0, 4: 800.0}
 
 
 def test_run_time_is_by_the_cpu_of_each_threads_end():
-    assert counters.run_s_by_cpu(BEFORE.trees[0], AFTER.trees[0]) == {0: 3.0}
-    assert counters.run_s_by_cpu(BEFORE.trees[1], AFTER.trees[1]) == {1: 2.0, 2: 1.0}
+    assert kernel_counters.run_s_by_cpu(BEFORE.trees[0], AFTER.trees[0]) == {0: 3.0}
+    assert kernel_counters.run_s_by_cpu(BEFORE.trees[1], AFTER.trees[1]) == {1: 2.0, 2: 1.0}
 
 
 def test_the_clock_is_that_of_the_cpus_that_members_ran_on():
-    assert edges.members_mhz(CLOCK, BEFORE, AFTER) == pytest.approx(
+    assert counter_snapshots.members_mhz(CLOCK, BEFORE, AFTER) == pytest.approx(
         (3 * 3000 + 2 * 2400 + 1800) / 6
     )
     others = CLOCK | {3: 1.0, 4: 1.0}
-    assert edges.members_mhz(others, BEFORE, AFTER) == edges.members_mhz(CLOCK, BEFORE, AFTER)
+    assert counter_snapshots.members_mhz(others, BEFORE, AFTER) == counter_snapshots.members_mhz(
+        CLOCK, BEFORE, AFTER
+    )
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2])
 def test_a_cpu_without_a_clock_leaves_the_clock_unknown(missing):
     known = {cpu: mhz for cpu, mhz in CLOCK.items() if cpu != missing}
-    assert edges.members_mhz(known, BEFORE, AFTER) is None
+    assert counter_snapshots.members_mhz(known, BEFORE, AFTER) is None
 
 
 def test_without_run_time_there_is_no_clock():
-    assert edges.members_mhz(CLOCK, AFTER, AFTER) is None
-    assert edges.members_mhz({}, BEFORE, AFTER) is None
+    assert counter_snapshots.members_mhz(CLOCK, AFTER, AFTER) is None
+    assert counter_snapshots.members_mhz({}, BEFORE, AFTER) is None
 
 
 def test_frequencies_that_cannot_be_read_are_left_out(tmp_path):
     for cpu, text in enumerate(("2400000\n", "<unknown>\n", "3100500\n")):
         (tmp_path / str(cpu)).write_text(text)
     files = [(cpu, tmp_path / str(cpu)) for cpu in range(4)]  # the last one is offline
-    assert edges.read_frequencies_mhz(files) == {0: 2400.0, 2: 3100.5}
+    assert counter_snapshots.read_frequencies_mhz(files) == {0: 2400.0, 2: 3100.5}
 
 
 def test_a_bound_thread_was_last_on_its_cpu():
@@ -78,7 +81,7 @@ def test_a_bound_thread_was_last_on_its_cpu():
     try:
         for cpu in sorted(cpus)[:2]:
             os.sched_setaffinity(0, {cpu})
-            read = counters.read_thread(f"/proc/self/task/{threading.get_native_id()}")
+            read = kernel_counters.read_thread(f"/proc/self/task/{threading.get_native_id()}")
             assert (read.last_cpu, read.cpus) == (cpu, str(cpu))
     finally:
         os.sched_setaffinity(0, cpus)

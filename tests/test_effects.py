@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from scaling_study.evidence import effects
-from scaling_study.evidence.effects import Estimate, Pairs, Prior
+from scaling_study.diagnosis import effects
+from scaling_study.diagnosis.effects import Estimate, Pairs, Prior
 
 
 def pairs(over, under=None):

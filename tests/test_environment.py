@@ -8,8 +8,8 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaling_study.axes.table import AXES
-from scaling_study.measuring.environment import INHERITED, LIBRARY_FOLDER, member_environment
+from scaling_study.launch.axes.axis_table import AXES
+from scaling_study.runner.environment import INHERITED, LIBRARY_FOLDER, member_environment
 
 # What Snakemake exports to every job, equal to its `threads:`.
 SNAKEMAKE = (

@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from scaling_study.collecting import experiments
-from scaling_study.collecting.record_schema import RecordError
+from scaling_study.analysis import experiment_runs
+from scaling_study.analysis.record_schema import RecordError
 from scaling_study.common.columns import EXPERIMENTS
 from synthetic_why import Step, World, write_run
 
@@ -22,15 +22,15 @@ def change(path, kind, edit):
 
 
 def test_a_run_has_a_row_per_window_with_all_columns(path):
-    run = experiments.read_run(path)
-    table = experiments.frame([run])
+    run = experiment_runs.read_run(path)
+    table = experiment_runs.frame([run])
     assert list(table.columns) == EXPERIMENTS.names
     assert len(table) == sum(json.loads(line)["kind"] == "window" for line in path.open())
     assert set(table["experiment"]) == {"reference", "relief", "bystander"}
 
 
 def test_the_accounts_of_a_step_add_up_to_it(path):
-    table = experiments.read_run(path).windows
+    table = experiment_runs.read_run(path).windows
     accounts = [f"trainer_{name}_s_per_step" for name in ("user", "system", "runqueue", "blocked")]
     total = table[accounts].sum(axis=1) + table["trainer_residual_s_per_step"]
     assert total.to_numpy() == pytest.approx(table["step_s"].to_numpy(), rel=1e-4)
@@ -50,7 +50,7 @@ def test_members_of_different_speed_give_the_step_of_all_throughput(path):
     )
     slow(records[at])
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    table = experiments.read_run(path).windows
+    table = experiment_runs.read_run(path).windows
     row = table[table["n"] == 2].iloc[0]
     # Rates 1 and 1/3 together: two members share 4/3 steps.
     assert row["step_s"] == pytest.approx(Step().total * 2 / (4 / 3), rel=1e-3)
@@ -60,7 +60,7 @@ def test_a_window_disturbed_from_outside_is_evidence_and_no_measurement(path):
     change(
         path, "window", lambda one: one.update(valid=False, flags=["foreign_cpu", "short_steps"])
     )
-    row = experiments.read_run(path).windows.iloc[0]
+    row = experiment_runs.read_run(path).windows.iloc[0]
     assert not row["valid"]
     assert row["usable"]
 
@@ -68,7 +68,7 @@ def test_a_window_disturbed_from_outside_is_evidence_and_no_measurement(path):
 @pytest.mark.parametrize("flag", ["short_overlap", "sleeping_member_ran", "few_steps"])
 def test_any_other_invalid_window_is_of_no_use(path, flag):
     change(path, "window", lambda one: one.update(valid=False, flags=["foreign_cpu", flag]))
-    assert not experiments.read_run(path).windows.iloc[0]["usable"]
+    assert not experiment_runs.read_run(path).windows.iloc[0]["usable"]
 
 
 def test_windows_of_a_cohort_that_did_not_prove_itself_are_of_no_use(path):
@@ -76,7 +76,7 @@ def test_windows_of_a_cohort_that_did_not_prove_itself_are_of_no_use(path):
         one["checks"][0]["ok"] = False
 
     change(path, "attestation", fail)
-    table = experiments.read_run(path).windows
+    table = experiment_runs.read_run(path).windows
     reference = table[table["experiment"] != "relief"]
     assert not reference["usable"].any()
     assert table.loc[table["experiment"] == "relief", "usable"].all()
@@ -87,7 +87,7 @@ def test_a_window_that_lost_a_member_is_of_no_use(path):
     lost = next(one for one in records if one["kind"] == "window" and one["n"] == 2)
     del lost["members"][1]
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    table = experiments.read_run(path).windows
+    table = experiment_runs.read_run(path).windows
     assert not table[table["n"] == 2].iloc[0]["usable"]
 
 
@@ -106,16 +106,16 @@ def test_a_window_that_lost_a_member_is_of_no_use(path):
 def test_a_record_that_cannot_be_is_refused_with_its_line(path, kind, edit):
     change(path, kind, edit)
     with pytest.raises(RecordError, match=r"0\.jsonl:\d+"):
-        experiments.read_run(path)
+        experiment_runs.read_run(path)
 
 
 def test_a_file_without_its_first_record_is_refused(path):
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[1:]))
     with pytest.raises(RecordError, match="0 first records"):
-        experiments.read_run(path)
+        experiment_runs.read_run(path)
 
 
 def test_no_runs_make_an_empty_table():
-    assert experiments.frame([]).empty
-    assert list(experiments.frame([]).columns) == EXPERIMENTS.names
+    assert experiment_runs.frame([]).empty
+    assert list(experiment_runs.frame([]).columns) == EXPERIMENTS.names

@@ -1,9 +1,9 @@
 import pandas as pd
 import pytest
 
-from scaling_study.analysing.laws import DOMAIN_SATURATION
-from scaling_study.analysing.laws import LAWS as FITTED
-from scaling_study.rendering.explanation import ACCOUNTS, LAWS, UserTime, explain
+from scaling_study.analysis.laws import DOMAIN_SATURATION
+from scaling_study.analysis.laws import LAWS as FITTED
+from scaling_study.report.explanation import ACCOUNTS, LAWS, UserTime, explain
 
 FOUR = ("user", "system", "runqueue", "blocked")
 REFUSED = {"status": "refused", "reason": "too few", "best": None, "candidates": [], "knee": None}

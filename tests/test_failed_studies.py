@@ -45,7 +45,7 @@ def study(**more):
 def project(tmp_path):
     """A project on a machine that is busy exactly while there is a file `busy`."""
     project = Project(tmp_path)
-    windows = tmp_path / "workflow/lib/scaling_study/measuring/windows.py"
+    windows = tmp_path / "workflow/lib/scaling_study/runner/windows.py"
     windows.write_text(windows.read_text() + BUSY)
     return project
 

@@ -1,8 +1,8 @@
 import json
 
 import synthetic
-from scaling_study.analysing.failures import list_failures
-from scaling_study.collecting.collect import collect
+from scaling_study.analysis.collect import collect
+from scaling_study.analysis.failures import list_failures
 
 
 def failures(folder, *launches, edit=None, **options):

@@ -5,14 +5,15 @@ import json
 import pytest
 
 from jobs import WORKLOADS, config
-from scaling_study.collecting.feeds import read_run
-from scaling_study.configuring.config import load_config
-from scaling_study.diagnosing import feed as parts
-from scaling_study.experimenting import feed, loader_model
-from scaling_study.measuring import measure, page_cache, windows
-from scaling_study.measuring.cohort import WindowSettings
-from scaling_study.planning.efforts import FeedEffort
-from scaling_study.planning.plan import make_plan
+from scaling_study.analysis.loader_windows import read_run
+from scaling_study.config.config import load_config
+from scaling_study.config.efforts import FeedEffort
+from scaling_study.config.plan import make_plan
+from scaling_study.diagnosis import loader_verdict as parts
+from scaling_study.experiments import loader_experiment, loader_model
+from scaling_study.host import page_cache
+from scaling_study.runner import measure, windows
+from scaling_study.runner.cohort import WindowSettings
 
 pytestmark = pytest.mark.slow
 
@@ -20,9 +21,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     effort = FeedEffort(1, 2, steps=4, shortest_s=0.2, longest_s=1.0, settle_s=0.05)
-    monkeypatch.setitem(feed.FEEDS, "quick", effort)
-    monkeypatch.setattr(feed, "SETTLE_S", 0.1)
-    monkeypatch.setattr(feed, "ALONE_BLOCKS", 1)
+    monkeypatch.setitem(loader_experiment.FEEDS, "quick", effort)
+    monkeypatch.setattr(loader_experiment, "SETTLE_S", 0.1)
+    monkeypatch.setattr(loader_experiment, "ALONE_BLOCKS", 1)
     # Other tests run beside these.
     monkeypatch.setattr(windows, "INVALID", frozenset({"few_steps"}))
 
@@ -35,7 +36,7 @@ def run(folder, *arguments, **workload):
     launch = next(one for one in data["launches"] if one["id"] == plan.baseline)
     job = measure.read_job(measure.job_text(data, launch, "", "feed"), 0)
     path = folder / "0.jsonl"
-    feed.Feed(job, path, folder / "builds").run(1)
+    loader_experiment.Feed(job, path, folder / "builds").run(1)
     return read_run(path), path
 
 
@@ -84,7 +85,7 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     ],
 )
 def test_a_window_without_files_ends_before_they_are_back(batches, ready, n, window):
-    one = object.__new__(feed.Feed)
+    one = object.__new__(loader_experiment.Feed)
     one._n, one._timing = n, WindowSettings(20, 0.6, 2.0, 0.1)
     found = one._cold_window([{"batches": batches, "ready": ready}], 0.01)
     got = found and (found.shortest_s, found.longest_s, found.settle_s)
@@ -140,10 +141,10 @@ def test_a_way_to_load_that_a_script_cannot_take_is_left_out(tmp_path):
 @pytest.mark.long
 def test_work_beside_training_is_measured_at_every_dose(tmp_path, monkeypatch):
     monkeypatch.setattr(loader_model, "WORKERS", ())
-    monkeypatch.setattr(feed, "VARIANTS", (feed.AS_IS,))
+    monkeypatch.setattr(loader_experiment, "VARIANTS", (loader_experiment.AS_IS,))
     effort = FeedEffort(1, 1, steps=4, shortest_s=0.2, longest_s=1.0, settle_s=0.05, neighbours=1)
-    monkeypatch.setitem(feed.FEEDS, "quick", effort)
-    monkeypatch.setattr(feed, "SETTLE_S", 0.1)
+    monkeypatch.setitem(loader_experiment.FEEDS, "quick", effort)
+    monkeypatch.setattr(loader_experiment, "SETTLE_S", 0.1)
     found, _ = run(tmp_path, "torch")
     assert found.end["status"] == "complete", found.end
     beside = found.windows[found.windows["variant"].isin(loader_model.NEIGHBOURS)]

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scaling_study.collecting.feeds import FeedRun
+from scaling_study.analysis.loader_windows import FeedRun
 from scaling_study.common.quantities import MISSING
-from scaling_study.diagnosing.feed import feed
-from scaling_study.experimenting import loader_model
-from scaling_study.member import neighbours
-from scaling_study.planning import efforts
-from scaling_study.rendering.report_feed import view_feed
+from scaling_study.config import efforts
+from scaling_study.diagnosis.loader_verdict import feed
+from scaling_study.experiments import loader_model
+from scaling_study.member import synthetic_load
+from scaling_study.report.report_feed import view_feed
 from synthetic import machine
 
 MS = 1e-3
@@ -231,7 +231,7 @@ def beside(kind, slower):
 
 def test_the_time_that_a_feed_takes_counts_what_there_is():
     assert len(loader_model.TITLES) == efforts.VARIANTS
-    assert len(loader_model.NEIGHBOURS) == len(neighbours.KINDS) == efforts.NEIGHBOURS
+    assert len(loader_model.NEIGHBOURS) == len(synthetic_load.KINDS) == efforts.NEIGHBOURS
 
 
 def test_work_beside_training_hurts_from_some_use_of_cpus_on():

@@ -5,8 +5,8 @@ import pytest
 from matplotlib.figure import Figure
 
 import synthetic
-from scaling_study.rendering import figure_axes
-from scaling_study.rendering.figure_axes import Boundary
+from scaling_study.report import figure_axes
+from scaling_study.report.figure_axes import Boundary
 
 
 @pytest.fixture

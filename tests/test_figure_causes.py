@@ -3,8 +3,8 @@ import re
 import pytest
 
 import synthetic_causes as made
-from scaling_study.rendering import svg
-from scaling_study.rendering.figure_causes import (
+from scaling_study.report import svg
+from scaling_study.report.figure_causes import (
     ACCOUNT_COLOURS,
     FARTHEST,
     Dot,
@@ -13,8 +13,8 @@ from scaling_study.rendering.figure_causes import (
     draw_accounts,
     draw_reliefs,
 )
-from scaling_study.rendering.figure_multiples import Curve, describe_largest, draw_multiples
-from scaling_study.rendering.report_cause_figures import (
+from scaling_study.report.figure_multiples import Curve, describe_largest, draw_multiples
+from scaling_study.report.report_cause_figures import (
     draw_accounts_figure,
     draw_fingerprint_figure,
     draw_reliefs_figure,

@@ -3,8 +3,8 @@ import re
 import pytest
 
 from scaling_study.profiling import operator_groups
-from scaling_study.rendering import svg
-from scaling_study.rendering.figure_inflation import (
+from scaling_study.report import svg
+from scaling_study.report.figure_inflation import (
     LARGEST,
     Bar,
     choose_bars,

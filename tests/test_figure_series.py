@@ -1,4 +1,4 @@
-from scaling_study.rendering.figure_series import (
+from scaling_study.report.figure_series import (
     LABEL_CHARACTERS,
     MOST_COLOURED,
     Series,

@@ -6,11 +6,11 @@ import pytest
 
 import synthetic
 from scaling_study.common.columns import POINTS, WINDOWS
-from scaling_study.rendering import figures, report_figures, svg
-from scaling_study.rendering.figure_axes import Boundary, find_boundaries
-from scaling_study.rendering.figure_panels import draw_fairness, draw_stacks
-from scaling_study.rendering.figure_series import Series
-from scaling_study.rendering.report_figures import Material, compare_members, draw_all
+from scaling_study.report import figures, report_figures, svg
+from scaling_study.report.figure_axes import Boundary, find_boundaries
+from scaling_study.report.figure_panels import draw_fairness, draw_stacks
+from scaling_study.report.figure_series import Series
+from scaling_study.report.report_figures import Material, compare_members, draw_all
 
 SERIES = (
     Series("a", "fast", ("recommended",), "series-1", "o"),

@@ -12,7 +12,7 @@ import browser
 import jobs
 from scaling_study.profiling import sampled_point
 from scaling_study.profiling.stacks import THREADS, TRAINER, Folded, Stack
-from scaling_study.rendering import flame_tree, flamegraph, report
+from scaling_study.report import flame_tree, flamegraph, report
 
 needs_browser = pytest.mark.skipif(
     browser.executable() is None, reason="Chromium is not installed: apt install chromium"

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from scaling_study.measuring import footprint
-from scaling_study.probing import room
-from scaling_study.probing.room import Room
+from scaling_study.host import headroom
+from scaling_study.host.headroom import Room
+from scaling_study.runner import footprint
 
 
 def write(folder, launch, replicate, *lines):
@@ -37,8 +37,8 @@ def test_a_file_that_says_nothing_counts_for_nothing(tmp_path, last):
 
 def test_it_is_by_how_much_less_memory_is_free(monkeypatch):
     free, shared = iter([1000, 400, 1200]), iter([90, 30, 60])
-    monkeypatch.setattr(room, "read_free_memory", lambda: Room(next(free), "of a test"))
-    monkeypatch.setattr(room, "read_free_shared", lambda: Room(next(shared), "of a test"))
+    monkeypatch.setattr(headroom, "read_free_memory", lambda: Room(next(free), "of a test"))
+    monkeypatch.setattr(headroom, "read_free_shared", lambda: Room(next(shared), "of a test"))
     meter = footprint.Meter()
     assert meter.each(3) == (200, 20)
     assert meter.each(0) is None
@@ -54,7 +54,9 @@ def test_it_is_by_how_much_less_memory_is_free(monkeypatch):
     ],
 )
 def test_a_bus_error_is_told_as_what_it_most_likely_is(log, reason, monkeypatch):
-    monkeypatch.setattr(room, "read_free_shared", lambda: Room(2**20, "shared memory, /dev/shm"))
+    monkeypatch.setattr(
+        headroom, "read_free_shared", lambda: Room(2**20, "shared memory, /dev/shm")
+    )
     said = footprint.why_bus_error(log, reason)
     assert "1 MiB are left (shared memory, /dev/shm)" in said
     assert "loader_workers" in said

@@ -4,10 +4,10 @@ import pytest
 
 import machines
 from configs import ROOT
-from scaling_study.configuring.config import load_config
-from scaling_study.configuring.config_file import read_config
-from scaling_study.planning.plan import make_plan
-from scaling_study.searching import forecast
+from scaling_study.config.config import load_config
+from scaling_study.config.config_file import read_config
+from scaling_study.config.plan import make_plan
+from scaling_study.search import forecast
 
 LARGE = [name for name in machines.NAMES if len(machines.usable(name).cpus) >= 96]
 

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from scaling_study.measuring import foreign
-from scaling_study.measuring.foreign import Look, Lookout, Program
-from scaling_study.rendering.busy import tell_lost_windows, warn_busy
+from scaling_study.report.busy import tell_lost_windows, warn_busy
+from scaling_study.runner import foreign
+from scaling_study.runner.foreign import Look, Lookout, Program
 
 ALLOWED = frozenset(os.sched_getaffinity(0))
 # fmt: off

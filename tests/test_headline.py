@@ -2,7 +2,7 @@ import copy
 
 import pytest
 
-from scaling_study.rendering.headline import describe_sureness, write_headline
+from scaling_study.report.headline import describe_sureness, write_headline
 
 NOISE = {"spread": 0.02, "points": [{"n": 1, "ratio": 0.995}, {"n": 4, "ratio": 1.02}]}
 X = "\N{MULTIPLICATION SIGN}"

@@ -1,8 +1,8 @@
 import pytest
 
 import synthetic_causes as made
-from scaling_study.rendering import headline_causes
-from scaling_study.rendering.headline_causes import (
+from scaling_study.report import headline_causes
+from scaling_study.report.headline_causes import (
     NOISY,
     UNKNOWN,
     explain_target,

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from configs import IMPORTED as EXAMPLE
 from configs import ROOT
+from scaling_study.analysis import imported
 from scaling_study.common.problems import ConfigError
-from scaling_study.configuring.config_schema import allowed_text, keys_of
-from scaling_study.importing import import_config, imported
-from scaling_study.importing.import_config import ImportConfig, ImportStudy, is_import
-from scaling_study.importing.operator_text import parse_table
+from scaling_study.config import import_config
+from scaling_study.config.config_schema import allowed_text, keys_of
+from scaling_study.config.import_config import ImportConfig, ImportStudy, is_import
+from scaling_study.config.operator_text import parse_table
 
 TABLES = {n: f"tests/data/profiler/tsmixerx-{n}.txt" for n in (4, 32, 64)}
 HEAD = "Name  Self CPU  CPU total  CPU time avg  # of Calls\n"

@@ -8,13 +8,13 @@ import pytest
 import yaml
 
 from configs import IMPORTED, ROOT
+from scaling_study.analysis import imported
+from scaling_study.analysis.imported_causes import CONFIG, findings, throughput
+from scaling_study.analysis.imported_growth import compare_work
 from scaling_study.common.quantities import TIMES
-from scaling_study.configuring.config import load_config
-from scaling_study.configuring.config_file import read_config
-from scaling_study.importing import imported
-from scaling_study.importing.imported_causes import CONFIG, findings, throughput
-from scaling_study.importing.imported_growth import compare_work
-from scaling_study.planning.plan import make_plan
+from scaling_study.config.config import load_config
+from scaling_study.config.config_file import read_config
+from scaling_study.config.plan import make_plan
 
 INSIDE = "time in Optimizer.step#SGD.step"
 OPTIMIZER = "Optimizer.step#SGD.step"

@@ -6,8 +6,8 @@ import pytest
 
 import synthetic
 import synthetic_profiles
-from scaling_study.analysing import inflation
-from scaling_study.analysing.inflation import REST, Side, compare, compare_all
+from scaling_study.analysis import inflation
+from scaling_study.analysis.inflation import REST, Side, compare, compare_all
 from scaling_study.common.columns import OPERATORS
 from scaling_study.profiling.operators import operator_rows
 from scaling_study.profiling.profiles import read_profiles

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scaling_study.axes.blas import intel_path_library
 from scaling_study.common.unavailable import UnavailableError
+from scaling_study.launch.axes.blas import intel_path_library
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 

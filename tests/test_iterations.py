@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaling_study.configuring.config import load_config
+from scaling_study.config.config import load_config
 from scaling_study.member.iterations import Iterations, encode
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from processes import killed_at_the_end, wait_until
 from scaling_study.common import file_errors
-from scaling_study.measuring import journal
-from scaling_study.measuring.journal import SAME, Journal, mark_of, read_part, settle
+from scaling_study.runner import journal
+from scaling_study.runner.journal import SAME, Journal, mark_of, read_part, settle
 
 HEAD = {
     "kind": "cohort", "schema_version": 1, "study": "one", "launch": "default", "replicate": 0,
@@ -264,7 +264,7 @@ def test_text_of_any_language_comes_back(path):
 WRITER = """
 import sys
 from pathlib import Path
-from scaling_study.measuring.journal import Journal
+from scaling_study.runner.journal import Journal
 journal = Journal(Path(sys.argv[1]))
 journal.write({"kind": "cohort"})
 for number in range(10**6):

@@ -23,13 +23,14 @@ from processes import (
     written,
 )
 from scaling_study.common import private
-from scaling_study.measuring import counters, keep
+from scaling_study.host import kernel_counters
+from scaling_study.runner import supervisor
 
 # The keeper, with less patience for orphans than it has in earnest: the tests would only wait
 # longer. Its patience with a command that stops when asked costs no time, however long it is.
 QUICK = """
 import sys
-from scaling_study.measuring import keep
+from scaling_study.runner import supervisor
 keep.STOP_S, keep.ORPHANS_S = 120.0, 0.2
 sys.exit(keep.main(sys.argv[1:]))
 """
@@ -122,7 +123,7 @@ def caught(folder):
 )
 def test_the_return_code_is_passed_on(code, returned):
     done = subprocess.run(
-        [sys.executable, "-m", "scaling_study.measuring.keep", "--watch", str(os.getpid()), "--",
+        [sys.executable, "-m", "scaling_study.runner.supervisor", "--watch", str(os.getpid()), "--",
          *python(code)],
         check=False,
     )  # fmt: skip
@@ -153,9 +154,9 @@ def test_a_keeper_takes_no_cpu_time_while_it_waits(tmp_path):
         rest_of_it(tmp_path)
 
         def slept():
-            before_s = counters._process_clock_s(process.pid)
+            before_s = kernel_counters._process_clock_s(process.pid)
             time.sleep(0.5)
-            return counters._process_clock_s(process.pid) == before_s
+            return kernel_counters._process_clock_s(process.pid) == before_s
 
         # Its first sleep may come late; a keeper that looks every so often never gets there.
         wait_until(slept, "half a second without CPU time")
@@ -312,4 +313,4 @@ def test_a_process_without_descendants_has_nothing_to_end():
     code = "from scaling_study.measuring import family; family.end(600)"
     subprocess.run(python(code), check=True, timeout=PATIENCE_S)
     assert private.VARIABLE == "SCALING_STUDY_FOLDER"
-    assert keep.STOP_S + keep.ORPHANS_S < 10
+    assert supervisor.STOP_S + supervisor.ORPHANS_S < 10

@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from scaling_study.experimenting import bystanders, fingerprint, kernel_cohort
-from scaling_study.measuring import resolve, windows
+from scaling_study.config import efforts
+from scaling_study.experiments import kernel_cohort, microbenchmarks, stressors
+from scaling_study.host import probe
 from scaling_study.member import kernels
-from scaling_study.planning import efforts
-from scaling_study.probing import probe
+from scaling_study.runner import resolve, windows
 
 
 def test_what_is_asked_for_is_understood():
@@ -97,10 +97,10 @@ def test_counts_of_a_large_machine_stay_few():
         "allowed_nodes": "0-3",
         "quota_cpus": None,
     }
-    counts = fingerprint.counts(machine)
+    counts = microbenchmarks.counts(machine)
     assert (counts[0], counts[-1]) == (1, 192)
-    assert len(counts) <= fingerprint.MOST_COUNTS
-    assert fingerprint.placements(machine) == ["cores", "spread"]
+    assert len(counts) <= microbenchmarks.MOST_COUNTS
+    assert microbenchmarks.placements(machine) == ["cores", "spread"]
 
 
 @pytest.mark.parametrize(
@@ -116,14 +116,14 @@ def test_counts_of_a_large_machine_stay_few():
     ],
 )
 def test_bystanders_have_cpus_of_their_own(cpus, quota, n, threads, expected):
-    assert bystanders.count({"quota_cpus": quota}, cpus, n, threads) == expected
+    assert stressors.count({"quota_cpus": quota}, cpus, n, threads) == expected
 
 
 @pytest.mark.timing
 @pytest.mark.slow
 def test_a_cohort_runs_the_kernel_asked_for_at_the_duty_asked_for(tmp_path):
     machine = probe.read_machine().to_dict()
-    settings = fingerprint.WINDOW
+    settings = microbenchmarks.WINDOW
     (tmp_path / "memory").mkdir()
     with kernel_cohort.make(tmp_path, [(None, "default")], machine, resolve.host(machine)) as one:
         assert kernel_cohort.start(one)

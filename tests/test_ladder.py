@@ -3,15 +3,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import machines
-from scaling_study.planning import ladder
+from scaling_study.config import process_counts
 
 
 def boundaries(name, quota_cpus=None):
-    return ladder.boundaries(machines.usable(name), quota_cpus)
+    return process_counts.boundaries(machines.usable(name), quota_cpus)
 
 
 def auto(name, quota_cpus=None):
-    return ladder.resolve("auto", machines.usable(name), quota_cpus)
+    return process_counts.resolve("auto", machines.usable(name), quota_cpus)
 
 
 def test_two_cpus():
@@ -88,20 +88,20 @@ def test_any_part_of_any_machine_has_a_ladder(name, kept, quota_cpus):
     topology = machines.topology(name)
     ids = topology.cpu_ids
     part = topology.restricted({ids[index % len(ids)] for index in kept})
-    counts = ladder.resolve("auto", part, quota_cpus)
+    counts = process_counts.resolve("auto", part, quota_cpus)
     assert list(counts) == sorted(set(counts))
     assert counts[0] == 1
-    top = max(ladder.boundaries(part, quota_cpus))
+    top = max(process_counts.boundaries(part, quota_cpus))
     assert counts[-1] == top + 1
     assert top <= len(part.cpus)
     assert quota_cpus is None or top < quota_cpus + 1
 
 
 def test_a_list_is_taken_as_it_is_but_in_order_and_once():
-    assert ladder.resolve([4, 1, 4, 100], machines.usable("vm-hybrid"), None) == (1, 4, 100)
+    assert process_counts.resolve([4, 1, 4, 100], machines.usable("vm-hybrid"), None) == (1, 4, 100)
 
 
 @pytest.mark.parametrize("processes", [[], [0, 1], [-1]])
 def test_impossible_counts_are_refused(processes):
     with pytest.raises(ValueError, match="counts from 1 up"):
-        ladder.resolve(processes, machines.usable("vm-hybrid"), None)
+        process_counts.resolve(processes, machines.usable("vm-hybrid"), None)

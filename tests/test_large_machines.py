@@ -11,12 +11,12 @@ import pytest
 import jobs
 import machines
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
-from scaling_study.configuring.config import load_config
-from scaling_study.measuring import capacity, resolve
-from scaling_study.planning.plan import make_plan
-from scaling_study.probing import probe
-from scaling_study.rendering import study
-from scaling_study.rendering.launch_script import render_launch_script
+from scaling_study.config.config import load_config
+from scaling_study.config.plan import make_plan
+from scaling_study.host import probe
+from scaling_study.report import study
+from scaling_study.report.launch_script import render_launch_script
+from scaling_study.runner import capacity, resolve
 
 LARGE = {"epyc-9654-2s-nps1": 384, "epyc-9654-2s-nps4": 384, "xeon-8260-8s-snc2": 192}
 PLACEMENTS = ("none", "compact", "cores", "spread", "per_l3")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from processes import PATIENCE_S
-from scaling_study.measuring.switch_script import render_switches
 from scaling_study.member import bind, model_queue
-from scaling_study.rendering.launch_script import render_launch_script
+from scaling_study.report.launch_script import render_launch_script
+from scaling_study.runner.switch_script import render_switches
 
 BASH = "/bin/bash"
 KEPT = ("PATH", "HOME", "LANG")

@@ -20,13 +20,13 @@ from processes import (
     wait_ended,
     written,
 )
-from scaling_study.axes import table
-from scaling_study.axes.axis import Where
-from scaling_study.launchers import dask as dask_launcher
-from scaling_study.launchers.exec import Exec
-from scaling_study.launchers.host import Host
-from scaling_study.launchers.launcher import Launch, LaunchError, Member, describe_exit
-from scaling_study.launchers.table import LAUNCHERS
+from scaling_study.launch.axes import axis_table
+from scaling_study.launch.axes.axis import Where
+from scaling_study.launch.launchers import dask as dask_launcher
+from scaling_study.launch.launchers.exec import Exec
+from scaling_study.launch.launchers.host import Host
+from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member, describe_exit
+from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import program
 from small_cohort import SmallCohort
 
@@ -117,8 +117,15 @@ def test_the_worker_is_called_with_the_members_slot_and_script(launch, started):
 
 
 def test_what_a_member_does_differently_is_an_option(launch, started):
-    started(changed(launch, step="mark", switches=["scaling_study.axes.inter_op=2"]))
-    words = ["--step", "mark", "--launcher", "exec", "--switch", "scaling_study.axes.inter_op=2"]
+    started(changed(launch, step="mark", switches=["scaling_study.launch.axes.inter_op=2"]))
+    words = [
+        "--step",
+        "mark",
+        "--launcher",
+        "exec",
+        "--switch",
+        "scaling_study.launch.axes.inter_op=2",
+    ]
     assert told(launch)["argv"][5:12] == [*words, "--"]
 
 
@@ -185,8 +192,8 @@ def test_a_segmentation_fault_is_named():
 COORDINATOR = """
 import sys, time
 from pathlib import Path
-from scaling_study.launchers.exec import Exec
-from scaling_study.launchers.launcher import Launch, Member
+from scaling_study.launch.launchers.exec import Exec
+from scaling_study.launch.launchers.launcher import Launch, Member
 folder, python = sys.argv[1:]
 launch = Launch(Path(folder), python, {"PATH": "/usr/bin:/bin"}, "optimizer")
 print(Exec(launch).start(Member(0, None, "default", ("s.py",))), flush=True)
@@ -272,7 +279,7 @@ def test_a_host_leaves_no_process_and_no_descriptor(launch):
 
 def test_each_value_of_the_axis_has_a_launcher(launch):
     assert list(LAUNCHERS) == ["exec", "dask", "fork"]
-    assert table.AXES["launcher"].words.keys() == LAUNCHERS.keys()
+    assert axis_table.AXES["launcher"].words.keys() == LAUNCHERS.keys()
     assert isinstance(LAUNCHERS["exec"].starter(launch, 1), Exec)
 
 
@@ -283,11 +290,11 @@ def test_each_value_of_the_axis_has_a_launcher(launch):
 def dask(tmp_path_factory):
     cohort = SmallCohort(tmp_path_factory.mktemp("dask") / "cohort", 1)
     values = {"launcher": "dask", "isa": "default", "wait_policy": "passive"}
-    effects = table.prepare(values, Where({"topology": {"cpus": []}}))
+    effects = axis_table.prepare(values, Where({"topology": {"cpus": []}}))
     script = Path(__file__).with_name("workloads") / "plain_loop.py"
     try:
         host = cohort.launcher(
-            "dask", env=effects.environment(), switches=["scaling_study.axes.inter_op=2"]
+            "dask", env=effects.environment(), switches=["scaling_study.launch.axes.inter_op=2"]
         )
         pid = cohort.start(host, 0, script, cpus=str(CPU))
         cohort.wait_resting([0])
@@ -304,7 +311,7 @@ def test_a_dask_member_is_a_bound_worker_with_dasks_environment(dask):
     wanted = {**dask_launcher.environment(), "OMP_WAIT_POLICY": "PASSIVE"}
     assert {name: got["env"].get(name) for name in wanted} == wanted
     asked = {"slot": 0, "cpus": str(CPU), "policy": "default"}
-    rows = table.checks({"launcher": "dask", "wait_policy": "passive"}, [asked], [got])
+    rows = axis_table.checks({"launcher": "dask", "wait_policy": "passive"}, [asked], [got])
     assert [row for row in rows if not row["ok"]] == []
 
 

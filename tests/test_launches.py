@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from scaling_study.configuring.config import load_config
-from scaling_study.planning.plan import make_plan
+from scaling_study.config.config import load_config
+from scaling_study.config.plan import make_plan
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))

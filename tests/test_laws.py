@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from scaling_study.analysing import law_choice, laws
+from scaling_study.analysis import law_choice, laws
 
 COUNTS = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48])
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scaling_study.probing import libraries
+from scaling_study.host import libraries
 
 ELF = Path(sys.executable).read_bytes()[:20]
 

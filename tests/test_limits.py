@@ -1,7 +1,7 @@
 import pytest
 
 import machines
-from scaling_study.probing import limits
+from scaling_study.host import limits
 
 MOUNTS = "proc/self/mountinfo"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from scaling_study.configuring.config import load_config
-from scaling_study.confirming import losses
-from scaling_study.measuring import resolve
-from scaling_study.planning.plan import make_plan
-from scaling_study.probing import probe
+from scaling_study.config.config import load_config
+from scaling_study.config.plan import make_plan
+from scaling_study.confirm import losses
+from scaling_study.host import probe
+from scaling_study.runner import resolve
 
 WORKLOADS = Path(__file__).with_name("workloads")
 
@@ -59,7 +59,7 @@ def test_a_seed_moves_the_scripts_own(tmp_path):
 
 def test_a_switch_is_set(tmp_path):
     text = TRAIN + "print(torch.get_num_interop_threads())"
-    done, _ = run(tmp_path, "--steps", "50", "--switch", "scaling_study.axes.inter_op=3",
+    done, _ = run(tmp_path, "--steps", "50", "--switch", "scaling_study.launch.axes.inter_op=3",
                   text=text, steps=2)  # fmt: skip
     assert done.stdout == "ended\n3\n"
 

@@ -11,8 +11,8 @@ import pytest
 
 from processes import killed_at_the_end
 from quotas import divided_group, set_quota
-from scaling_study.collecting import accounts
-from scaling_study.measuring import counters, machine_counters
+from scaling_study.analysis import accounts
+from scaling_study.host import kernel_counters, machine_counters
 
 pytestmark = pytest.mark.timing
 
@@ -251,7 +251,7 @@ class Spinning:
     def _edge(self):
         throttled = machine_counters.read_throttled(self.pids)
         machine = machine_counters.read_machine(self.cpus)
-        return throttled, machine, [counters.read_tree(pid, pid) for pid in self.pids]
+        return throttled, machine, [kernel_counters.read_tree(pid, pid) for pid in self.pids]
 
     def measure(self, span_s):
         """A row for each program, as records hold it."""
@@ -259,7 +259,7 @@ class Spinning:
         time.sleep(span_s)
         after = self._edge()
         edges = zip(self.pids, before[2], after[2], strict=True)
-        used = [counters.usage(then, now, pid) for pid, then, now in edges]
+        used = [kernel_counters.usage(then, now, pid) for pid, then, now in edges]
         busy_s = machine_counters.machine_usage(before[1], after[1])["busy_cpu_s"]
         fields = ("cpu_user_s", "cpu_system_s", "runqueue_s")
         rows = pd.DataFrame([{name: getattr(one, name) for name in fields} for one in used])

@@ -3,7 +3,7 @@
 import pytest
 
 import jobs
-from scaling_study.probing import room
+from scaling_study.host import headroom
 
 pytestmark = pytest.mark.long
 
@@ -19,7 +19,7 @@ NEEDED_BYTES = 6 * 2**30
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
     """One whole measuring job, and what is left of its processes."""
-    if room.read_free_memory().free < NEEDED_BYTES:
+    if headroom.read_free_memory().free < NEEDED_BYTES:
         pytest.skip("192 members need 6 GiB of memory")
     folder = tmp_path_factory.mktemp("many")
     asked = jobs.config(

@@ -20,14 +20,14 @@ from jobs import (
     read,
     run,
 )
-from scaling_study.axes.table import AXES
-from scaling_study.collecting import record_schema
-from scaling_study.collecting.record_rows import read_rows
+from scaling_study.analysis import record_schema
+from scaling_study.analysis.record_rows import read_rows
 from scaling_study.common import private
-from scaling_study.configuring.config import load_config
-from scaling_study.measuring import cohort_windows, measure, windows
-from scaling_study.measuring.journal import read_part
-from scaling_study.planning.plan import make_plan
+from scaling_study.config.config import load_config
+from scaling_study.config.plan import make_plan
+from scaling_study.launch.axes.axis_table import AXES
+from scaling_study.runner import cohort_windows, measure, windows
+from scaling_study.runner.journal import read_part
 
 pytestmark = pytest.mark.slow
 
@@ -338,7 +338,7 @@ def test_a_kill_leaves_nothing_and_a_rerun_goes_on(tmp_path, victim):
     assert all((private.SHARED_MEMORY / name).exists() for name in names)
     keeper, coordinator = (
         min(processes(tmp_path, text))
-        for text in ("scaling_study.measuring.keep", "scaling_study measure")
+        for text in ("scaling_study.runner.supervisor", "scaling_study measure")
     )
     before = taken()
     pids = {"caller": caller.pid, "keeper": keeper, "coordinator": coordinator}

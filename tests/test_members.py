@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from processes import descriptors, has_ended, private_folder, state, wait_ended, wait_until
 from scaling_study.common import private
-from scaling_study.measuring import counters
-from scaling_study.measuring.members import Members
+from scaling_study.host import kernel_counters
 from scaling_study.member import channel
+from scaling_study.runner.members import Members
 from small_cohort import train, until
 
 # A member as far as the channel goes; what it does between steps is up to each test.
@@ -128,9 +128,9 @@ def test_a_resting_member_takes_no_cpu_time(group):
     wait_until(lambda: state(process.pid) == "S", "sleep at the gate")
 
     def slept():
-        before_s = counters.tree_cpu_s(process.pid)
+        before_s = kernel_counters.tree_cpu_s(process.pid)
         time.sleep(0.5)
-        return counters.tree_cpu_s(process.pid) == before_s
+        return kernel_counters.tree_cpu_s(process.pid) == before_s
 
     wait_until(slept, "half a second without CPU time")
 
@@ -342,7 +342,7 @@ COORDINATOR = """
 import json, subprocess, sys, time
 from pathlib import Path
 from scaling_study.member import channel
-from scaling_study.measuring.members import Members
+from scaling_study.runner.members import Members
 folder, codes = Path(sys.argv[1]), json.loads(sys.argv[2])
 members = Members(folder, len(codes))
 for slot, code in enumerate(codes):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from projects import SHORT, Project
-from scaling_study.planning.work import (
+from scaling_study.config.work import (
     NO_ENDS,
     differ,
     is_model,

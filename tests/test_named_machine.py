@@ -4,7 +4,7 @@ import pytest
 
 from scaling_study.common import file_errors, storage
 from scaling_study.common.topology import parse_cpu_list
-from scaling_study.probing import named_machine, probe
+from scaling_study.host import named_machine, probe
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from jobs import ROOT
-from scaling_study.axes.table import AXES
-from scaling_study.measuring.resolve import OLDEST_PYTHON
+from scaling_study.launch.axes.axis_table import AXES
+from scaling_study.runner.resolve import OLDEST_PYTHON
 
 LIBRARY = ROOT / "workflow/lib"
 # Where numpy and torch are not installed, what needs them at once cannot be imported.
@@ -41,7 +41,7 @@ def test_members_modules_are_imported_by_the_oldest_python():
         f"scaling_study.member.{path.stem}" for path in members if path.stem not in NOT_IN_MEMBERS
     ]
     modules += [axis.apply.__module__ for axis in AXES.values() if axis.apply is not None]
-    modules += ["scaling_study.launchers.fork", "scaling_study.launchers.dask"]
+    modules += ["scaling_study.launch.launchers.fork", "scaling_study.launch.launchers.dask"]
     done = subprocess.run(
         [python, "-c", IMPORT, *modules],
         env={**os.environ, "PYTHONPATH": str(LIBRARY)},

@@ -5,12 +5,11 @@ import os
 import pytest
 
 from processes import wait_until
-from scaling_study.axes.axis import Where
-from scaling_study.axes.table import AXES, checks, place, prepare, switches
 from scaling_study.common.topology import format_cpu_list
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.measuring import counters
-from scaling_study.probing import probe
+from scaling_study.host import kernel_counters, probe
+from scaling_study.launch.axes.axis import Where
+from scaling_study.launch.axes.axis_table import AXES, checks, place, prepare, switches
 from small_cohort import SmallCohort
 from test_switches import SCRIPT, SLOT
 
@@ -83,7 +82,7 @@ def test_each_thread_has_a_cpu_of_its_slot(cohort, runtime, value):
     # The training thread has one of these CPUs, and a loader worker, which it starts, has all.
     pid = cohort.members.pids[0]
     assert os.sched_getaffinity(pid) == set(got["thread_cpus"][0])
-    worker = wait_until(lambda: counters.descendants(pid)[1:], "a loader worker")[0]
+    worker = wait_until(lambda: kernel_counters.descendants(pid)[1:], "a loader worker")[0]
     assert os.sched_getaffinity(worker) == set(got["cpus"])
 
 

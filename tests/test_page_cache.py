@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from scaling_study.measuring import page_cache
+from scaling_study.host import page_cache
 
 
 @pytest.fixture

@@ -10,20 +10,20 @@ import yaml
 
 import synthetic
 from projects import SHORT, Project
-from scaling_study.collecting.collect import collect
-from scaling_study.collecting.record_schema import RecordError
+from scaling_study.analysis.collect import collect
+from scaling_study.analysis.record_schema import RecordError
 from scaling_study.common import placeholders
 from scaling_study.common.problems import ConfigError
-from scaling_study.configuring.config import load_config
-from scaling_study.measuring import resolve
-from scaling_study.planning.plan import Plan, make_plan
-from scaling_study.planning.work import (
+from scaling_study.config.config import load_config
+from scaling_study.config.plan import Plan, make_plan
+from scaling_study.config.work import (
     changed_training,
     epoch_s,
     with_learnt,
     work_by_launch,
 )
-from scaling_study.probing import probe
+from scaling_study.host import probe
+from scaling_study.runner import resolve
 
 SCRIPT = Path(__file__).with_name("workloads") / "sized.py"
 

@@ -3,8 +3,8 @@
 import pytest
 
 import synthetic
-from scaling_study.analysing.pareto import front, pareto
-from scaling_study.collecting.collect import collect
+from scaling_study.analysis.collect import collect
+from scaling_study.analysis.pareto import front, pareto
 
 QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
 LAUNCHES = (

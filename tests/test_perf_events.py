@@ -11,8 +11,8 @@ import time
 import pytest
 
 from processes import gone, killed_at_the_end
-from scaling_study.measuring import counters, perf_events
-from scaling_study.measuring.perf_events import Event, PerfEvents, Reading
+from scaling_study.host import kernel_counters, perf_events
+from scaling_study.host.perf_events import Event, PerfEvents, Reading
 
 pytestmark = pytest.mark.timing
 
@@ -222,15 +222,15 @@ def counted(work, event, *, before="", late=False):
         assert program.stdout.readline() == "ready\n"
         if late:
             events.add(0, program.pid)
-        one, tree = events.read(0)[event.name], counters.read_tree(program.pid)
+        one, tree = events.read(0)[event.name], kernel_counters.read_tree(program.pid)
         program.stdin.write(work + "\n")
         program.stdin.flush()
         assert program.stdout.readline() == "done\n"
-        two, later = events.read(0)[event.name], counters.read_tree(program.pid)
+        two, later = events.read(0)[event.name], kernel_counters.read_tree(program.pid)
     program.stdin.close()
     program.stdout.close()
     events.close()
-    used = counters.usage(tree, later, program.pid)
+    used = kernel_counters.usage(tree, later, program.pid)
     return perf_events._change(one, two, used.cpu_s), used
 
 
@@ -270,7 +270,10 @@ def test_the_same_thread_is_counted_if_counters_are_opened_at_the_start():
 def test_reading_costs_less_than_what_is_read_of_a_process_anyway():
     events = PerfEvents(1, (FAULTS, SWITCHES, TASK_CLOCK))
     events.add(0, os.getpid())
-    ways = {"events": lambda: events.read(0), "process": lambda: counters.read_process(os.getpid())}
+    ways = {
+        "events": lambda: events.read(0),
+        "process": lambda: kernel_counters.read_process(os.getpid()),
+    }
     times = {name: [] for name in ways}
     for _ in range(200):
         for name, way in ways.items():

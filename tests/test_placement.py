@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import machines
-from scaling_study.axes import membind as membind_
-from scaling_study.axes import placement, table
-from scaling_study.axes.axis import MemoryPolicy, Slot, Where
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.probing import system
+from scaling_study.host import system
+from scaling_study.launch.axes import axis_table, placement
+from scaling_study.launch.axes import membind as membind_
+from scaling_study.launch.axes.axis import MemoryPolicy, Slot, Where
 
 NPS4 = "epyc-9654-2s-nps4"
 
@@ -216,7 +216,7 @@ def test_an_unknown_placement_is_an_error_that_names_the_known_ones():
 def loaders(machine, count, **axes):
     """The CPUs of each member, and those of them that are its loader's."""
     asked = {"intra_op": 1, "placement": "cores", **axes}
-    placed = table.place(asked, machines.usable(machine), count)
+    placed = axis_table.place(asked, machines.usable(machine), count)
     return [(set(slot.cpus) - set(slot.loader_cpus), set(slot.loader_cpus)) for slot in placed]
 
 
@@ -273,7 +273,7 @@ def test_no_cpus_are_left_for_loaders(axes, count, message):
 def test_cpus_of_a_loader_need_to_know_those_that_train(axes, message):
     asked = {"intra_op": 1, "placement": "cores", "loader_cpus": "rest", **axes}
     with pytest.raises(UnavailableError, match=message):
-        table.prepare(asked, Where({"libraries": {}}))
+        axis_table.prepare(asked, Where({"libraries": {}}))
 
 
 @pytest.mark.parametrize("name", ["compact", "cores", "spread"])

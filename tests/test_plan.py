@@ -12,13 +12,10 @@ import pytest
 
 from configs import FULL, ROOT, SHIPPED, config, make_files, minimal
 from scaling_study import cli
-from scaling_study.axes.table import AXES, DEFAULTS
 from scaling_study.common.problems import ConfigError
-from scaling_study.configuring import launches
-from scaling_study.configuring.config import load_config
-from scaling_study.configuring.launches import launch_id
-from scaling_study.planning import efforts
-from scaling_study.planning.estimate import (
+from scaling_study.config import efforts, launches
+from scaling_study.config.config import load_config
+from scaling_study.config.estimate import (
     LATE,
     PROFILE_S,
     SAMPLED_MEMBERS,
@@ -26,7 +23,9 @@ from scaling_study.planning.estimate import (
     describe,
     estimate,
 )
-from scaling_study.planning.plan import Plan, make_plan, measuring_order, priority
+from scaling_study.config.launches import launch_id
+from scaling_study.config.plan import Plan, make_plan, measuring_order, priority
+from scaling_study.launch.axes.axis_table import AXES, DEFAULTS
 
 
 @pytest.fixture(scope="module", autouse=True)

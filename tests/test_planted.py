@@ -6,7 +6,7 @@ from collections import defaultdict
 import pytest
 
 from jobs import WORKLOADS, config, profile
-from scaling_study.analysing.inflation import REST, compare_all, sum_operators
+from scaling_study.analysis.inflation import REST, compare_all, sum_operators
 from scaling_study.profiling import sampled_point, stacks
 from scaling_study.profiling.profiles import read_profiles
 

@@ -13,11 +13,11 @@ import pytest
 
 from jobs import WORKLOADS, config, environment, processes, why_command
 from processes import PATIENCE_S, killed_at_the_end, state, wait_until
-from scaling_study.configuring.config import load_config
-from scaling_study.experimenting import unthrottled
-from scaling_study.planning.efforts import EFFORTS
-from scaling_study.planning.plan import make_plan
-from scaling_study.probing.limits import read_hierarchy
+from scaling_study.config.config import load_config
+from scaling_study.config.efforts import EFFORTS
+from scaling_study.config.plan import make_plan
+from scaling_study.experiments import quota_bursts
+from scaling_study.host.limits import read_hierarchy
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -29,7 +29,7 @@ import plant_table  # noqa: E402
 from plant_list import NOTHING, PLANTS, Case, clean_of  # noqa: E402
 
 import planted  # noqa: E402
-from scaling_study.causes import cpu_quota, slow_blas  # noqa: E402
+from scaling_study.diagnosis.causes import cpu_quota, slow_blas  # noqa: E402
 
 OUTSIDE = [sys.executable, str(BENCHMARKS / "plants/outside.py")]
 SHORT = WORKLOADS / "short_script.py"
@@ -63,7 +63,7 @@ def test_every_plant_is_a_study(plant, workload, tmp_path):
 
 
 def test_what_is_planted_has_a_name():
-    from scaling_study.causes.table import CAUSES
+    from scaling_study.diagnosis.causes.cause_table import CAUSES
 
     known = {cause.id for cause in CAUSES}
     assert {cause for plant in PLANTS.values() for cause in plant.causes} <= known
@@ -178,7 +178,7 @@ def test_bursts_of_a_launch_are_not_held_back_by_its_quota(tmp_path):
         # A member that goes on late begins its last step after the end of a burst.
         members = [member for one in bursts(n) for member in one["members"]]
         missing = [member["steps_active"] - member["steps"] for member in members]
-        assert all(0 <= steps <= unthrottled.BURSTS for steps in missing)
+        assert all(0 <= steps <= quota_bursts.BURSTS for steps in missing)
 
     # An interrupted job goes on with the same bursts, without choosing again.
     last = max(at for at, one in enumerate(found) if one.get("name") == "unthrottled")

@@ -3,9 +3,9 @@ import pandas as pd
 import pytest
 
 import synthetic
-from scaling_study.collecting.collect import collect
-from scaling_study.collecting.points import points as make_points
-from scaling_study.collecting.points import replicates as make_replicates
+from scaling_study.analysis.collect import collect
+from scaling_study.analysis.points import points as make_points
+from scaling_study.analysis.points import replicates as make_replicates
 
 
 def collected(folder, law, **options):

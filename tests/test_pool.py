@@ -10,8 +10,8 @@ from configs import minimal
 from jobs import WORKLOADS, config, run
 from processes import PATIENCE_S
 from scaling_study.common.problems import ConfigError
-from scaling_study.configuring.config import load_config
-from scaling_study.planning.plan import make_plan
+from scaling_study.config.config import load_config
+from scaling_study.config.plan import make_plan
 
 POOL = WORKLOADS / "pool.py"
 KINDS = ["joblib", "fork", "spawn", "torch", "dask"]

@@ -8,8 +8,8 @@ import pytest
 import machines
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.topology import Topology
-from scaling_study.probing import probe, system
-from scaling_study.probing.libraries import LIBRARIES
+from scaling_study.host import probe, system
+from scaling_study.host.libraries import LIBRARIES
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from scaling_study.collecting.process_starts import process_starts
+from scaling_study.analysis.process_starts import process_starts
 
 AXES = {"launcher": "exec", "intra_op": 1, "build": "current"}
 

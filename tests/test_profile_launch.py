@@ -12,10 +12,10 @@ import pytest
 
 from jobs import QUICK, WORKLOADS, config, processes, profile, profile_text
 from scaling_study.common import private
-from scaling_study.measuring import windows
+from scaling_study.config.plan import RECOMMENDED, recommended
 from scaling_study.member.channel import Step
-from scaling_study.planning.plan import RECOMMENDED, recommended
 from scaling_study.profiling import profile_launch, sampled_point, stacks
+from scaling_study.runner import windows
 
 FEW = {"steps": 3, "samples": 6, "unprofiled_s": 0.5}
 

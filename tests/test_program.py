@@ -14,9 +14,9 @@ from jobs import config as job_config
 from jobs import run
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.configuring.config import load_config
-from scaling_study.measuring import measure, resolve
-from scaling_study.measuring.environment import LIBRARY_FOLDER, activated
+from scaling_study.config.config import load_config
+from scaling_study.runner import measure, resolve
+from scaling_study.runner.environment import LIBRARY_FOLDER, activated
 
 TELL = """
 import json, os, pickle, sys

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scaling_study.common.throughputs import Start
-from scaling_study.searching.race import (
+from scaling_study.search.race import (
     Entrant,
     Exclusion,
     Field,
@@ -16,6 +15,7 @@ from scaling_study.searching.race import (
     combination,
     dealt,
 )
+from scaling_study.stats.throughputs import Start
 
 LADDER = (1, 2, 4, 7, 8, 9, 15, 16, 17)
 BASELINE = Entrant("baseline", frozenset())

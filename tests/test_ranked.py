@@ -13,14 +13,14 @@ import pytest
 
 from configs import ROOT
 from processes import wait_ended, wait_until
-from scaling_study.axes import ranks, table
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.measuring import counters
+from scaling_study.host import kernel_counters
+from scaling_study.launch.axes import axis_table, ranks
 from scaling_study.member import bind, channel
 from small_cohort import SmallCohort, train, until
 
 SCRIPT = ROOT / "tests/workloads/ranks.py"
-AXIS = ("scaling_study.axes.ranks=2",)
+AXIS = ("scaling_study.launch.axes.ranks=2",)
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def test_what_is_asked_is_asked_of_all_ranks(groups):
 def test_a_resting_group_takes_no_cpu_time(groups):
     (pid,) = start(groups, [0])
     train(groups.members, [0])
-    tree = [entry for entry in counters.descendants(pid) if entry != pid]
+    tree = [entry for entry in kernel_counters.descendants(pid) if entry != pid]
     assert len(tree) == 2
     wait_until(
         lambda: all(
@@ -70,9 +70,9 @@ def test_a_resting_group_takes_no_cpu_time(groups):
         ),
         "sleep of both ranks",
     )
-    used_s = counters.tree_cpu_s(pid)
+    used_s = kernel_counters.tree_cpu_s(pid)
     time.sleep(0.5)
-    assert counters.tree_cpu_s(pid) - used_s < 0.05
+    assert kernel_counters.tree_cpu_s(pid) - used_s < 0.05
 
 
 def test_a_group_has_what_torchrun_sets(groups, tmp_path):
@@ -116,9 +116,9 @@ def test_a_script_that_joins_nothing_is_told_of_torchrun(groups):
     got = groups.attest(0)
     slot = {"slot": 0, "cpus": None, "policy": "default"}
     axes = {"ranks": 2}
-    rows = [row for row in table.checks(axes, [slot], [got]) if row["axis"] == "ranks"]
+    rows = [row for row in axis_table.checks(axes, [slot], [got]) if row["axis"] == "ranks"]
     assert not rows[0]["ok"]
-    assert "torchrun" in table.failed(rows)
+    assert "torchrun" in axis_table.failed(rows)
 
 
 @pytest.mark.parametrize("change", [(), ("one_element",)])
@@ -152,14 +152,14 @@ def test_ranks_out_of_step_do_not_hang(groups):
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_rank_ends_its_group_only(groups, victim):
     first, second = start(groups, [0, 1])
-    tree = counters.descendants(first)
+    tree = kernel_counters.descendants(first)
     os.kill(tree[1 + victim], signal.SIGKILL)
     log = groups.wait_ended(0)
     assert f"rank {victim} of 2 was killed by signal 9" in log
     for pid in tree:
         wait_ended(pid)
     train(groups.members, [1])
-    assert len(counters.descendants(second)) == 3
+    assert len(kernel_counters.descendants(second)) == 3
 
 
 def test_a_failing_rank_ends_its_group(groups):
@@ -174,7 +174,7 @@ def test_a_failing_rank_ends_its_group(groups):
 
 def test_ranks_end_with_their_parent(groups):
     (pid,) = start(groups, [0])
-    tree = counters.descendants(pid)
+    tree = kernel_counters.descendants(pid)
     os.kill(pid, signal.SIGKILL)
     for one in tree[1:]:
         wait_ended(one)
@@ -201,9 +201,9 @@ def test_a_rank_that_is_killed_at_any_moment_ends_its_group_only(groups, attempt
     if attempt % 3:  # else while it starts
         groups.wait_resting([0, 1])
         groups.members.order([0, 1], channel.RUN)
-    wait_until(lambda: len(counters.descendants(pids[0])) == 3, "both ranks")
+    wait_until(lambda: len(kernel_counters.descendants(pids[0])) == 3, "both ranks")
     time.sleep(after.uniform(0, 0.5 if attempt % 3 else 4))
-    tree = counters.descendants(pids[0])
+    tree = kernel_counters.descendants(pids[0])
     os.kill(tree[1 + after.randrange(2)], signal.SIGKILL)
     groups.wait_ended(0)
     for pid in tree:
@@ -243,4 +243,4 @@ def test_a_command_that_is_not_there_is_named():
 @pytest.mark.parametrize("launcher", ["fork", "dask"])
 def test_other_launchers_start_no_ranks(launcher):
     with pytest.raises(UnavailableError, match="exclude each other"):
-        ranks.refuse(table.whole({"ranks": 2, "launcher": launcher}))
+        ranks.refuse(axis_table.whole({"ranks": 2, "launcher": launcher}))

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scaling_study.collecting import rates
-from scaling_study.collecting.record_rows import FileRows
-from scaling_study.measuring import windows
+from scaling_study.analysis import rates
+from scaling_study.analysis.record_rows import FileRows
 from scaling_study.member.channel import Step
+from scaling_study.runner import windows
 
 USUAL_US = 6_000
 

@@ -3,8 +3,8 @@ import math
 import pytest
 
 import synthetic
-from scaling_study.analysing.recommend import enough, of_objective, or_null, recommend
-from scaling_study.collecting.collect import collect
+from scaling_study.analysis.collect import collect
+from scaling_study.analysis.recommend import enough, of_objective, or_null, recommend
 
 DEFAULT = synthetic.Launch({}, "default", synthetic.hard_saturation(40.0, 60.0))
 BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.hard_saturation(50.0, 150.0))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import synthetic
-from scaling_study.collecting.record_rows import NOT_PROVEN, read_rows
-from scaling_study.collecting.record_schema import RecordError
+from scaling_study.analysis.record_rows import NOT_PROVEN, read_rows
+from scaling_study.analysis.record_schema import RecordError
 
 
 @pytest.fixture

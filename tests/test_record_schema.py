@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 import synthetic
-from scaling_study.collecting import record_schema
-from scaling_study.collecting.record_schema import RecordError
+from scaling_study.analysis import record_schema
+from scaling_study.analysis.record_schema import RecordError
 
 
 @pytest.fixture

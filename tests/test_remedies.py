@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from scaling_study.axes.table import AXES
-from scaling_study.diagnosing.remedies import TUNING, start_command
-from scaling_study.measuring.environment import INHERITED
+from scaling_study.diagnosis.remedies import TUNING, start_command
+from scaling_study.launch.axes.axis_table import AXES
+from scaling_study.runner.environment import INHERITED
 
 OWNED = {name for axis in AXES.values() for name in axis.variables}
 TELL = "import json, os; print(json.dumps(dict(os.environ)))"

@@ -12,7 +12,7 @@ import synthetic
 from jobs import STAGE
 from scaling_study.common import locks
 from scaling_study.common.storage import read_json, write_json
-from scaling_study.rendering.study import StudyInUseError, StudyLock, conclusion
+from scaling_study.report.study import StudyInUseError, StudyLock, conclusion
 
 ROOT = Path(__file__).parent.parent
 FIGURES = {

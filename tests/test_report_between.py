@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from scaling_study.common.columns import BETWEEN
-from scaling_study.rendering.report_between import view_between
+from scaling_study.report.report_between import view_between
 
 SERIES = [SimpleNamespace(launch="b", title="intra_op 1", roles=("recommended",))]
 

@@ -10,8 +10,8 @@ import rendering
 import synthetic
 import synthetic_causes as made
 from scaling_study.common.storage import write_json
-from scaling_study.rendering.report_causes import view_causes
-from scaling_study.rendering.study import conclusion
+from scaling_study.report.report_causes import view_causes
+from scaling_study.report.study import conclusion
 
 pytestmark = pytest.mark.skipif(
     browser.executable() is None, reason="Chromium is not installed: apt install chromium"

@@ -7,7 +7,7 @@ import pytest
 import rendering
 from scaling_study.common.quantities import MISSING
 from scaling_study.common.storage import read_json, write_json
-from scaling_study.rendering.report_confirm import view_confirmation
+from scaling_study.report.report_confirm import view_confirmation
 from test_confirmation import KEYS, found, machine, rounds
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 
 import rendering
 from scaling_study.common.storage import read_json, write_json
-from scaling_study.diagnosing.feed import feed
+from scaling_study.diagnosis.loader_verdict import feed
 from test_feed_parts import beside, looks, run
 
 

@@ -9,7 +9,7 @@ import rendering
 import synthetic
 import synthetic_profiles
 from scaling_study.profiling.profiles import profile_folders, read_manifests
-from scaling_study.rendering.report_flames import PointError, view_flames, view_points
+from scaling_study.report.report_flames import PointError, view_flames, view_points
 
 DEFAULT, BEST = synthetic.LAUNCHES[0], synthetic.LAUNCHES[4]
 

@@ -6,8 +6,8 @@ import pytest
 
 import rendering
 import synthetic
-from scaling_study.rendering.report_front import view_front
-from scaling_study.rendering.study import conclusion
+from scaling_study.report.report_front import view_front
+from scaling_study.report.study import conclusion
 from synthetic import Launch, hard_saturation
 
 LAUNCHES = (

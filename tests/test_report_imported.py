@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from configs import ROOT
+from scaling_study.analysis import imported, imported_causes
 from scaling_study.common.columns import OPERATORS
 from scaling_study.common.quantities import MISSING, TIMES
 from scaling_study.common.storage import write_json, write_table
-from scaling_study.importing import imported, imported_causes
-from scaling_study.rendering.report_imported import (
+from scaling_study.report.report_imported import (
     operator_rows,
     render_imported,
     same_unit,

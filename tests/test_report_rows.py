@@ -1,7 +1,7 @@
 import math
 
 import synthetic
-from scaling_study.rendering import report_rows
+from scaling_study.report import report_rows
 
 
 def ranked(launch, rate, **more):

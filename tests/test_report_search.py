@@ -2,8 +2,8 @@
 
 import pytest
 
-from scaling_study.axes.table import DEFAULTS
-from scaling_study.rendering.report_search import view_search
+from scaling_study.launch.axes.axis_table import DEFAULTS
+from scaling_study.report.report_search import view_search
 
 
 def plan(**changes):

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 import machines
-from scaling_study.probing import limits, room
-from scaling_study.probing.room import Room
+from scaling_study.host import headroom, limits
+from scaling_study.host.headroom import Room
 
 GIB = 2**30
 MEMINFO = "MemTotal:  134217728 kB\nMemAvailable:   104857600 kB\nCached: 1 kB"
@@ -27,19 +27,19 @@ def machine(name, tmp_path, files):
 
 def test_memory_of_a_machine_without_limits(tmp_path):
     root = machine("vm-no-l3", tmp_path, {})
-    assert room.read_free_memory(root) == Room(100 * GIB, "the machine's memory")
+    assert headroom.read_free_memory(root) == Room(100 * GIB, "the machine's memory")
 
 
 def test_memory_where_the_kernel_does_not_tell(tmp_path):
     root = machine("vm-no-l3", tmp_path, {"proc/meminfo": "MemTotal: 1 kB"})
     with pytest.raises(ValueError, match="MemAvailable"):
-        room.read_free_memory(root)
+        headroom.read_free_memory(root)
 
 
 def test_a_cgroups_memory_is_what_its_limit_leaves_of_it(tmp_path):
     files = {f"{V2}/memory.current": str(7 * GIB), f"{V2}/memory.stat": "anon 1\nfile 2"}
     root = machine("container-v2", tmp_path, files)
-    left = room.read_free_memory(root)
+    left = headroom.read_free_memory(root)
     assert left.free == GIB
     assert left.limit == f"memory.max of {root / V2}, {8 * GIB}"
 
@@ -47,12 +47,12 @@ def test_a_cgroups_memory_is_what_its_limit_leaves_of_it(tmp_path):
 def test_a_cgroups_inactive_cache_can_be_had(tmp_path):
     stat = f"anon 1\nactive_file {2 * GIB}\ninactive_file {3 * GIB}\ninactive_file_more 9"
     files = {f"{V2}/memory.current": str(7 * GIB), f"{V2}/memory.stat": stat}
-    assert room.read_free_memory(machine("container-v2", tmp_path, files)).free == 4 * GIB
+    assert headroom.read_free_memory(machine("container-v2", tmp_path, files)).free == 4 * GIB
 
 
 def test_more_in_use_than_allowed_is_nothing_left(tmp_path):
     files = {f"{V2}/memory.current": str(9 * GIB)}
-    assert room.read_free_memory(machine("container-v2", tmp_path, files)).free == 0
+    assert headroom.read_free_memory(machine("container-v2", tmp_path, files)).free == 0
 
 
 def test_the_group_that_leaves_least_counts_not_the_one_with_the_smallest_limit(tmp_path):
@@ -61,14 +61,14 @@ def test_the_group_that_leaves_least_counts_not_the_one_with_the_smallest_limit(
         f"{V2}/user.slice/memory.max": str(20 * GIB),
         f"{V2}/user.slice/memory.current": str(18 * GIB),  # of other jobs
     }
-    left = room.read_free_memory(machine("container-v2-nested", tmp_path, files))
+    left = headroom.read_free_memory(machine("container-v2-nested", tmp_path, files))
     assert left.free == 2 * GIB
     assert "user.slice, " in left.limit
 
 
 def test_a_limit_above_what_the_machine_has_left_does_not_count(tmp_path):
     files = {f"{V2}/memory.current": "0", "proc/meminfo": "MemAvailable: 1024 kB"}
-    left = room.read_free_memory(machine("container-v2", tmp_path, files))
+    left = headroom.read_free_memory(machine("container-v2", tmp_path, files))
     assert left == Room(2**20, "the machine's memory")
 
 
@@ -78,9 +78,9 @@ def test_memory_of_cgroup_version_1(tmp_path):
     (folder / "memory.usage_in_bytes").write_text(str(3 * GIB))
     (folder / "memory.stat").write_text(f"inactive_file 7\ntotal_inactive_file {GIB}\n")
     (root / "proc/meminfo").write_text(MEMINFO)
-    assert room.read_free_memory(root).free == 2 * GIB
+    assert headroom.read_free_memory(root).free == 2 * GIB
     (folder / "memory.limit_in_bytes").write_text("9223372036854771712")  # none
-    assert room.read_free_memory(root).free == 100 * GIB
+    assert headroom.read_free_memory(root).free == 100 * GIB
 
 
 def tasks(name, tmp_path, files, uid=1000, caps="0"):
@@ -97,7 +97,7 @@ def tasks(name, tmp_path, files, uid=1000, caps="0"):
         (root / f"proc/{pid}").mkdir()
         text = STATUS.format(uid=owner, threads=threads, caps="0")
         (root / f"proc/{pid}/status").write_text(text)
-    return room.read_free_tasks(root)
+    return headroom.read_free_tasks(root)
 
 
 def test_a_user_has_what_ulimit_leaves_after_all_of_its_threads(tmp_path):
@@ -138,8 +138,8 @@ def test_tasks_of_a_group_above(tmp_path):
 
 
 def test_this_machine_has_room():
-    assert room.read_free_memory().free > 0
-    assert room.read_free_tasks().free > 0
+    assert headroom.read_free_memory().free > 0
+    assert headroom.read_free_tasks().free > 0
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="RLIMIT_NPROC does not bind root")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaling_study.confirming import rounds
+from scaling_study.confirm import round_plan
 
 DEFAULT = {"id": "default-1", "label": "default"}
 
@@ -17,7 +17,8 @@ def found(best, default):
 
 def arms(best, default):
     return [
-        (arm.key, arm.launch, arm.n) for arm in rounds.choose_arms(found(best, default), DEFAULT)
+        (arm.key, arm.launch, arm.n)
+        for arm in round_plan.choose_arms(found(best, default), DEFAULT)
     ]
 
 
@@ -62,7 +63,7 @@ def test_a_recommended_default_has_nothing_to_be_compared_with():
 
 def test_nothing_recommended_is_nothing_to_confirm():
     nothing = {"status": "none", "recommended": None, "default": None}
-    assert rounds.choose_arms(nothing, DEFAULT) == ()
+    assert round_plan.choose_arms(nothing, DEFAULT) == ()
 
 
 @pytest.mark.parametrize(
@@ -70,12 +71,12 @@ def test_nothing_recommended_is_nothing_to_confirm():
     [(30, 3, 2.5), (120, 3, 10), (360, 3, 30), (600, 5, 30), (4800, 10, 120)],
 )
 def test_all_arms_take_turns_and_share_the_time(seconds, turns, round_s):
-    chosen = rounds.choose_arms(found(point("x", 4), point("default-1", 1)), DEFAULT)
-    planned = rounds.schedule(chosen, seconds, seed=3)
+    chosen = round_plan.choose_arms(found(point("x", 4), point("default-1", 1)), DEFAULT)
+    planned = round_plan.schedule(chosen, seconds, seed=3)
     assert planned.round_s == pytest.approx(round_s)
     assert len(planned.rounds) == turns * len(chosen)
     orders = [[one.arm.key for one in planned.rounds if one.turn == turn] for turn in range(turns)]
     assert all(order == orders[0] for order in orders)
     assert sorted(orders[0]) == sorted(arm.key for arm in chosen)
-    assert planned == rounds.schedule(chosen, seconds, seed=3)
+    assert planned == round_plan.schedule(chosen, seconds, seed=3)
     assert planned.most_s >= planned.round_s

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scaling_study.evidence import runqueue
+from scaling_study.diagnosis import runqueue
 
 BUSY = 10e-3
 

@@ -6,7 +6,7 @@ import statistics
 import pytest
 
 from scaling_study.profiling import profile_launch, sampled_point, stacks
-from scaling_study.rendering.flamegraph import ENOUGH_SAMPLES, say_coarse
+from scaling_study.report.flamegraph import ENOUGH_SAMPLES, say_coarse
 
 FRAMES = "<module> (train.py:9);run (train.py:4)"
 

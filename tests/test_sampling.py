@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from processes import wait_state, wait_until
-from scaling_study.evidence.sampled import sampled
-from scaling_study.experimenting import sampling
+from scaling_study.diagnosis.sampled import sampled
+from scaling_study.experiments import sampling
 
 pytestmark = pytest.mark.timing
 

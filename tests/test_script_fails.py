@@ -9,12 +9,12 @@ import pytest
 
 import confirm_jobs
 from jobs import WORKLOADS, command, config, environment, read, run
-from scaling_study.configuring.config import load_config
-from scaling_study.measuring import keep, measure
-from scaling_study.measuring.journal import mark_of
-from scaling_study.measuring.measure import job_text
-from scaling_study.planning.plan import make_plan
-from scaling_study.rendering.study import SHOWN_LINES, tell_stopped
+from scaling_study.config.config import load_config
+from scaling_study.config.plan import make_plan
+from scaling_study.report.study import SHOWN_LINES, tell_stopped
+from scaling_study.runner import measure, supervisor
+from scaling_study.runner.journal import mark_of
+from scaling_study.runner.measure import job_text
 
 FAILS = WORKLOADS / "fails.py"
 
@@ -47,7 +47,7 @@ def first_run(mapping, folder):
             text=True,
             check=False,
         )
-        stopped = snakemake.poll() if done.returncode != keep.STOPS else snakemake.wait(60)
+        stopped = snakemake.poll() if done.returncode != supervisor.STOPS else snakemake.wait(60)
         snakemake.kill()
     return done, stopped, folder.parent / measure.STOPPED
 
@@ -55,7 +55,7 @@ def first_run(mapping, folder):
 def check_stopped(found, reason):
     """Check that the study has stopped, with the reason everywhere."""
     done, stopped, story = found
-    assert done.returncode == keep.STOPS, done.stderr
+    assert done.returncode == supervisor.STOPS, done.stderr
     assert stopped == -signal.SIGTERM
     told = json.loads(story.read_text())
     assert reason in told["reason"]

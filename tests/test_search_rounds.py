@@ -9,13 +9,13 @@ import pytest
 
 import jobs
 import machines
-from scaling_study.configuring.config import load_config
-from scaling_study.measuring import journal, measure
-from scaling_study.planning.plan import make_plan
-from scaling_study.planning.work import with_learnt
-from scaling_study.probing import probe
-from scaling_study.searching import rounds
-from scaling_study.searching.race import Exclusion
+from scaling_study.config.config import load_config
+from scaling_study.config.plan import make_plan
+from scaling_study.config.work import with_learnt
+from scaling_study.host import probe
+from scaling_study.runner import journal, measure
+from scaling_study.search import rounds
+from scaling_study.search.race import Exclusion
 
 NOW = "2026-01-01T00:00:00+00:00"
 MACHINE = "epyc-9654-2s-nps4"

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from scaling_study.measuring import between, settling
-from scaling_study.measuring.between import Steps
+from scaling_study.runner import non_step, settling
+from scaling_study.runner.non_step import Steps
 
 USUAL_US = 5000
 
@@ -44,7 +44,7 @@ def cohort(pace=lambda at: 1.0, phase=None, *, every=50, windows=6, counts=(1, 2
 
 
 def change(windows):
-    return settling.change(windows, between.find(Steps.concat(windows)))
+    return settling.change(windows, non_step.find(Steps.concat(windows)))
 
 
 def test_a_script_that_keeps_its_pace_has_settled():
@@ -101,4 +101,4 @@ def test_a_change_of_little_time_is_none():
 
 def test_few_windows_say_nothing():
     assert change(cohort(lambda at: 1.0 + at, windows=1)) is None
-    assert settling.change([], between.find(Steps.concat([]))) is None
+    assert settling.change([], non_step.find(Steps.concat([]))) is None

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scaling_study.analysing.signature import signature
+from scaling_study.analysis.signature import signature
 from scaling_study.common.topology import Cpu, Node, Topology, format_cpu_list
-from scaling_study.planning import ladder
+from scaling_study.config import process_counts
 
 DRAWS = 60
 COHORT_NOISE = 0.03
@@ -39,7 +39,7 @@ MACHINES = {
     192: machine(192, per_l3=8, per_node=48, smt=True),
 }
 LADDERS = {
-    size: ladder.resolve("auto", Topology.from_dict(one["topology"]), None)
+    size: process_counts.resolve("auto", Topology.from_dict(one["topology"]), None)
     for size, one in MACHINES.items()
 }
 LADDERS[2] = (1, 2, 3, 4, 5, 6)  # the automatic one has three counts
@@ -47,7 +47,7 @@ LADDERS[2] = (1, 2, 3, 4, 5, 6)  # the automatic one has three counts
 
 def test_the_machines_are_what_the_tests_take_them_for():
     found = {
-        size: ladder.boundaries(Topology.from_dict(one["topology"]), None)
+        size: process_counts.boundaries(Topology.from_dict(one["topology"]), None)
         for size, one in MACHINES.items()
     }
     assert found[2] == {2: ("CPUs",)}

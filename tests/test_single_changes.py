@@ -3,10 +3,10 @@
 import pytest
 
 import synthetic
-from scaling_study.analysing.single_changes import single_changes
-from scaling_study.collecting.collect import collect
+from scaling_study.analysis.collect import collect
+from scaling_study.analysis.single_changes import single_changes
 from scaling_study.common.quantities import TIMES
-from scaling_study.rendering.report_changes import view_changes
+from scaling_study.report.report_changes import view_changes
 
 QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
 

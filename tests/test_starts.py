@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from planted_worlds import NoisyLoader
-from scaling_study.collecting import experiments
-from scaling_study.evidence.asking import Asked
-from scaling_study.evidence.case import make_case
-from scaling_study.evidence.relief_share import ByRelief, relief_share
-from scaling_study.evidence.starts import START_DEGREES, START_SD, start_sd
+from scaling_study.analysis import experiment_runs
+from scaling_study.diagnosis.case import make_case
+from scaling_study.diagnosis.query import Asked
+from scaling_study.diagnosis.recovered_share import ByRelief, relief_share
+from scaling_study.diagnosis.starts import START_DEGREES, START_SD, start_sd
 from synthetic_why import World, write_run
 
 STEP_S = 0.01
@@ -34,7 +34,7 @@ def run(rng, *, between, noise=0.0, blocks=10, members=16, cohorts=5, drift=0.0)
             for slot in range(members):
                 s = STEP_S * (1 + own[slot] + common + rng.normal(0, noise))
                 rows.append((f"c{cohort}", members, block, slot, s))
-    return Run(pd.DataFrame(rows, columns=experiments.MEMBERS))
+    return Run(pd.DataFrame(rows, columns=experiment_runs.MEMBERS))
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.04, 0.1])
@@ -63,7 +63,7 @@ def test_one_pair_of_members_says_little():
 def test_the_least_is_taken_where_nothing_is_known():
     rng = np.random.default_rng(9)
     for nothing in (
-        Run(pd.DataFrame(columns=experiments.MEMBERS)),
+        Run(pd.DataFrame(columns=experiment_runs.MEMBERS)),
         run(rng, between=0.2, blocks=1),
         run(rng, between=0.2, members=1),
         run(rng, between=0.0),
@@ -75,8 +75,8 @@ def test_a_run_holds_its_members_step_less_their_waiting_for_a_cpu(tmp_path):
     path = write_run(
         tmp_path / "0.jsonl", World(n=4), np.random.default_rng(1), noise=0.0, start=0.1
     )
-    members = experiments.read_run(path).members
-    assert list(members.columns) == experiments.MEMBERS
+    members = experiment_runs.read_run(path).members
+    assert list(members.columns) == experiment_runs.MEMBERS
     assert set(members["n"]) == {1, 2, 4}
     members = members[members["n"] > 1]
     assert set(members["name"]) == {"reference", *World().reliefs}
@@ -91,7 +91,7 @@ def test_members_that_took_turns_alone_make_a_comparison_surer(tmp_path):
     """The same steps, and the same member in all of them: one lucky start counts for less."""
     rng = np.random.default_rng(2)
     path = write_run(tmp_path / "0.jsonl", World(n=4), rng, noise=0.01)
-    case = make_case([experiments.read_run(path)], None)
+    case = make_case([experiment_runs.read_run(path)], None)
     assert case.alone["reference"] == case.alone["pinned"] == 4
     widths = []
     for alone in ({}, case.alone, case.alone | {"pinned": 1}):
@@ -104,7 +104,8 @@ def test_swapped_batches_are_not_waited_for(tmp_path):
     """Beside batches from memory new ones are made, and waited for; that wait is no training."""
     rng = np.random.default_rng(2)
     case = make_case(
-        [experiments.read_run(write_run(tmp_path / "0.jsonl", World(n=2), rng, noise=0.01))], None
+        [experiment_runs.read_run(write_run(tmp_path / "0.jsonl", World(n=2), rng, noise=0.01))],
+        None,
     )
     cell = {"step_s": np.array([0.010, 0.011]), "load_s_per_step": np.array([0.004, np.nan])}
     case = dataclasses.replace(
@@ -117,7 +118,7 @@ def test_swapped_batches_are_not_waited_for(tmp_path):
 def test_two_things_asked_of_one_start_are_compared_without_that_of_another(tmp_path):
     rng = np.random.default_rng(2)
     path = write_run(tmp_path / "0.jsonl", NoisyLoader(n=2), rng, noise=0.01, start=0.1)
-    case = make_case([experiments.read_run(path)], None)
+    case = make_case([experiment_runs.read_run(path)], None)
     assert case.whose == {"loader_beside": "cached_batches"}
     interference = ByRelief(("cached_batches",), beyond=("loader_beside",))
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from scaling_study.common import pooling, stats
+from scaling_study.stats import intervals, pooling
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
@@ -32,7 +32,7 @@ def rows(**launches):
 
 
 def means(**launches):
-    return stats.Means(rows(**launches))
+    return intervals.Means(rows(**launches))
 
 
 def calm(rng, count, replicates=3, spread=0.01, points=2):
@@ -168,9 +168,11 @@ def test_a_paired_ratio_takes_the_replicates_that_have_both():
 def test_machines_are_never_pooled():
     one = rows(a=[[100.0], [101.0]])
     other = rows(a=[[100.0], [300.0]]).assign(machine="other")
-    both = stats.pooled_means(pd.concat([one, other]), ["machine", "launch", "n"], "steps_per_s")
+    both = intervals.pooled_means(
+        pd.concat([one, other]), ["machine", "launch", "n"], "steps_per_s"
+    )
     for each in (one, other):
-        alone = stats.pooled_means(each, ["machine", "launch", "n"], "steps_per_s")
+        alone = intervals.pooled_means(each, ["machine", "launch", "n"], "steps_per_s")
         pd.testing.assert_series_equal(both.loc[alone.index[0]], alone.iloc[0])
 
 
@@ -246,7 +248,7 @@ def test_the_same_seed_gives_the_same_and_order_does_not_matter():
     a, b = [[100.0], [110.0]], [[101.0], [104.0]]
     shown = {"a": 1, "b": 1}
     one, other = (
-        stats.Means(each).probabilities_of_best(shown, tolerance=0.02, seed=5)
+        intervals.Means(each).probabilities_of_best(shown, tolerance=0.02, seed=5)
         for each in (rows(a=a, b=b), rows(b=b, a=a))
     )
     assert one == other
@@ -259,7 +261,7 @@ def test_the_same_seed_gives_the_same_and_order_does_not_matter():
 def test_grouped_quantiles_are_those_of_numpy(pairs, quantiles):
     groups = np.array([group for group, _ in pairs], dtype=np.int64)
     values = np.array([value for _, value in pairs], dtype=np.int64)
-    found = stats.grouped_quantiles(groups, values, 6, quantiles)
+    found = intervals.grouped_quantiles(groups, values, 6, quantiles)
     for group in range(6):
         own = values[groups == group]
         if own.size:

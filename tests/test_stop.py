@@ -13,7 +13,7 @@ from processes import PATIENCE_S, has_ended, killed_at_the_end
 SNAKEMAKE = """
 import os, signal, subprocess, sys, threading
 from types import SimpleNamespace
-from scaling_study.measuring import stop
+from scaling_study.runner import stop
 
 class Scheduler:
     def __init__(self):

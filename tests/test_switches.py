@@ -10,9 +10,12 @@ import pytest
 import torch
 
 from jobs import WORKLOADS
-from scaling_study.axes import optimizer_kernel
-from scaling_study.axes.axis import Where
-from scaling_study.axes.table import (
+from scaling_study.common.problems import ConfigError
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.host import probe
+from scaling_study.launch.axes import optimizer_kernel
+from scaling_study.launch.axes.axis import Where
+from scaling_study.launch.axes.axis_table import (
     AXES,
     DEFAULTS,
     checks,
@@ -21,10 +24,7 @@ from scaling_study.axes.table import (
     read_value,
     switches,
 )
-from scaling_study.common.problems import ConfigError
-from scaling_study.common.unavailable import UnavailableError
-from scaling_study.measuring.switch_script import lines, optimizers_of, render_switches
-from scaling_study.probing import probe
+from scaling_study.runner.switch_script import lines, optimizers_of, render_switches
 from small_cohort import SmallCohort
 
 SCRIPT = Path(__file__).with_name("workloads") / "switched.py"
@@ -344,7 +344,7 @@ def train(orders, state=None):
     return found.square().mean().item(), optimizer.state_dict(), model
 _, state, _ = train(set())
 plain, _, model = train(set(), state)
-from scaling_study.axes import memory_format
+from scaling_study.launch.axes import memory_format
 before = memory_format.observe()
 del model
 memory_format.apply("channels_last")

@@ -6,7 +6,7 @@ import pytest
 
 import machines
 from scaling_study.common.topology import Cpu, Node
-from scaling_study.probing import limits, system
+from scaling_study.host import limits, system
 
 
 def write(root, path, text):

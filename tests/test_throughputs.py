@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scaling_study.common.throughputs import Start, Throughputs
+from scaling_study.stats.throughputs import Start, Throughputs
 
 
 def start(launch, batch, rates):

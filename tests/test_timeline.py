@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from scaling_study.confirming import timeline
+from scaling_study.confirm import timeline
 
 PER_HOUR = 3600
 

@@ -14,23 +14,23 @@ import test_confirmation
 import test_recommend
 from configs import minimal
 from planted_worlds import PileUp
-from scaling_study.axes import shell, table
-from scaling_study.axes.axis import MemoryPolicy, Where
-from scaling_study.axes.table import DEFAULTS
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.configuring.config import load_config
-from scaling_study.configuring.todays import HARMLESS, look
-from scaling_study.confirming.rounds import choose_arms
-from scaling_study.confirming.summary import summarise
-from scaling_study.diagnosing import verdict
-from scaling_study.diagnosing.remedies import TUNING
-from scaling_study.member import attest, bind
-from scaling_study.planning.estimate import describe, estimate
-from scaling_study.planning.plan import Plan, make_plan
-from scaling_study.probing import limits
-from scaling_study.searching import rounds
+from scaling_study.config.config import load_config
+from scaling_study.config.estimate import describe, estimate
+from scaling_study.config.plan import Plan, make_plan
+from scaling_study.config.todays import HARMLESS, look
+from scaling_study.confirm.confirmation import summarise
+from scaling_study.confirm.round_plan import choose_arms
+from scaling_study.diagnosis import verdict
+from scaling_study.diagnosis.remedies import TUNING
+from scaling_study.host import limits
+from scaling_study.launch.axes import axis_table, shell
+from scaling_study.launch.axes.axis import MemoryPolicy, Where
+from scaling_study.launch.axes.axis_table import DEFAULTS
+from scaling_study.member import bind, readback
+from scaling_study.search import rounds
 from synthetic_why import MS, Step, World, fingerprint, write_run
 from test_axes import MACHINE, SLOT, attested
 from test_headline import X, arm, confirmation, notes, point, ratio, recommendation, written
@@ -90,8 +90,8 @@ def test_what_changes_the_speed_of_training_is_found_and_nothing_else():
 
 
 def test_all_that_a_pasted_command_unsets_is_found():
-    groups = set(table.AXES["ranks"].variables)
-    owned = {name for axis in table.AXES.values() for name in axis.variables} - groups
+    groups = set(axis_table.AXES["ranks"].variables)
+    owned = {name for axis in axis_table.AXES.values() for name in axis.variables} - groups
     assert {one.partition("=")[0] for one in look(dict.fromkeys({*owned, *TUNING}, "1"))} == {
         *owned,
         *TUNING,
@@ -99,7 +99,7 @@ def test_all_that_a_pasted_command_unsets_is_found():
 
 
 def test_members_report_what_a_check_of_it_looks_for():
-    assert all(prefix.startswith(attest.MATTERS) for prefix in shell.PREFIXES)
+    assert all(prefix.startswith(readback.MATTERS) for prefix in shell.PREFIXES)
 
 
 @pytest.mark.parametrize(
@@ -273,12 +273,12 @@ def test_a_race_measures_it_first():
 def test_its_variables_are_set_and_what_an_axis_sets_replaces_them():
     value = (*PILED, "OMP_NUM_THREADS=2", "LD_PRELOAD=/lib/mine.so", "cpus=0")
     where = Where(MACHINE, None)
-    asked = table.prepare({"shell": value}, where).environment()
+    asked = axis_table.prepare({"shell": value}, where).environment()
     assert asked == {
         "OMP_PROC_BIND": "close", "OMP_NUM_THREADS": "2", "LD_PRELOAD": "/lib/mine.so",
     }  # fmt: skip
     other = {"shell": value, "intra_op": 1, "allocator": "tcmalloc"}
-    other = table.prepare(other, where).environment()
+    other = axis_table.prepare(other, where).environment()
     assert other["OMP_NUM_THREADS"] == "1"
     assert other["OMP_PROC_BIND"] == "close"
     assert other["LD_PRELOAD"] == MACHINE["libraries"]["tcmalloc"]
@@ -292,9 +292,9 @@ TOPOLOGY = Topology(
 
 def test_its_mask_and_policy_are_every_slots_unless_an_axis_says_otherwise():
     asked = {"shell": ("cpus=0-1", "mempolicy=interleave:0-1")}
-    for slot in table.place(asked, TOPOLOGY, 2):
+    for slot in axis_table.place(asked, TOPOLOGY, 2):
         assert (slot.cpus, slot.policy) == ((0, 1), MemoryPolicy("interleave", (0, 1)))
-    placed = table.place({**asked, "placement": "cores", "membind": "local"}, TOPOLOGY, 2)
+    placed = axis_table.place({**asked, "placement": "cores", "membind": "local"}, TOPOLOGY, 2)
     assert [slot.cpus for slot in placed] == [(0,), (1,)]
     assert {str(slot.policy) for slot in placed} == {"bind:0"}
 
@@ -302,24 +302,24 @@ def test_its_mask_and_policy_are_every_slots_unless_an_axis_says_otherwise():
 @pytest.mark.parametrize("value", ["cpus=7", "mempolicy=bind:3"])
 def test_a_mask_or_policy_that_this_machine_has_not_is_said(value):
     with pytest.raises(UnavailableError, match="not there"):
-        table.place({"shell": (value,)}, TOPOLOGY, 1)
+        axis_table.place({"shell": (value,)}, TOPOLOGY, 1)
 
 
 def test_a_policy_needs_the_library_that_sets_it():
     machine = {**MACHINE, "libraries": {"numa": None}}
     with pytest.raises(UnavailableError, match="numa is not installed"):
-        table.prepare({"shell": ("mempolicy=bind:0",)}, Where(machine, None))
+        axis_table.prepare({"shell": ("mempolicy=bind:0",)}, Where(machine, None))
 
 
 def test_an_axis_whose_variables_the_shell_sets_is_the_shells():
     axes = {"shell": (TRIM,)}
     got = attested(env={"MALLOC_TRIM_THRESHOLD_": "65536"})
-    rows = {row["axis"]: row for row in table.checks(axes, [SLOT], [got])}
+    rows = {row["axis"]: row for row in axis_table.checks(axes, [SLOT], [got])}
     assert all(row["ok"] for row in rows.values())
     assert rows["allocator"]["requested"] == "what the shell says"
     assert rows["shell"]["effective"] == TRIM
-    without = table.checks({}, [SLOT], [got])
-    assert "allocator" in table.failed(without)
+    without = axis_table.checks({}, [SLOT], [got])
+    assert "allocator" in axis_table.failed(without)
 
 
 def test_a_policy_of_the_shell_reaches_no_member_that_is_to_have_the_kernels(tmp_path):

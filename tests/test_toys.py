@@ -47,8 +47,8 @@ def planted(folder):
     """The study's script with the toy cause's own plant around it."""
     code = (
         "import json, sys; from pathlib import Path\n"
-        "from scaling_study.causes.plant import Dose\n"
-        "from scaling_study.causes.table import CAUSES\n"
+        "from scaling_study.diagnosis.causes.plant import Dose\n"
+        "from scaling_study.diagnosis.causes.cause_table import CAUSES\n"
         "(plant,) = (cause.plants['dozing'] for cause in CAUSES if cause.id == 'dozing')\n"
         "print(json.dumps(plant.around('dozing', Dose(0.006, 1.0, 1, Path(sys.argv[1])))))"
     )
@@ -176,14 +176,14 @@ def test_a_cause_is_named_where_it_is_planted(project):
 
 @pytest.mark.parametrize(
     ("name", "text", "said"),
-    [("empty.py", "", "it has no AXIS"), ("isa.py", "from scaling_study.axes.isa import AXIS",
+    [("empty.py", "", "it has no AXIS"), ("isa.py", "from scaling_study.launch.axes.isa import AXIS",
       "there is isa already")],
 )  # fmt: skip
 def test_a_module_that_adds_nothing_is_an_error(tmp_path, name, text, said):
     (tmp_path / "scaling_study_axes").mkdir()
     (tmp_path / "scaling_study_axes" / name).write_text(text)
     done = subprocess.run(
-        [sys.executable, "-c", "import scaling_study.axes.table"],
+        [sys.executable, "-c", "import scaling_study.launch.axes.axis_table"],
         env=beside_the_package(tmp_path), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert f"{name}: {said}" in done.stderr

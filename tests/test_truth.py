@@ -16,8 +16,8 @@ from scipy import stats
 
 from jobs import STAGE
 from scaling_study.common import columns
-from scaling_study.configuring.config import load_config
-from scaling_study.planning.plan import make_plan
+from scaling_study.config.config import load_config
+from scaling_study.config.plan import make_plan
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "truth")]
@@ -162,7 +162,7 @@ STARTS_A_LOOP = """
 import sys, time
 import truth
 from truth_processes import folder, started
-from scaling_study.measuring import family
+from scaling_study.runner import descendants
 
 family.adopt()
 truth.stop_cleanly()

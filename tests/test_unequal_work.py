@@ -13,13 +13,13 @@ import configs
 import rendering
 import synthetic
 from projects import Project
-from scaling_study.analysing.recommend import recommend
-from scaling_study.analysing.unequal_work import COLUMNS, explains, unequal_work
-from scaling_study.collecting.collect import collect
-from scaling_study.common import stats
+from scaling_study.analysis.collect import collect
+from scaling_study.analysis.recommend import recommend
+from scaling_study.analysis.unequal_work import COLUMNS, explains, unequal_work
 from scaling_study.common.columns import POINTS, REPLICATES, WINDOWS
 from scaling_study.common.storage import read_table
-from scaling_study.rendering.study import conclusion
+from scaling_study.report.study import conclusion
+from scaling_study.stats import intervals
 
 PLAN = {"baseline": "base", "repeat": "again", "workload": {}}
 SINGLE = ("base", "again", "other")
@@ -88,7 +88,7 @@ class World:
         paired = self.rates.join(one.rename("one"), on=["launch", "replicate"])
         paired["ratio"] = paired["steps_per_s"] / paired["one"]
         key = ["machine", "launch", "n"]
-        found = stats.pooled_means(paired, key, "ratio").reset_index()
+        found = intervals.pooled_means(paired, key, "ratio").reset_index()
         return found.rename(columns={"value": "speedup", "low": "speedup_low"}).assign(
             label=found["launch"].str.upper(), user_s_per_step=STEP_S,
             runqueue_s_per_step=STEP_S * self.waits,

@@ -19,10 +19,10 @@ from planted_worlds import (
     Smt,
     Spinning,
 )
-from scaling_study.diagnosing import verdict
-from scaling_study.evidence.asking import Measured, Untested, Weight
-from scaling_study.evidence.effects import Estimate
-from scaling_study.evidence.relief_share import AtLeast
+from scaling_study.diagnosis import verdict
+from scaling_study.diagnosis.effects import Estimate
+from scaling_study.diagnosis.query import Measured, Untested, Weight
+from scaling_study.diagnosis.recovered_share import AtLeast
 from synthetic_why import MS, Step, World, fingerprint, write_run
 
 NOISE = {"noise": 0.04, "outliers": 0.3, "start": 0.01}

@@ -10,10 +10,10 @@ import time
 import pytest
 
 from jobs import WORKLOADS, config, environment, processes, why_command
-from scaling_study.experimenting import why
-from scaling_study.experimenting.experiment_windows import irregular, key
-from scaling_study.experimenting.reliefs import RELIEFS
-from scaling_study.planning import efforts
+from scaling_study.config import efforts
+from scaling_study.experiments import why
+from scaling_study.experiments.experiment_windows import irregular, key
+from scaling_study.experiments.interventions import RELIEFS
 
 STAGE = "scaling_study why"
 

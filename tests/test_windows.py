@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaling_study.measuring import windows
-from scaling_study.measuring.windows import Activity
 from scaling_study.member.channel import CAPACITY, TIMERS, Step
+from scaling_study.runner import windows
+from scaling_study.runner.windows import Activity
 
 MS = 1_000_000
 

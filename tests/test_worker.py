@@ -361,11 +361,11 @@ def test_a_member_that_waits_at_its_gate_answers_questions_only(cohort, plain, m
     """An attestation neither starts a step nor counts as one."""
     code = """
 import sys, types
-fake = types.ModuleType("scaling_study.member.attest")
+fake = types.ModuleType("scaling_study.member.readback")
 fake.report = lambda with_kernel: {"with_kernel": with_kernel}
-sys.modules["scaling_study.member.attest"] = fake
+sys.modules["scaling_study.member.readback"] = fake
 import scaling_study
-scaling_study.member.attest = fake
+scaling_study.member.readback = fake
 while True:
     mark()
 """

@@ -13,9 +13,9 @@ import pytest
 
 import scaling_study
 from processes import has_ended, wait_ended, wait_until
-from scaling_study.measuring import counters
-from scaling_study.measuring.environment import member_environment
+from scaling_study.host import kernel_counters
 from scaling_study.member import channel
+from scaling_study.runner.environment import member_environment
 from small_cohort import SmallCohort, until
 
 WORKLOADS = Path(__file__).with_name("workloads")
@@ -141,7 +141,7 @@ def trained(tmp_path_factory):
     (folder / "NESTED.py").write_text(NESTED)
     one = SmallCohort(folder / "cohort", CLOSURE_PHASES + 1)
     try:
-        fresh = one.launcher(step="mark", switches=["scaling_study.axes.inter_op=3"])
+        fresh = one.launcher(step="mark", switches=["scaling_study.launch.axes.inter_op=3"])
         one.start(fresh, TOLD, folder / "TELLS.py", folder / "told", "--x", "ü")
         fork = one.launcher("fork")
         for slot, name in enumerate(SCRIPTS):
@@ -249,10 +249,10 @@ def test_starting_a_loaders_processes_is_loading(trained):
 
 def test_a_loaders_processes_belong_to_their_member(trained):
     slot = SCRIPTS.index("loader_workers.py")
-    before = counters.read_tree(trained.members.pids[slot])
+    before = kernel_counters.read_tree(trained.members.pids[slot])
     trained.train(slot, 30)
-    after = counters.read_tree(trained.members.pids[slot])
-    used = counters.usage(before, after, trained.members.words(slot)[channel.TRAINER_TID])
+    after = kernel_counters.read_tree(trained.members.pids[slot])
+    used = kernel_counters.usage(before, after, trained.members.words(slot)[channel.TRAINER_TID])
     assert used.processes == 3
     assert used.cpu_s > used.trainer_user_s + used.trainer_system_s > 0
 

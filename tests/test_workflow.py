@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from projects import KEY, SHORT, SNAKEMAKE, Project
-from scaling_study.measuring.environment import INHERITED
+from scaling_study.runner.environment import INHERITED
 
 pytestmark = pytest.mark.slow
 
@@ -195,7 +195,7 @@ def test_snakemakes_own_report_works(project, whole):
 
 HOLDER = """
 from pathlib import Path
-from scaling_study.rendering.study import StudyLock
+from scaling_study.report.study import StudyLock
 lock = StudyLock(Path("results/whole"))
 print("held", flush=True)
 input()

@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scaling_study.measuring.counters import descendants
+from scaling_study.host import limits
+from scaling_study.host.kernel_counters import descendants
 from scaling_study.member import bind
-from scaling_study.probing import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

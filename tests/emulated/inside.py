@@ -20,10 +20,10 @@ import jobs
 import shapes
 from emulator import RESULTS
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.configuring.config import load_config
-from scaling_study.measuring import resolve
-from scaling_study.planning.plan import make_plan
-from scaling_study.probing import probe
+from scaling_study.config.config import load_config
+from scaling_study.config.plan import make_plan
+from scaling_study.host import probe
+from scaling_study.runner import resolve
 from small_cohort import SmallCohort
 
 SCRIPT = Path(__file__).with_name("tensors.py")

@@ -12,9 +12,9 @@ from jobs import config, processes
 from processes import killed_at_the_end, wait_until
 from projects import Project
 from scaling_study.common import private
-from scaling_study.configuring.config import load_config
-from scaling_study.measuring.journal import read_part
-from scaling_study.planning.plan import make_plan
+from scaling_study.config.config import load_config
+from scaling_study.config.plan import make_plan
+from scaling_study.runner.journal import read_part
 
 STUDY = "faults"
 # A keeper needs less than ten seconds on a machine that does nothing else.
@@ -23,7 +23,7 @@ LONGEST_RUN_S = 300.0
 GO_ON = "then run the same command again: it goes on where it stopped"
 VICTIMS = {
     "Snakemake": None,
-    "the job step": "scaling_study.measuring.keep",
+    "the job step": "scaling_study.runner.supervisor",
     "the coordinator": "scaling_study measure",
     "a member": "scaling_study.member.worker",
 }

@@ -10,7 +10,7 @@ import pytest
 
 from faulty import FaultyStudy, counted, records
 from processes import killed_at_the_end
-from scaling_study.collecting import record_schema
+from scaling_study.analysis import record_schema
 
 pytestmark = pytest.mark.faults
 

@@ -10,7 +10,7 @@ from faulty import Fault
 from jobs import ROOT, WORKLOADS, baseline_job, command, config, environment, processes, read
 from processes import killed_at_the_end, wait_until
 from quotas import divided_group
-from scaling_study.measuring import cohort, cohort_windows
+from scaling_study.runner import cohort, cohort_windows
 
 pytestmark = pytest.mark.faults
 

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from configs import FULL, IMPORTED, ROOT, SHIPPED, config, make_files
+from scaling_study.analysis.imported import load_import
 from scaling_study.common.problems import ConfigError
-from scaling_study.configuring.config import load_config
-from scaling_study.configuring.config_file import read_config
-from scaling_study.importing.import_config import ImportStudy, is_import
-from scaling_study.importing.imported import load_import
-from scaling_study.planning.plan import Plan, make_plan
+from scaling_study.config.config import load_config
+from scaling_study.config.config_file import read_config
+from scaling_study.config.import_config import ImportStudy, is_import
+from scaling_study.config.plan import Plan, make_plan
 
 CONFIGS = [*SHIPPED, IMPORTED, FULL]
 NAMES = [path.stem for path in CONFIGS]

@@ -10,12 +10,12 @@ import pytest
 import hostile_study
 import texts
 from projects import Project
+from scaling_study.analysis.imported import load_import
 from scaling_study.common.problems import ConfigError
-from scaling_study.configuring.config import load_config
-from scaling_study.configuring.config_file import read_config
-from scaling_study.importing.import_config import is_import
-from scaling_study.importing.imported import load_import
-from scaling_study.planning.plan import make_plan
+from scaling_study.config.config import load_config
+from scaling_study.config.config_file import read_config
+from scaling_study.config.import_config import is_import
+from scaling_study.config.plan import make_plan
 
 STUDY = b"study: s\nworkload: {script: train.py}\n"
 LEVELS = 3000

@@ -3,7 +3,7 @@
 import pytest
 
 from scaling_study.common.file_errors import UnusableError
-from scaling_study.rendering.study import StudyLock
+from scaling_study.report.study import StudyLock
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import pytest
 
 import texts
 from scaling_study.common.printable import printable, printable_lines
-from scaling_study.configuring.launches import label
-from scaling_study.rendering.launch_script import _one_line
+from scaling_study.config.launches import label
+from scaling_study.report.launch_script import _one_line
 
 SCRIPT = """
 import logging, sys
 from pathlib import Path
-from scaling_study.measuring import job_process
+from scaling_study.runner import job_process
 title, message, log = sys.argv[1:]
 with job_process.prepared(title, Path(log)):
     logging.getLogger("measure").info("%s", message)

@@ -17,9 +17,9 @@ import browser
 import hostile_study
 import sandbox
 import texts
-from scaling_study.measuring.switch_script import render_switches
 from scaling_study.member import bind, model_queue
-from scaling_study.rendering import launch_script
+from scaling_study.report import launch_script
+from scaling_study.runner.switch_script import render_switches
 
 REASON = sandbox.reason_against()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))

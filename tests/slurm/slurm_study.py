@@ -8,7 +8,7 @@ from configs import short
 from jobs import processes
 from projects import Project
 from scaling_study.common import private
-from scaling_study.measuring.journal import read_part
+from scaling_study.runner.journal import read_part
 
 NAME = "small"
 OPTIONS = ("--profile", "profiles/slurm")

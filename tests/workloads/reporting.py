@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from scaling_study.member import attest
+from scaling_study.member import readback
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--output", type=Path, required=True)
@@ -22,6 +22,6 @@ for _ in range(args.steps):
     optimizer.zero_grad()
     torch.nn.functional.mse_loss(model(inputs), targets).backward()
     optimizer.step()
-report = attest.report(with_kernel=False)
+report = readback.report(with_kernel=False)
 got = {"greeting": os.environ.get("GREETING"), "has_key": bool(os.environ.get("API_KEY"))}
 args.output.write_text(json.dumps({**report, **got}))

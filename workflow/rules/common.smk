@@ -34,19 +34,19 @@ from scaling_study.common import entries
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.storage import read_json
-from scaling_study.configuring.config import load_config
-from scaling_study.configuring.config_file import read_config, shipped
-from scaling_study.configuring.config_machines import CHOICE, choose_machines
-from scaling_study.configuring.todays import look
-from scaling_study.confirming import confirm
-from scaling_study.experimenting import experiment, fingerprint
-from scaling_study.importing import imported
-from scaling_study.importing.import_config import is_import
-from scaling_study.measuring import journal, measure, resolve, stop
-from scaling_study.planning import plan
-from scaling_study.planning.efforts import EFFORTS, FEEDS
-from scaling_study.probing import limits, probe
-from scaling_study.searching import rounds
+from scaling_study.config.config import load_config
+from scaling_study.config.config_file import read_config, shipped
+from scaling_study.config.config_machines import CHOICE, choose_machines
+from scaling_study.config.todays import look
+from scaling_study.confirm import confirm
+from scaling_study.experiments import experiment, microbenchmarks
+from scaling_study.analysis import imported
+from scaling_study.config.import_config import is_import
+from scaling_study.runner import journal, measure, resolve, stop
+from scaling_study.config import plan
+from scaling_study.config.efforts import EFFORTS, FEEDS
+from scaling_study.host import limits, probe
+from scaling_study.search import rounds
 
 # Snakemake keeps what it makes for each job: collecting garbage among 10,000 of them again and again
 # takes a quarter of a dry run and finds none.
@@ -203,7 +203,7 @@ if not IMPORTED:
     EXPERIMENT_FILES = measure.digest(
         FILES, measure.harness_digest(*experiment.MODULES)
     )
-    FINGERPRINT_FILES = measure.harness_digest(*fingerprint.MODULES)
+    FINGERPRINT_FILES = measure.harness_digest(*microbenchmarks.MODULES)
     # What measures under a machine's name checks that its node is the one that was probed.
     PROBED = ancient(f"{HERE}/machine.json") if MACHINES else []
 

@@ -5,8 +5,8 @@ import subprocess
 from scaling_study.common import file_errors
 from scaling_study.common.storage import read_json, write_json
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.measuring import resolve
-from scaling_study.rendering.study import (
+from scaling_study.runner import resolve
+from scaling_study.report.study import (
     StudyInUseError,
     StudyLock,
     conclusion,

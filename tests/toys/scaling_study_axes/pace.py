@@ -1,6 +1,6 @@
 """Whether the script tests/workloads/paced.py waits in each step."""
 
-from scaling_study.axes.axis import Axis
+from scaling_study.launch.axes.axis import Axis
 
 
 def apply(value: str) -> None:

@@ -1,9 +1,9 @@
 """A script that dozes in each step."""
 
-from scaling_study.causes.cause import Cause, Remedy, Route
-from scaling_study.causes.plant import Plant
-from scaling_study.evidence.agreement import takes
-from scaling_study.evidence.measures import Account
+from scaling_study.diagnosis.agreement import takes
+from scaling_study.diagnosis.causes.cause import Cause, Remedy, Route
+from scaling_study.diagnosis.causes.plant import Plant
+from scaling_study.diagnosis.measures import Account
 
 DOZES = Account(("waits_s_per_step",), "dozing", missing="it was not counted")
 ROUTE = Route(DOZES, (takes("waits_s_per_step", "dozing"),))

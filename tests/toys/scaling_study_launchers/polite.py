@@ -2,8 +2,8 @@
 
 import os
 
-from scaling_study.launchers.exec import Exec
-from scaling_study.launchers.launcher import Launcher
+from scaling_study.launch.launchers.exec import Exec
+from scaling_study.launch.launchers.launcher import Launcher
 
 
 class Polite(Exec):

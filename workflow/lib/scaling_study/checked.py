@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.configuring.config import load_config
-from scaling_study.configuring.config_file import read_config, shipped
-from scaling_study.configuring.todays import look
-from scaling_study.importing.import_config import is_import
-from scaling_study.importing.imported import load_import, outline
-from scaling_study.measuring import resolve
-from scaling_study.planning import ladder
-from scaling_study.planning.estimate import describe, estimate
-from scaling_study.planning.plan import make_plan
-from scaling_study.probing import limits, system
-from scaling_study.searching import forecast
+from scaling_study.analysis.imported import load_import, outline
+from scaling_study.config import process_counts
+from scaling_study.config.config import load_config
+from scaling_study.config.config_file import read_config, shipped
+from scaling_study.config.estimate import describe, estimate
+from scaling_study.config.import_config import is_import
+from scaling_study.config.plan import make_plan
+from scaling_study.config.todays import look
+from scaling_study.host import limits, system
+from scaling_study.runner import resolve
+from scaling_study.search import forecast
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ def check_config(path: Path) -> tuple[str, dict[str, Any]]:
     runs_in = resolve.check_workload(plan.workload.model_dump())
     topology = system.read_topology().restricted(limits.read_allowed_cpus())
     quota_cpus = limits.read_quota_cpus()
-    counts = ladder.resolve(plan.processes, topology, quota_cpus)
+    counts = process_counts.resolve(plan.processes, topology, quota_cpus)
     race = forecast.describe(plan.to_dict(), topology, quota_cpus)
     text = describe(plan, counts, estimate(plan, counts), race)
     return f"{text}\n  runs in {runs_in}", plan.to_dict()

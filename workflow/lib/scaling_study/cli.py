@@ -24,7 +24,7 @@ from scaling_study.common.unavailable import UnavailableError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scaling_study.measuring.measure import Job
+    from scaling_study.runner.measure import Job
 
 Json = dict[str, Any]
 
@@ -137,7 +137,7 @@ def check(options: argparse.Namespace) -> int:
 @_stage("--cores", "--output")
 def probe(options: argparse.Namespace) -> None:
     """Describe this machine in machine.json."""
-    from scaling_study.probing import allocation, named_machine, probe
+    from scaling_study.host import allocation, named_machine, probe
 
     allocation.require_whole_node()
     machine = probe.read_machine().to_dict()
@@ -148,7 +148,7 @@ def probe(options: argparse.Namespace) -> None:
 @_stage(*MEASURING, "--plan", "--replicate")
 def measure(options: argparse.Namespace) -> None:
     """Measure one launch and replicate of a study."""
-    from scaling_study.measuring import job_process, measure
+    from scaling_study.runner import job_process, measure
 
     study = options.output.parent.parent
     if (study / measure.STOPPED).exists():  # a cluster queues many at once
@@ -172,9 +172,9 @@ def _place(measured: Path, plan: Path | None) -> str:
 @_stage(*MEASURING, "--round", "--node", "--nodes")
 def race(options: argparse.Namespace) -> None:
     """Measure the launches of one round of a race, batch by batch."""
-    from scaling_study.measuring import job_process
-    from scaling_study.measuring.measure import read_job
-    from scaling_study.searching import rounds
+    from scaling_study.runner import job_process
+    from scaling_study.runner.measure import read_job
+    from scaling_study.search import rounds
 
     found = read_json(options.round)
     title = f"round {options.round.stem} ({found['stage']})"
@@ -188,7 +188,7 @@ def race(options: argparse.Namespace) -> None:
 def decide(options: argparse.Namespace) -> None:
     """Say what a race measures next, from all records so far."""
     from scaling_study import stages
-    from scaling_study.searching import rounds
+    from scaling_study.search import rounds
 
     now = datetime.now(UTC).isoformat(timespec="seconds")
     before = rounds.set_aside(options.study_folder, options.job, now)
@@ -208,8 +208,8 @@ def answer(options: argparse.Namespace) -> None:
     and experiments. Its files are in interim/, which each round writes anew.
     """
     from scaling_study import stages
-    from scaling_study.rendering.render import render_study
-    from scaling_study.searching import rounds
+    from scaling_study.report.render import render_study
+    from scaling_study.search import rounds
 
     folder, last = options.study_folder, int(options.round.stem)
     files = [folder / f"rounds/{number}.json" for number in range(last + 1)]
@@ -237,7 +237,7 @@ def answer(options: argparse.Namespace) -> None:
 @_stage("--study-folder", "--rounds", "--output", reads="plan.json and the rounds")
 def searched(options: argparse.Namespace) -> None:
     """Write the plan with what a race has made of it."""
-    from scaling_study.searching import rounds
+    from scaling_study.search import rounds
 
     plan = rounds.grown(read_json(options.study_folder / "plan.json"), options.study_folder)
     write_json(options.output, rounds.searched(plan, [read_json(one) for one in options.rounds]))
@@ -256,8 +256,8 @@ def analyse(options: argparse.Namespace) -> None:
 @_stage(*MEASURING, "--study-folder", "--plan")
 def confirm(options: argparse.Namespace) -> None:
     """Run the recommended and the default launch as a user would."""
-    from scaling_study.confirming.confirm import Confirmation
-    from scaling_study.measuring import job_process, measure
+    from scaling_study.confirm.confirm import Confirmation
+    from scaling_study.runner import job_process, measure
 
     plan, found, _ = _recommendation(options)
     launches = {launch["id"]: launch for launch in plan["launches"]}
@@ -271,9 +271,9 @@ def confirm(options: argparse.Namespace) -> None:
 @_stage(*MEASURING, "--study-folder", "--plan", "--target")
 def profile(options: argparse.Namespace) -> None:
     """Profile one launch of a study."""
-    from scaling_study.measuring import job_process
-    from scaling_study.planning.plan import RECOMMENDED
+    from scaling_study.config.plan import RECOMMENDED
     from scaling_study.profiling import profile_launch
+    from scaling_study.runner import job_process
 
     job, plan, machine = _targeted(options)
     again = options.target == RECOMMENDED and job.launch["id"] in plan["profiled"]
@@ -290,9 +290,9 @@ def profile(options: argparse.Namespace) -> None:
 def why(options: argparse.Namespace) -> None:
     """Find out by experiment why a launch stops scaling."""
     from scaling_study import stages
-    from scaling_study.experimenting import why
-    from scaling_study.measuring import job_process
-    from scaling_study.planning.plan import RECOMMENDED
+    from scaling_study.config.plan import RECOMMENDED
+    from scaling_study.experiments import why
+    from scaling_study.runner import job_process
 
     job, plan, machine = _targeted(options)
     launch = job.launch["id"]
@@ -309,26 +309,26 @@ def why(options: argparse.Namespace) -> None:
 
 
 @_stage("--code", "--kept", "--probed", "--log", "--output", reads="results/.fingerprints")
-def fingerprint(options: argparse.Namespace) -> None:
+def microbenchmarks(options: argparse.Namespace) -> None:
     """Measure how much each part of the machine slows down, or take what is kept of it."""
-    from scaling_study.experimenting import fingerprint
-    from scaling_study.measuring import job_process
+    from scaling_study.experiments import microbenchmarks
+    from scaling_study.runner import job_process
 
     with job_process.prepared("fingerprint", options.log, options.probed):
-        fingerprint.take(options.kept, options.code, options.output)
+        microbenchmarks.take(options.kept, options.code, options.output)
 
 
 @_stage(*MEASURING, "--study-folder", "--plan", "--replicate")
-def feed(options: argparse.Namespace) -> None:
+def loader_experiment(options: argparse.Namespace) -> None:
     """Measure what the recommended launch's data loader costs."""
-    from scaling_study.experimenting import feed
-    from scaling_study.measuring import job_process
-    from scaling_study.planning.plan import RECOMMENDED
+    from scaling_study.config.plan import RECOMMENDED
+    from scaling_study.experiments import loader_experiment
+    from scaling_study.runner import job_process
 
     options.target = RECOMMENDED
     job, _, machine = _targeted(options)
     with job_process.prepared(f"feed ({job.launch['label']})", options.log, options.probed):
-        one = feed.Feed(job, options.output, options.builds)
+        one = loader_experiment.Feed(job, options.output, options.builds)
         if not job.launch["id"]:
             one.leave_out("no launch is recommended on this machine")
         else:
@@ -353,7 +353,7 @@ def judge(options: argparse.Namespace) -> None:
 )
 def compare(options: argparse.Namespace) -> int:
     """Set the machines of a study side by side in analysis/machines.json."""
-    from scaling_study.analysing import compare, machine_results
+    from scaling_study.analysis import compare, machine_results
 
     plan = read_json(options.study_folder / "plan.json")
     found = {
@@ -377,7 +377,7 @@ def compare(options: argparse.Namespace) -> int:
 )
 def render(options: argparse.Namespace) -> None:
     """Render a study: figures/*.svg, launch/recommended.sh and the report."""
-    from scaling_study.rendering.render import render_study
+    from scaling_study.report.render import render_study
 
     folder = options.study_folder
     written = render_study(
@@ -394,8 +394,8 @@ def render(options: argparse.Namespace) -> None:
 def tables(options: argparse.Namespace) -> int:
     """Read saved tables of torch's profiler, compare their operators, and report on them."""
     from scaling_study import stages
-    from scaling_study.importing.import_config import ImportStudy
-    from scaling_study.rendering.report_imported import render_imported
+    from scaling_study.config.import_config import ImportStudy
+    from scaling_study.report.report_imported import render_imported
 
     try:
         stages.import_tables(ImportStudy.from_dict(json.loads(options.study)), options.study_folder)
@@ -418,8 +418,8 @@ def flamegraph(options: argparse.Namespace) -> int:
     """
     from scaling_study.common.storage import write_whole
     from scaling_study.profiling.profiles import profile_folders, read_manifests
-    from scaling_study.rendering.report import render_page
-    from scaling_study.rendering.report_flames import PointError, view_points
+    from scaling_study.report.report import render_page
+    from scaling_study.report.report_flames import PointError, view_points
 
     manifests = read_manifests(profile_folders(options.study_folder))
     try:
@@ -439,7 +439,7 @@ def _recommendation_of(options: argparse.Namespace) -> Path:
 
 def _recommendation(options: argparse.Namespace) -> tuple[Json, Json, str]:
     """Return the plan, recommendation.json and this machine's hash."""
-    from scaling_study.probing import probe
+    from scaling_study.host import probe
 
     machine = str(probe.read_machine().to_dict()["hash"])
     with file_errors.told(options.stage, reads="plan.json and analysis"):
@@ -451,10 +451,10 @@ def _targeted(options: argparse.Namespace) -> tuple[Job, Json, str]:
 
     Its launch has no id where none is recommended on this machine.
     """
-    from scaling_study.experimenting.experiment import NO_LAUNCH
-    from scaling_study.measuring import measure
-    from scaling_study.planning.plan import RECOMMENDED, recommended
-    from scaling_study.probing import probe
+    from scaling_study.config.plan import RECOMMENDED, recommended
+    from scaling_study.experiments.experiment import NO_LAUNCH
+    from scaling_study.host import probe
+    from scaling_study.runner import measure
 
     job = measure.read_job(options.job, options.replicate if "replicate" in options else 0)
     if options.target != RECOMMENDED:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.analysing import analyse as analysis
-from scaling_study.analysing import pace, unequal_work
-from scaling_study.analysing.inflation import compare_all
-from scaling_study.collecting import collect as collecting
-from scaling_study.collecting.feeds import read_run
+from scaling_study.analysis import analyse as analysis
+from scaling_study.analysis import collect as collecting
+from scaling_study.analysis import imported, imported_causes, pace, unequal_work
+from scaling_study.analysis.inflation import compare_all
+from scaling_study.analysis.loader_windows import read_run
 from scaling_study.common import columns
 from scaling_study.common.storage import (
     read_columns,
@@ -17,21 +17,20 @@ from scaling_study.common.storage import (
     write_json,
     write_table,
 )
-from scaling_study.confirming.summary import summarise
-from scaling_study.diagnosing import feed
-from scaling_study.diagnosing.cause_file import gather, read_causes
-from scaling_study.importing import imported, imported_causes
-from scaling_study.measuring import journal
-from scaling_study.planning.efforts import EFFORTS, FEEDS
-from scaling_study.planning.work import with_learnt, work_by_launch
+from scaling_study.config.efforts import EFFORTS, FEEDS
+from scaling_study.config.work import with_learnt, work_by_launch
+from scaling_study.confirm.confirmation import summarise
+from scaling_study.diagnosis import loader_verdict
+from scaling_study.diagnosis.cause_file import gather, read_causes
 from scaling_study.profiling.profiles import read_profiles
-from scaling_study.searching import rounds
+from scaling_study.runner import journal
+from scaling_study.search import rounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from scaling_study.importing.import_config import ImportStudy
+    from scaling_study.config.import_config import ImportStudy
 
 Json = dict[str, Any]
 
@@ -148,7 +147,7 @@ def judge_loader(folder: Path, replicates: int) -> None:
     entries = [
         {
             "machine": machine,
-            **feed.feed([run for run in runs if run.head["machine_hash"] == machine]),
+            **loader_verdict.feed([run for run in runs if run.head["machine_hash"] == machine]),
         }
         for machine in machines
     ]

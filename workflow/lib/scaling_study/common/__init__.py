@@ -1,1 +1,1 @@
-"""What every stage uses: tables, files, quantities, CPU lists, problems."""
+"""What every stage uses: files, problems, quantities, CPU lists."""

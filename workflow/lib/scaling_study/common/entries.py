@@ -19,13 +19,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PACKAGE = "scaling_study"
+INSIDE = {
+    "axes": "launch.axes",
+    "launchers": "launch.launchers",
+    "counters": "launch.counters",
+    "causes": "diagnosis.causes",
+}
+"""Where the package has the modules of a kind."""
 
 
 def found(kind: str, attribute: str, of: type[T]) -> dict[str, T]:
     """Return the entries of a kind, by the names of their modules.
 
     Args:
-        kind: the package, such as ``axes``.
+        kind: the package, such as ``axes``, of `INSIDE`.
         attribute: the entry's name in its module; modules of the package without one are skipped.
         of: what an entry is.
 
@@ -55,7 +62,7 @@ def files_outside(kind: str) -> list[Path]:
 
 
 def _inside(kind: str) -> list[ModuleType]:
-    return list(_modules(f"{PACKAGE}.{kind}"))
+    return list(_modules(f"{PACKAGE}.{INSIDE[kind]}"))
 
 
 def _modules(package: str) -> Iterator[ModuleType]:

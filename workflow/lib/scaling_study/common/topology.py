@@ -1,6 +1,6 @@
 """CPUs, cores, L3 caches, sockets and NUMA nodes of a machine, as plain values.
 
-Pure: :mod:`scaling_study.probing.system` reads the files, this module gives their text a shape. The
+Pure: :mod:`scaling_study.host.system` reads the files, this module gives their text a shape. The
 file formats are the kernel's (Documentation/ABI/stable/sysfs-devices-system-cpu and -node).
 """
 

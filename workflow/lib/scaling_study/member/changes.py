@@ -14,7 +14,15 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.member import after_torch, copies, feeds, fetching, neighbours, pipelines, whole
+from scaling_study.member import (
+    after_torch,
+    batch_getitems,
+    fetching,
+    loader_substitutes,
+    no_transfer,
+    pipelines,
+    synthetic_load,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -120,14 +128,17 @@ CHANGES: dict[str, tuple[Callable[[Any, Sequence[str]], None], Callable[[], bool
     "flush_denormals": (_once(_flush_denormals), _flushes_denormals),
     **{
         name: (functools.partial(of.change, name), functools.partial(of.holds, name))
-        for of in (feeds, neighbours)
+        for of in (loader_substitutes, synthetic_load)
         for name in of.KINDS
     },
-    "files_noted": (feeds.note_files, functools.partial(feeds.holds, "files_noted")),
+    "files_noted": (
+        loader_substitutes.note_files,
+        functools.partial(loader_substitutes.holds, "files_noted"),
+    ),
     "one_element": (_once(_exchange_one_number), lambda: _apart > 0),
     "no_snapshots": (_once(_take_no_snapshots), lambda: _without_snapshots > 0),
-    "no_copies": (copies.send_nothing, copies.sends_nothing),
-    "whole_batches": (whole.fetch_whole, whole.fetches_whole),
+    "no_copies": (no_transfer.send_nothing, no_transfer.sends_nothing),
+    "whole_batches": (batch_getitems.fetch_whole, batch_getitems.fetches_whole),
     "pipeline_elsewhere": (pipelines.put_elsewhere, pipelines.is_elsewhere),
     "quick_switches": (_once(_switch_soon), _switches_soon),
     "no_collector": (_once(_stop_collecting), _collects_nothing),
@@ -136,7 +147,7 @@ CHANGES: dict[str, tuple[Callable[[Any, Sequence[str]], None], Callable[[], bool
 
 
 IMPOSSIBLE: dict[str, Callable[[], str | None]] = {
-    "whole_batches": whole.why_not,
+    "whole_batches": batch_getitems.why_not,
     "pipeline_elsewhere": pipelines.why_here,
 }
 """By name: what tells why a change cannot be made in this script, though it was tried."""

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scaling_study.member import after_torch, bind, program, switching
+from scaling_study.member import after_torch, bind, program, runtime_settings
 
 
 class Losses:
@@ -81,7 +81,7 @@ def main(argv: list[str]) -> None:
 
     def prepare() -> None:
         losses.attach(options.seed)
-        switching.apply(options.switch)
+        runtime_settings.apply(options.switch)
 
     after_torch.call_back(prepare)
     program.add_path(command)

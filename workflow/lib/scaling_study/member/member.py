@@ -15,7 +15,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.member import channel, loaders, switching
+from scaling_study.member import channel, loaders, runtime_settings
 from scaling_study.member.iterations import Iterations
 
 if TYPE_CHECKING:
@@ -166,13 +166,13 @@ class Member:
             self._attest(with_kernel=question == channel.ATTEST_KERNEL)
 
     def _attest(self, *, with_kernel: bool) -> None:
-        from scaling_study.member import attest  # noqa: PLC0415 (not needed by any step)
+        from scaling_study.member import readback  # noqa: PLC0415 (not needed by any step)
 
         report = {"slot": self.slot, "launcher": self._launcher, "once": self._once}
         report["counted"] = self._iterations.report()
         report["ended"] = self._ended()
-        report |= attest.report(with_kernel=with_kernel)
-        report["switches"] = switching.observed(self._switches)
+        report |= readback.report(with_kernel=with_kernel)
+        report["switches"] = runtime_settings.observed(self._switches)
         report["loaders"] = list(self._loaders.values())
         (self.folder / f"attestation-{self.slot}.json").write_text(json.dumps(report))
 

@@ -24,10 +24,10 @@ from scaling_study.common.counter import COUNTERS
 from scaling_study.member import (
     after_torch,
     bind,
-    counted,
+    iteration_counter,
     loaders,
     program,
-    switching,
+    runtime_settings,
     written,
 )
 from scaling_study.member.iterations import MARK
@@ -158,19 +158,19 @@ def serve(
         member = Member(folder, slot, launcher, step, switches, once=once)
         if replaceable:
             options = ["--step", step, "--launcher", launcher, "--once"]
-            options += switching.options(switches)
+            options += runtime_settings.options(switches)
             options += [word for name in change for word in ("--change", name)]
             options += ["--loader", loader] if loader else []
             module = program.harness(sys.executable, "scaling_study.member.worker")
             anew = [*module, str(folder), str(slot), *options, "--", *command]
             begin_anew = functools.partial(_become, anew, dict(os.environ))
-    elsewhere = folder / f"{counted.ELSEWHERE}{slot}"
+    elsewhere = folder / f"{iteration_counter.ELSEWHERE}{slot}"
     elsewhere.mkdir(exist_ok=True)
-    os.environ.update(counted.environment(elsewhere, step, os.environ))
+    os.environ.update(iteration_counter.environment(elsewhere, step, os.environ))
 
     def leave() -> None:
         member.leave()
-        counted.Counter(str(elsewhere), step).attach()
+        iteration_counter.Counter(str(elsewhere), step).attach()
 
     os.register_at_fork(after_in_child=leave)
     scaling_study.mark = member.mark
@@ -180,7 +180,7 @@ def serve(
     def prepare() -> None:
         # Before the gate's own hook: what a switch does at the end of the first step is done when
         # the member rests there, and tells what it has.
-        switching.apply(switches)
+        runtime_settings.apply(switches)
         further = [loader] if loader else []
         if change:
             from scaling_study.member import changes  # noqa: PLC0415 (of experiments only)

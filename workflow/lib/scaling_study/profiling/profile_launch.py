@@ -18,22 +18,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.axes import table
 from scaling_study.common import private, storage
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.measuring import cohort, resolve, windows
-from scaling_study.measuring.cohort_windows import WARM_UP_LONGEST_S
+from scaling_study.config.estimate import SAMPLED_MEMBERS, chosen_counts
+from scaling_study.config.plan import RECOMMENDED
+from scaling_study.host import probe
+from scaling_study.launch.axes import axis_table
 from scaling_study.member import channel
-from scaling_study.planning.estimate import SAMPLED_MEMBERS, chosen_counts
-from scaling_study.planning.plan import RECOMMENDED
-from scaling_study.probing import probe
 from scaling_study.profiling import stacks
+from scaling_study.runner import cohort, resolve, windows
+from scaling_study.runner.cohort_windows import WARM_UP_LONGEST_S
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping, Sequence
 
-    from scaling_study.measuring.measure import Job
+    from scaling_study.runner.measure import Job
 
 SCHEMA_VERSION = 2
 """2: stacks of several members, in turns. 1: of one member."""
@@ -144,7 +144,7 @@ class _Profiling:
         reports = one.attest(measure["start_timeout_s"])
         if len(reports) < max(counts):
             return _status("failed", self._last_event() or "a member did not come to its gate")
-        wrong = table.failed(table.checks(self._job.launch["axes"], slots, reports))
+        wrong = axis_table.failed(axis_table.checks(self._job.launch["axes"], slots, reports))
         if wrong:
             return _status("failed", wrong)
         one.warm_up(measure["warmup_steps"], WARM_UP_LONGEST_S)

@@ -42,15 +42,15 @@ def count(what: str) -> None:
         what: the value of ``counted.VARIABLE``.
     """
     with library():
-        from scaling_study.member import counted
+        from scaling_study.member import iteration_counter
     step, asked, folder = what.split("|", 2)
-    counted.Counter(folder, step, attest if asked else None).attach()
+    iteration_counter.Counter(folder, step, attest if asked else None).attach()
 
 
 def attest(folder: str, counted: object) -> None:
     """Write down what this process got."""
     with library():
-        from scaling_study.member.attest import write
+        from scaling_study.member.readback import write
 
         write(folder, counted)
 

@@ -1,1 +1,0 @@
-"""From tables to intervals, laws, signatures, the recommendation."""

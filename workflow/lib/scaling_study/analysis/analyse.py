@@ -1,0 +1,256 @@
+"""From tables to the analysis files: one entry per machine in each.
+
+Machines are compared by a reader, never pooled: every number is of one machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scaling_study.analysis import law_choice, laws
+from scaling_study.analysis.failures import list_failures
+from scaling_study.analysis.noise import noise
+from scaling_study.analysis.pace import pace
+from scaling_study.analysis.pareto import pareto
+from scaling_study.analysis.recommend import enough, or_null, recommend, records
+from scaling_study.analysis.single_changes import single_changes
+from scaling_study.analysis.unequal_work import unequal_work
+from scaling_study.common.topology import Topology, parse_cpu_list
+from scaling_study.config.work import with_learnt
+from scaling_study.stats import intervals
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from scaling_study.common.topology import Domain
+
+Json = dict[str, Any]
+DOMAINS: tuple[Domain, ...] = ("l3", "node", "socket")
+"""Parts of a machine that have a cache or a memory of their own, smallest first."""
+FILES = (
+    *("scaling", "noise", "recommendation", "pareto", "single_changes", "failures"),
+    *("attestation", "provenance"),
+)
+NAMES = ("launch", "label", "arm")
+AFTER = ("changes", "counted", "once")
+"""What an attestation after the last window adds: what changed, what was counted, and whether each
+run of the script needs a process of its own; None where there was none."""
+
+
+def analyse(
+    points: pd.DataFrame,
+    rates: pd.DataFrame,
+    windows: pd.DataFrame,
+    study: Mapping[str, Any],
+    plan: Mapping[str, Any],
+) -> dict[str, Json]:
+    """Analyse a study.
+
+    Args:
+        points: Table of points.
+        rates: Table of replicates.
+        windows: Table of windows, with `pace.COLUMNS` and `unequal_work.COLUMNS` at least.
+        study: cohorts.json.
+        plan: plan.json.
+
+    Returns:
+        Content of analysis/<name>.json by name: `machines`, with an entry for each.
+    """
+    entries: dict[str, list[Json]] = {name: [] for name in FILES}
+    samples = study.get("samples", {})
+    known = with_learnt(plan, study)
+    for machine, description in study["machines"].items():
+        cohorts = [each for each in study["cohorts"] if each["machine"] == machine]
+        own = points[points["machine"] == machine]
+        own_rates = rates[rates["machine"] == machine]
+        own_windows = windows[windows["machine"] == machine]
+        unequal = unequal_work(own, own_rates, own_windows, cohorts, plan)
+        found = {
+            "scaling": scaling(own, own_rates, cohorts, description, plan["search"]["tolerance"]),
+            "noise": {**noise(own_rates, plan), "unequal_work": unequal},
+            "recommendation": recommend(own, own_rates, cohorts, known, unequal),
+            "pareto": pareto(own, cohorts, known),
+            "single_changes": single_changes(own, own_rates, cohorts, known),
+            "failures": list_failures(cohorts, study["missing"]),
+            "attestation": attestation(cohorts, own_windows),
+            "provenance": {**provenance(cohorts, description), "samples": samples},
+        }
+        for name, entry in found.items():
+            entries[name].append(
+                {"machine": machine, "cpu_model": description["cpu_model"], **entry},
+            )
+    content: dict[str, Json] = {name: {"machines": each} for name, each in entries.items()}
+    content["provenance"] |= {
+        "study": plan["study"],
+        "seed": plan["seed"],
+        "plan": dict(plan),
+        "left_out": study["left_out"],
+        "interval": intervals.INTERVAL,
+    }
+    return content
+
+
+def scaling(
+    points: pd.DataFrame,
+    rates: pd.DataFrame,
+    cohorts: Sequence[Mapping[str, Any]],
+    description: Mapping[str, Any],
+    tolerance: float,
+) -> Json:
+    """Points and scaling laws of every launch of a machine.
+
+    Args:
+        points: The machine's rows of the table of points.
+        rates: Its rows of the table of replicates.
+        cohorts: Its cohorts.
+        description: Its machine.json.
+        tolerance: As `recommend.enough` has it.
+
+    Returns:
+        The machine's entry of scaling.json, without the machine.
+    """
+    topology = Topology.from_dict(description["topology"])
+    slots = {each["launch"]: each["slots"] for each in cohorts if each["slots"]}
+    means = intervals.Means(rates)
+    launches = []
+    for launch, rows in points.groupby("launch", sort=False):
+        first = rows.iloc[0]
+        n, throughput = rows["n"].to_numpy(), rows["steps_per_s"].to_numpy()
+        own = records(rows)
+        launches.append(
+            {
+                **{name: first[name] for name in NAMES},
+                "points": [_point(record) for record in own],
+                "laws": law_choice.choose(
+                    n, throughput, means.scatter(str(launch)), domain_laws(slots[launch], topology)
+                ),
+                "best_n": int(n[throughput.argmax()]),
+                "recommended_n": enough(own, tolerance)["n"],
+            },
+        )
+    return {"interval": intervals.INTERVAL, "launches": launches}
+
+
+def _point(record: Mapping[str, Any]) -> Json:
+    return {
+        name: or_null(value) if isinstance(value, float) else value
+        for name, value in record.items()
+        if name not in {"machine", *NAMES}
+    }
+
+
+def domain_laws(slots: Sequence[Mapping[str, Any]], topology: Topology) -> list[laws.Law]:
+    """Saturation of the parts of a machine that members bound to CPUs fill one after another.
+
+    Args:
+        slots: Of a launch, as its cohort's first record holds them.
+        topology: Of the machine.
+
+    Returns:
+        One law for every kind of domain that members fill unevenly; none if they are not bound.
+        (Domains that all hold the same share at every n saturate together: hard saturation.)
+    """
+    if any(slot["cpus"] is None for slot in slots):
+        return []
+    found: list[tuple[Domain, intervals.Floats]] = []
+    for domain in DOMAINS:
+        groups = topology.domains(domain)
+        group_of = {cpu: index for index, group in enumerate(groups) for cpu in group}
+        shares = np.zeros((len(slots), len(groups)))
+        for slot, share in zip(slots, shares, strict=True):
+            cpus = parse_cpu_list(slot["cpus"])
+            np.add.at(share, [group_of[cpu] for cpu in cpus], 1 / len(cpus))
+        occupancy = shares.cumsum(axis=0)
+        even = np.allclose(occupancy, occupancy[:, :1])
+        known_already = any(
+            each.shape == occupancy.shape and np.allclose(each, occupancy) for _, each in found
+        )
+        if not even and not known_already:
+            found.append((domain, occupancy))
+    return [laws.domain_saturation(domain, occupancy) for domain, occupancy in found]
+
+
+def attestation(cohorts: Sequence[Mapping[str, Any]], windows: pd.DataFrame) -> Json:
+    """What each launch asked for and got; of its cohorts, one with a failed check if there is one.
+
+    Args:
+        cohorts: The machine's cohorts.
+        windows: Its rows of the table of windows.
+
+    Returns:
+        The machine's entry of attestation.json, without the machine.
+    """
+    shown: dict[str, Mapping[str, Any]] = {}
+    for cohort in cohorts:
+        got = cohort["attestation"]
+        if got is not None and (
+            cohort["launch"] not in shown or not all(check["ok"] for check in got["checks"])
+        ):
+            shown[cohort["launch"]] = cohort
+    paces = pace(windows)
+    return {
+        "launches": [
+            {
+                "launch": launch,
+                "label": cohort["label"],
+                "checks": cohort["attestation"]["checks"],
+                "member": cohort["attestation"]["member"],
+                **{name: cohort["attestation"].get(name) for name in AFTER},
+                "pace": paces.get(launch),
+                "settling": _settling([one for one in cohorts if one["launch"] == launch]),
+            }
+            for launch, cohort in shown.items()
+        ],
+    }
+
+
+def _settling(cohorts: Sequence[Mapping[str, Any]]) -> Json | None:
+    """In how many of a launch's cohorts windows were taken anew, and how steps had changed."""
+    anew = [one["settled"] for one in cohorts if one.get("settled")]
+    if not anew:
+        return None
+    measured = sum(bool(one["windows_valid"] or one["windows_invalid"]) for one in cohorts)
+    changes = [records[0]["change"] for records in anew]
+    return {
+        "cohorts": len(anew),
+        "of": measured,
+        "least": min(changes),
+        "most": max(changes),
+        "left": sum(records[-1]["left"] is not None for records in anew),
+    }
+
+
+def provenance(
+    cohorts: Sequence[Mapping[str, Any]],
+    description: Mapping[str, Any],
+) -> Json:
+    """Where a machine's numbers come from.
+
+    Args:
+        cohorts: Its cohorts.
+        description: Its machine.json.
+
+    Returns:
+        The machine's entry of provenance.json, without the machine.
+    """
+    ends = [cohort["end"] for cohort in cohorts if cohort["end"] is not None]
+    measured = [each for each in cohorts if each["windows_valid"] or each["windows_invalid"]]
+    return {
+        "description": dict(description),
+        "versions": description["versions"],
+        "commit": description["commit"],
+        "measured_hashes": sorted({cohort["measured_hash"] for cohort in measured}),
+        "harness_hashes": sorted({cohort["harness_hash"] for cohort in measured}),
+        "seeds": sorted({cohort["seed"] for cohort in cohorts}),
+        "started": min(cohort["started"] for cohort in cohorts),
+        "cohorts": len(cohorts),
+        "windows_valid": sum(cohort["windows_valid"] for cohort in cohorts),
+        "windows_invalid": sum(len(cohort["windows_invalid"]) for cohort in cohorts),
+        "steps": sum(cohort["steps"] for cohort in cohorts),
+        "wall_s": sum(end["wall_s"] for end in ends),
+        "in_windows_s": sum(end["in_windows_s"] for end in ends),
+    }

@@ -1,0 +1,354 @@
+"""From record files to tables.
+
+Reading is strict: what cannot be read, contradicts itself or was measured differently from the rest
+is an error that names files and says what to do. Files that the plan does not name are left out and
+listed.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from scaling_study.analysis import points, rates
+from scaling_study.analysis.process_starts import process_starts
+from scaling_study.analysis.record_rows import FileRows, read_rows
+from scaling_study.analysis.record_schema import RecordError
+from scaling_study.analysis.window_table import (
+    of_equal_work,
+    pooled_quantiles,
+    window_rows,
+    work_of_rows,
+)
+from scaling_study.common.columns import BETWEEN, WINDOWS
+from scaling_study.common.topology import parse_cpu_list
+from scaling_study.config.plan import replicates_of
+from scaling_study.config.work import model_length, with_learnt, work_by_launch
+from scaling_study.launch.axes import ranks
+from scaling_study.member.iterations import MARK
+
+SHOWN_FILES = 3  # enough to find the rest; a study may have thousands
+
+
+CHANGED = {
+    "measured_hash": "workload (script, arguments, environment, inputs or build)",
+    "harness_hash": "measuring code",
+}
+KEPT = (
+    *("replicate", "cohort", "ladder", "seed", "started", "measured_hash", "harness_hash"),
+    *("axes", "slots", "requested_env"),
+)
+"""What cohorts.json keeps of a cohort's first record, besides the plan's names and the machine."""
+
+CHANGEABLE = ("cpus", "policy", "intra_op", "inter_op", "isa", "default_dtype")
+"""Of an attestation: what a script can change while it trains."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Collected:
+    """A study's measurements.
+
+    Attributes:
+        windows: One row per member and window.
+        replicates: One row per process count and replicate.
+        between: One row per process count and kind of what lies between steps.
+        points: One row per machine, launch and process count.
+        cohorts: What is no table: `machines` (machine.json by hash), `cohorts` (what each was
+            asked, got, lost and how it ended), `missing` (planned, but no file) and `left_out`
+            (files, but not planned); `samples`: of a step, by launch, where scripts say them;
+            `model_length`: after how many steps scripts end.
+    """
+
+    windows: pd.DataFrame
+    replicates: pd.DataFrame
+    between: pd.DataFrame
+    points: pd.DataFrame
+    cohorts: dict[str, Any]
+
+
+def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
+    """Read all record files that a plan names.
+
+    Args:
+        study_folder: results/<study>.
+        plan: plan.json.
+
+    Returns:
+        Tables and cohorts, in the plan's order.
+
+    Raises:
+        RecordError: A file cannot be used, or files must not be pooled.
+    """
+    found, marked = _Found(), plan["workload"].get("samples_per_step") == MARK
+    unread = set((study_folder / "measure").glob("*/*.jsonl"))
+    for launch in plan["launches"]:
+        _add_launch(found, study_folder, launch, replicates_of(plan, launch), unread, marked=marked)
+    if not found.cohorts:
+        raise RecordError(
+            f"no record file of the plan in {study_folder / 'measure'}: measure first"
+        )
+    _refuse_mixtures(found.cohorts)
+    _refuse_unsaid(found.samples)
+    work = work_by_launch(with_learnt(plan, {"samples": found.samples}))
+    found.compare_equal_work(work)
+    learnt = {
+        "samples": found.samples,
+        "model_length": model_length(found.ended, work, plan["default"]),
+    }
+    windows = pd.concat(found.windows, ignore_index=True) if found.windows else None
+    windows = WINDOWS.frame(windows)
+    replicates = points.replicates(
+        found.rates,
+        process_starts(found.cohorts),
+        with_learnt(plan, learnt)["workload"]["steps_per_model"],
+        {
+            (one["machine"], one["launch"], one["replicate"]): one["batch"]
+            for one in found.cohorts
+            if one["batch"]
+        },
+    )
+    between = pd.concat(found.between, ignore_index=True) if found.between else None
+    return Collected(
+        windows,
+        replicates,
+        BETWEEN.frame(between),
+        points.points(windows, replicates, _extra(found)),
+        {
+            "schema_version": 1,
+            "machines": found.machines,
+            "cohorts": found.cohorts,
+            "missing": found.missing,
+            **learnt,
+            "left_out": sorted(str(path.relative_to(study_folder)) for path in unread),
+        },
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Found:
+    """What was read so far.
+
+    Tables have an entry per launch with windows, or per machine of it. `samples` of a step are by
+    launch, 0 where the script has said none; so are the starts of scripts that have `ended`.
+    """
+
+    windows: list[pd.DataFrame] = dataclasses.field(default_factory=list)
+    rates: list[pd.DataFrame] = dataclasses.field(default_factory=list)
+    between: list[pd.DataFrame] = dataclasses.field(default_factory=list)
+    quantiles: list[pd.DataFrame] = dataclasses.field(default_factory=list)
+    machines: dict[str, Any] = dataclasses.field(default_factory=dict)
+    cohorts: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    missing: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    samples: dict[str, float] = dataclasses.field(default_factory=dict)
+    ended: dict[str, list[dict[str, float]]] = dataclasses.field(default_factory=dict)
+
+    def compare_equal_work(self, work: Mapping[str, float]) -> None:
+        """Have all tables tell of steps of the default launch."""
+        for tables in (self.windows, self.rates, self.between, self.quantiles):
+            for at, table in enumerate(tables):
+                launches = table["launch"] if "launch" in table else table.index.unique("launch")
+                if len(launches):
+                    tables[at] = of_equal_work(table, work[next(iter(launches))])
+
+
+def _add_launch(
+    found: _Found,
+    study_folder: Path,
+    launch: Mapping[str, Any],
+    replicates: int,
+    unread: set[Path],
+    *,
+    marked: bool,
+) -> None:
+    """Read a launch's files and take them out of `unread`; its step times are not kept.
+
+    Args:
+        found: What was read before; gets the launch.
+        study_folder: results/<study>.
+        launch: The plan's entry.
+        replicates: How many it has.
+        unread: All record files that were not read yet.
+        marked: Whether the script says the samples of its steps, and these are compared.
+    """
+    files = []
+    for replicate in range(replicates):
+        path = study_folder / "measure" / launch["id"] / f"{replicate}.jsonl"
+        if path not in unread:
+            found.missing.append({**_names(launch), "replicate": replicate})
+            continue
+        unread.remove(path)
+        files.append(_read(path, launch, replicate))
+        for cohort in files[-1].cohorts:
+            head = cohort["head"]
+            found.machines.setdefault(head["machine_hash"], head["machine"])
+            found.cohorts.append(_described(cohort, launch, path.relative_to(study_folder)))
+            after = cohort["attestation_after"] or {"members": ()}
+            ended = [member["ended"] for member in after["members"] if member.get("ended")]
+            found.ended.setdefault(launch["id"], []).extend(ended)
+    if any(len(file.rows) for file in files):
+        rows = window_rows(files).assign(work=1.0)
+        if marked:
+            rows["work"], per_step = work_of_rows(rows)
+            if per_step is not None:
+                found.samples[launch["id"]] = float(per_step)
+        found.windows.append(of_equal_work(rows[WINDOWS.names], rows["work"]))
+        found.quantiles.append(pooled_quantiles(rows, files))
+        for machine, own in rows.groupby("machine", sort=False):
+            names = {"machine": machine, **_names(launch)}
+            given = rates.rates(own, files)
+            found.rates.append(given.replicates.assign(**names))
+            found.between.append(given.between.assign(**names))
+
+
+def _names(launch: Mapping[str, Any]) -> dict[str, str]:
+    return {"launch": launch["id"], "label": launch["label"], "arm": launch["arm"]}
+
+
+def _read(path: Path, launch: Mapping[str, Any], replicate: int) -> FileRows:
+    """Read a record file and name its rows as the plan does."""
+    file = read_rows(path)
+    for cohort in file.cohorts:
+        held = cohort["head"]["launch"], cohort["head"]["replicate"]
+        if held != (launch["id"], replicate):
+            raise RecordError(
+                f"{path}: it holds launch {held[0]}, replicate {held[1]}: "
+                "was it copied or renamed? Delete it and measure again",
+            )
+    machine_of = {each["head"]["cohort"]: each["head"]["machine_hash"] for each in file.cohorts}
+    file.rows["machine"] = file.rows["cohort"].map(machine_of)
+    file.rows["replicate"] = replicate
+    for name, value in _names(launch).items():
+        file.rows[name] = value
+    return file
+
+
+def _described(
+    cohort: dict[str, Any],
+    launch: Mapping[str, Any],
+    file: Path,
+) -> dict[str, Any]:
+    """A cohort as cohorts.json holds it: without its machine, with its first member only."""
+    head = {name: cohort["head"][name] for name in KEPT}
+    head["batch"] = cohort["head"].get("batch")
+    attestation = cohort["attestation"]
+    if attestation is not None:
+        members = sorted(attestation["members"], key=lambda member: int(member["slot"]))
+        attestation = {
+            "checks": attestation["checks"],
+            "member": members[0] if members else None,
+            "intra_op": [member["intra_op"] for member in members],
+            "start_s": [member["start_s"] for member in members if "start_s" in member],
+        }
+    after = cohort["attestation_after"]
+    if after is not None and attestation is not None:
+        attestation["changes"] = _changes(attestation["member"], after["members"])
+        attestation["counted"] = [member.get("counted") for member in after["members"]][:1]
+        attestation["once"] = any(member.get("once") for member in after["members"])
+        attestation["compiled"] = [
+            {**one["compiled"], "warm_up_s": one["warm_up_compile_s"]}
+            for one in after["members"]
+            if one.get("compiled", {}).get("times")
+        ]
+    return {
+        **_names(launch),
+        "file": str(file),
+        "machine": cohort["head"]["machine_hash"],
+        "host": cohort["head"]["machine"]["hostname"],
+        **head,
+        **{name: cohort[name] for name in cohort if name not in {"head", "attestation_after"}},
+        "attestation": attestation,
+    }
+
+
+def _changes(
+    before: Mapping[str, Any] | None, members: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """What the script has changed in its first member between the two attestations."""
+    after = next((one for one in members if before and one["slot"] == before["slot"]), None)
+    if before is None or after is None:
+        return []
+    return [
+        {"what": name, "before": before[name], "after": after[name]}
+        for name in CHANGEABLE
+        if name in before and name in after and before[name] != after[name]
+    ]
+
+
+def _refuse_mixtures(cohorts: Iterable[Mapping[str, Any]]) -> None:
+    """Raise if windows were not all taken by the same measuring code of the same workload.
+
+    What is measured includes versions of the build, which differ between builds and machines.
+    """
+    files: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
+    for cohort in cohorts:
+        if cohort["windows_valid"] or cohort["windows_invalid"]:
+            workload = "measured_hash", cohort["machine"], cohort["axes"]["build"]
+            for group in (workload, ("harness_hash",)):
+                by_hash = files.setdefault(group, {})
+                by_hash.setdefault(cohort[group[0]], {})[cohort["file"]] = None
+    for (key, *_), by_hash in files.items():
+        if len(by_hash) > 1:
+            lines = [f"  {key} {value}: {_shown([*names])}" for value, names in by_hash.items()]
+            raise RecordError(
+                f"the {CHANGED[key]} changed between these files, so they must not be pooled:\n"
+                + "\n".join(lines)
+                + "\nDelete the older ones and run the study again: it measures what is missing",
+            )
+
+
+def _refuse_unsaid(samples: Mapping[str, float]) -> None:
+    """Raise if a script was to say its samples and has said none."""
+    for launch, per_step in samples.items():
+        if not per_step:
+            raise RecordError(
+                f"workload.samples_per_step is {MARK}, and the script has said no samples in"
+                f" launch {launch}: let it call scaling_study.mark(samples=...) in each step. Where"
+                " samples_per_step is left out, a number or a parameter, what was measured stays"
+                " valid"
+            )
+
+
+def _shown(files: Sequence[str]) -> str:
+    more = len(files) - SHOWN_FILES
+    return ", ".join(files[:SHOWN_FILES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _extra(found: _Found) -> pd.DataFrame:
+    """What points hold that is not in the rows of windows, by machine, launch, n."""
+    if not found.quantiles:
+        return pd.DataFrame()
+    extra = pd.concat(found.quantiles)
+    invalid: Counter[tuple[str, str, int]] = Counter()
+    crowded: set[tuple[str, str, int]] = set()
+    for cohort in found.cohorts:
+        where = cohort["machine"], cohort["launch"]
+        invalid.update((*where, window["n"]) for window in cohort["windows_invalid"])
+        cpus = usable_cpus(found.machines[cohort["machine"]])
+        crowded.update((*where, n) for n in cohort["ladder"] if oversubscribed(cohort, n, cpus))
+    extra["windows_invalid"] = [invalid[point] for point in extra.index]
+    extra["oversubscribed"] = [point in crowded for point in extra.index]
+    return extra
+
+
+def usable_cpus(machine: Mapping[str, Any]) -> float:
+    """CPUs that the study may use: its affinity mask, or the cgroup's quota if that is less."""
+    allowed = len(parse_cpu_list(machine["allowed_cpus"]))
+    quota = machine["quota_cpus"]
+    return allowed if quota is None else min(allowed, quota)
+
+
+def oversubscribed(cohort: Mapping[str, Any], n: int, cpus: float) -> bool:
+    """Whether the first n members have more intra-op threads than there are CPUs, or share CPUs.
+
+    Args:
+        cohort: As cohorts.json holds it.
+        n: Process count.
+        cpus: `usable_cpus` of its machine.
+    """
+    attestation = cohort["attestation"]
+    threads = sum(attestation["intra_op"][:n]) if attestation is not None else 0
+    threads *= ranks.processes(cohort["axes"])
+    return threads > cpus or any(slot["oversubscribed"] for slot in cohort["slots"][:n])

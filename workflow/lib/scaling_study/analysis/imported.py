@@ -1,0 +1,324 @@
+"""Studies of saved tables of torch's profiler: nothing is run, the tables are compared.
+
+All tables are read while the config is checked, so a mistake in one of them is a mistake of the
+config.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pandas as pd
+
+from scaling_study.analysis.inflation import Side, compare, describe
+from scaling_study.common.columns import OPERATORS
+from scaling_study.common.printable import printable_lines
+from scaling_study.common.problems import ConfigError, Problem, wrong
+from scaling_study.common.quantities import format_count, format_percent
+from scaling_study.common.storage import read_json
+from scaling_study.config.import_config import KEY, ImportStudy, read_import, read_table
+from scaling_study.config.operator_text import (
+    TRUNCATED,
+    OperatorTable,
+    Row,
+)
+from scaling_study.profiling.operator_groups import OTHER, OUTSIDE
+from scaling_study.profiling.operators import operator_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+T = TypeVar("T")
+
+IMPORTED = "imported"
+"""Machine, launch, label and arm of all rows: a table names none of them."""
+OPTIMIZER = "Optimizer.step"
+"""What torch calls the steps of optimizers in a profile (since 1.8), with their class after it."""
+SCHEDULED = "ProfilerStep*"
+"""What torch's profiler calls the steps of its schedule."""
+INSIDE = 0.9
+"""An optimizer that holds this share of all time runs forward and backward in its step, as
+Lightning's closures do: then its step is the step. Otherwise it is a part of it."""
+STEPS_NEEDED = "the steps of each such table in import.steps, as {4: 550}"
+PROFILED = "the profiled process"
+"""Stands for the launch in sentences."""
+NOT_IN_BOTH = "(not in both tables)"
+"""The row for what a comparison cannot look into."""
+Comparisons = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A table, and what it says of a step.
+
+    Attributes:
+        n: processes that ran.
+        path: of the table.
+        table: what it holds.
+        steps: that it covers.
+        steps_from: how that is known.
+        step_s: time of a step.
+        step_from: what that is.
+        rows_s: self time of the table's rows, all steps.
+    """
+
+    n: int
+    path: str
+    table: OperatorTable
+    steps: int
+    steps_from: str
+    step_s: float
+    step_from: str
+    rows_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return its entry of analysis/tables.json."""
+        names = [row.name for row in self.table.rows]
+        return {
+            "n": self.n,
+            "path": self.path,
+            "steps": self.steps,
+            "steps_from": self.steps_from,
+            "step_s": self.step_s,
+            "step_from": self.step_from,
+            "self_s": self.table.self_s,
+            "rows_s": self.rows_s,
+            "rows": len(names),
+            "unread": list(self.table.unread),
+            "cut": [name for name in dict.fromkeys(names) if name.endswith(TRUNCATED)],
+        }
+
+
+def load_import(mapping: Mapping[str, Any]) -> ImportStudy:
+    """Check the config of an imported study and its tables.
+
+    Args:
+        mapping: what YAML gives for the whole file.
+
+    Raises:
+        ConfigError: with every mistake found, those in the tables with their lines.
+    """
+    study = read_import(mapping)
+    read_tables(study)
+    return study
+
+
+def read_tables(study: ImportStudy) -> list[Imported]:
+    """Read all tables of a study, the lowest number of processes first.
+
+    Raises:
+        ConfigError: a table cannot be read, or the steps that it covers are not known.
+    """
+    tables = _for_each(study.tables, lambda n: read_table(study.tables[n]))
+    whole = dict(zip(tables, complete_names(tables.values()), strict=True))
+    inside = all(map(_runs_inside, whole.values()))
+    found = _for_each(
+        whole,
+        lambda n: interpret(n, study.tables[n], whole[n], study.steps.get(n), inside=inside),
+    )
+    return list(found.values())
+
+
+def _for_each(counts: Iterable[int], read: Callable[[int], T]) -> dict[int, T]:
+    """Read something of each table.
+
+    Raises:
+        ConfigError: with the mistakes in all of them.
+    """
+    values: dict[int, T] = {}
+    problems: list[Problem] = []
+    for n in counts:
+        try:
+            values[n] = read(n)
+        except ConfigError as error:
+            problems += error.under(KEY, "tables", n)
+    if problems:
+        raise ConfigError(problems)
+    return values
+
+
+def complete_names(tables: Iterable[OperatorTable]) -> list[OperatorTable]:
+    """Complete names that torch has cut, where exactly one name in the other tables fits.
+
+    A cut name stays as it is where its table holds that other name too: they are two operators.
+    """
+    given = list(tables)
+    whole = {row.name for table in given for row in table.rows if not row.name.endswith(TRUNCATED)}
+
+    def complete(table: OperatorTable) -> OperatorTable:
+        own = {row.name for row in table.rows}
+        rows = []
+        for row in table.rows:
+            start = row.name.removesuffix(TRUNCATED)
+            fitting = [name for name in whole if name.startswith(start)]
+            alone = start != row.name and len(fitting) == 1 and fitting[0] not in own
+            rows.append(replace(row, name=fitting[0]) if alone else row)
+        return replace(table, rows=tuple(rows))
+
+    return [complete(table) for table in given]
+
+
+def _optimizers(table: OperatorTable) -> list[Row]:
+    return [row for row in table.rows if row.name.startswith(OPTIMIZER)]
+
+
+def _runs_inside(table: OperatorTable) -> bool:
+    """Whether forward and backward run in the step of the one optimizer."""
+    optimizers = _optimizers(table)
+    whole_s = table.self_s or sum(row.self_s for row in table.rows)
+    return len(optimizers) == 1 and (optimizers[0].total_s or 0.0) >= INSIDE * whole_s
+
+
+def interpret(
+    n: int, path: str, table: OperatorTable, said: int | None, *, inside: bool
+) -> Imported:
+    """Find the steps that a table covers, and the time of each.
+
+    Args:
+        n: processes that ran.
+        path: of the table.
+        table: what it holds.
+        said: steps as the config says them.
+        inside: whether a step is the optimizer's, in all tables that are compared.
+
+    Raises:
+        ConfigError: the steps are not known, or took no time.
+    """
+    optimizers = _optimizers(table)
+    steps, steps_from = _find_steps(path, table, optimizers, said)
+    rows_s = sum(row.self_s for row in table.rows)
+    if inside:
+        (row,) = optimizers
+        # The printed mean has more digits than the printed sum.
+        exact_s = row.mean_s if steps == row.calls else None
+        step_s, step_from = exact_s or (row.total_s or 0.0) / steps, f"time in {row.name}"
+    elif table.self_s is not None:
+        step_s, step_from = table.self_s / steps, "self time of all operators"
+    else:
+        step_s, step_from = rows_s / steps, "self time of the rows, so at least"
+    if step_s <= 0:
+        raise wrong(path, "holds no time", "a table whose operators took time")
+    return Imported(n, path, table, steps, steps_from, step_s, step_from, rows_s)
+
+
+def _find_steps(
+    path: str, table: OperatorTable, optimizers: Sequence[Row], said: int | None
+) -> tuple[int, str]:
+    """The steps that a table covers, and how that is known.
+
+    Raises:
+        ConfigError: neither the config nor the table tells.
+    """
+    calls: Counter[str] = Counter()
+    for row in optimizers:
+        calls[row.name] += row.calls
+    counted = " and ".join(f"{count:,} calls of {name}" for name, count in calls.items())
+    if said is not None:
+        differs = set(calls.values()) - {said}
+        return said, f"the config; the table has {counted}" if differs else "the config"
+    if len(set(calls.values())) == 1:
+        return next(iter(calls.values())), f"calls of {' and of '.join(calls)}"
+    if calls:
+        raise wrong(path, f"has {counted}: which of them are steps?", STEPS_NEEDED)
+    scheduled = sum(row.calls for row in table.rows if row.name == SCHEDULED)
+    if scheduled:
+        return scheduled, f"calls of {SCHEDULED}"
+    what = f"has no row {OPTIMIZER}, whose calls are the steps that it covers"
+    raise wrong(path, what, STEPS_NEEDED)
+
+
+def operator_frame(tables: Iterable[Imported]) -> pd.DataFrame:
+    """Make tables/operators: rows of the same name are one operator, phases are unknown."""
+    frames = [
+        operator_rows(
+            {"steps": one.steps, "rows": [_entry(row) for row in one.table.rows]},
+            machine=IMPORTED,
+            launch=IMPORTED,
+            label=IMPORTED,
+            arm=IMPORTED,
+            n=one.n,
+            tax=None,
+        )
+        for one in tables
+    ]
+    return OPERATORS.frame(pd.concat(frames, ignore_index=True))
+
+
+def _entry(row: Row) -> dict[str, Any]:
+    # The printed mean has more digits than the printed sum.
+    total_s = row.total_s if row.mean_s is None else row.mean_s * row.calls
+    return {
+        "operator": row.name,
+        "phase": "",
+        "calls": row.calls,
+        "self_s": row.self_s,
+        "total_s": total_s,
+        "flops": row.flops,
+    }
+
+
+def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Comparisons:
+    """Compare the table of the fewest processes with every other one: analysis/inflation.json.
+
+    A table is cut after some rows, so an operator that it does not show is unknown, not absent:
+    only operators that both tables show are compared. The rest of the step is one row.
+
+    Args:
+        tables: ascending in the number of processes.
+        operators: of `operator_frame`.
+    """
+    first, *others = tables
+    shown = {n: set(rows["operator"]) for n, rows in operators.groupby("n")}
+    comparisons = []
+    for other in reversed(others):
+        both = operators[operators["operator"].isin(shown[first.n] & shown[other.n])]
+        a, b = (Side(IMPORTED, PROFILED, one.n, one.step_s) for one in (first, other))
+        found = compare(a, b, both, kind="counts", machine=IMPORTED, rest=NOT_IN_BOTH)
+        title = f"{first.n} against {format_count(other.n, 'process', 'processes')}"
+        comparisons.append(_with_rest_as_others({**found, "title": title}))
+    return {"machines": [{"machine": IMPORTED, "comparisons": comparisons}]}
+
+
+def outline(study: ImportStudy) -> str:
+    """Say what a run will do."""
+    counts = ", ".join(map(str, study.tables))
+    return f"{study.study}: saved tables of torch's profiler for {counts} processes; nothing is run"
+
+
+def conclusion(results: Path, report: Path) -> str:
+    """Say what came out of a study, and where its report is."""
+    machines = read_json(results / "analysis/inflation.json")["machines"]
+    texts = [found["text"] for machine in machines for found in machine["comparisons"][:1]]
+    return printable_lines("\n".join([*texts, f"Report: {report}"]))
+
+
+def _with_rest_as_others(comparison: dict[str, Any]) -> dict[str, Any]:
+    """Count the rest of the step among other operators: here it is rows that a table leaves out.
+
+    The sentence names an operator that is known, and how much is not.
+    """
+    rows = [
+        row | {"group": OTHER} if row["group"] == OUTSIDE else row for row in comparison["rows"]
+    ]
+    rest = next(row for row in rows if row["operator"] == NOT_IN_BOTH)
+    known = [row for row in rows if row is not rest]
+    changed = comparison | {"rows": rows, "groups": _sum_others(comparison["groups"])}
+    share = f"{format_percent(rest['share'])} is in operators that are {NOT_IN_BOTH.strip('()')}."
+    text = describe({**changed, "rows": known}) if known else "The tables share no operator."
+    return {**changed, "text": f"{text} {share}"}
+
+
+def _sum_others(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    others = [group for group in groups if group["group"] in {OTHER, OUTSIDE}]
+    sums = {
+        name: sum(group[name] or 0.0 for group in others)
+        for name in ("self_a_s", "self_b_s", "difference_s", "share")
+    }
+    ratio = sums["self_b_s"] / sums["self_a_s"] if sums["self_a_s"] > 0 else None
+    return [
+        *(dict(group) for group in groups if group not in others),
+        {"group": OTHER, **sums, "ratio": ratio},
+    ]

@@ -1,0 +1,213 @@
+"""The scaling law of a launch: chosen from candidates by AICc, with its knee.
+
+Every candidate is fitted to the logarithm of throughput (a percentage is the same error at every n)
+by bounded least squares, and judged by Akaike's information criterion with the small-sample
+correction (Burnham and Anderson, Model Selection and Multimodel Inference, 2002, ch. 2.4), which
+counts the error's variance as a parameter. A law whose correction is not defined is not fitted, and
+no law is chosen where fewer than two could be. A fitted law says nothing outside the process counts
+that were measured: its curve ends there.
+
+Dependence
+    All counts of a launch come from the same cohorts, so they share the cohorts' level. Every law
+    has a free level, which takes up what is shared: the least squares are those of generalised
+    least squares. K counts are then K - 1 independent contrasts, and a law of p parameters has
+    p - 1 that say something about these. The criterion counts both so, which makes it one of the
+    restricted likelihood (Mueller, Scealy and Welsh, Statistical Science 28(2), 2013, ch. 3). The
+    restriction is the same for all laws, so they can be compared.
+
+Knee
+    Errors of throughput are drawn with the scatter that replicates show or, where it is larger, the
+    law's misfit. They move the parameters as the fit's linearisation says (Bates and Watts,
+    Nonlinear Regression Analysis, 1988, ch. 2), and the parameters move the knee. The interval
+    supposes that the law is the right one. A knee without an interval, or with one that leaves the
+    measured counts, is not reported.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from scaling_study.analysis.laws import LAWS, Law
+from scaling_study.stats.intervals import CONFIDENCE, Floats, Integers
+
+FEWEST_COUNTS = 4  # three points fit any saturating curve
+RESOLUTION = 1e-4  # relative: no fit is better than step times are read and averaged
+INDISTINGUISHABLE = 2.0  # AICc difference below which a law has support like the best's (ib. 2.6)
+REDRAWN = 1000  # draws of a knee: the ends of its interval are then known to a twentieth of it
+REFINED_STARTS = 2  # the best start, and one more in case it leads to a local optimum
+CURVE_POINTS = 60  # enough for a smooth line across a figure
+NEAR_NOTHING = 1e-3  # of a parameter: no error that is drawn takes a rate to zero
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fit:
+    """A law fitted to a launch's points.
+
+    Attributes:
+        law: The candidate.
+        parameters: As fitted.
+        aicc: Its criterion.
+        r2: Share of the variance of log throughput that it explains; NaN without variance.
+        misfit: Standard deviation of the residuals.
+        sensitivity: Parameters times counts: change by an error of each log throughput.
+    """
+
+    law: Law
+    parameters: Floats
+    aicc: float
+    r2: float
+    misfit: float
+    sensitivity: Floats
+
+
+def fit(law: Law, n: Integers, throughput: Floats) -> Fit:
+    """Fit one law.
+
+    Args:
+        law: The candidate.
+        n: Distinct process counts, ascending; at least three more than the law has parameters.
+        throughput: Steps/s at each.
+    """
+    logs = np.log(throughput)
+
+    def residuals(parameters: Floats) -> Floats:
+        return np.asarray(np.log(law.throughput(n, parameters)) - logs)
+
+    starts = [np.array(start) for start in law.starts(n, throughput)]
+    starts.sort(key=lambda start: float((residuals(start) ** 2).sum()))
+    low, high = (np.array(bound) for bound in list(zip(*law.parameters, strict=True))[1:])
+    ends = [
+        optimize.least_squares(residuals, start, bounds=(low, high), x_scale=start)
+        for start in starts[:REFINED_STARTS]
+    ]
+    end = min(ends, key=lambda each: float(each.cost))
+    squares = 2 * float(end.cost)
+    contrasts = len(n) - 1
+    counted = len(law.parameters)  # less the level, and the variance
+    aicc = (
+        contrasts * np.log(max(squares / contrasts, RESOLUTION**2))
+        + 2 * counted
+        + 2 * counted * (counted + 1) / (contrasts - counted - 1)
+    )
+    total = float(((logs - logs.mean()) ** 2).sum())
+    return Fit(
+        law,
+        end.x,
+        float(aicc),
+        1 - squares / total if total else np.nan,
+        float(np.sqrt(squares / (len(n) - len(law.parameters)))),
+        np.linalg.pinv(np.asarray(end.jac)),
+    )
+
+
+def fewest_counts(law: Law) -> int:
+    """Process counts below which a law's AICc is not defined."""
+    return len(law.parameters) + 3
+
+
+def choose(
+    n: Integers, throughput: Floats, scatter: Floats, further: Sequence[Law] = ()
+) -> dict[str, Any]:
+    """Fit all candidates to a launch's points and choose one.
+
+    Args:
+        n: Distinct process counts, ascending.
+        throughput: Steps/s at each.
+        scatter: Standard deviation of the logarithm of each, without what all share; NaN where it
+            is not known.
+        further: Candidates of this launch besides `LAWS`.
+
+    Returns:
+        As scaling.json holds it: status, reason, best, text, candidates (fitted, best first),
+        not_fitted, knee (value, low, high; or None), curve.
+    """
+    laws = (*LAWS, *further)
+    fitted = [law for law in laws if len(n) >= fewest_counts(law)]
+    not_fitted = [
+        {"law": law.name, "reason": f"needs {fewest_counts(law)} process counts"}
+        for law in laws
+        if law not in fitted
+    ]
+    if len(n) < FEWEST_COUNTS or len(fitted) < 2:  # noqa: PLR2004 - a choice needs two
+        needed = max(FEWEST_COUNTS, sorted(map(fewest_counts, laws))[1])
+        return {
+            "status": "refused",
+            "reason": f"process counts measured: {len(n)}; a choice needs {needed}",
+            "best": None,
+            "text": None,
+            "candidates": [],
+            "not_fitted": not_fitted,
+            "knee": None,
+            "curve": [],
+        }
+    fits = sorted((fit(law, n, throughput) for law in fitted), key=lambda each: each.aicc)
+    best = fits[0]
+    support = np.exp([(best.aicc - each.aicc) / 2 for each in fits])
+    weights = (support / support.sum()).tolist()
+    return {
+        "status": "fitted",
+        "reason": None,
+        "best": best.law.name,
+        "text": _text(fits, weights),
+        "candidates": [_candidate(*each) for each in zip(fits, weights, strict=True)],
+        "not_fitted": not_fitted,
+        "knee": _knee(best, n, scatter),
+        "curve": _curve(best, n),
+    }
+
+
+def _knee(best: Fit, n: Integers, scatter: Floats) -> dict[str, float] | None:
+    """Knee of the chosen law with its interval, in processes."""
+    value = best.law.knee(best.parameters)
+    if value is None or np.isnan(scatter).any():
+        return None
+    normals = np.random.default_rng(0).standard_normal((REDRAWN, len(n)))
+    errors = np.maximum(scatter, best.misfit) * normals
+    low, high = (np.array(bound) for bound in list(zip(*best.law.parameters, strict=True))[1:])
+    low = np.maximum(low, NEAR_NOTHING * best.parameters)
+    parameters = (best.parameters + errors @ best.sensitivity.T).clip(low, high)
+    # A law that does not bend in a draw has its knee beyond all counts there.
+    knees = [np.inf if (knee := best.law.knee(each)) is None else knee for each in parameters]
+    ends = np.quantile(knees, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="nearest")
+    if not n[0] <= ends[0] <= value <= ends[1] <= n[-1]:
+        return None
+    return {"value": value, "low": float(ends[0]), "high": float(ends[1])}
+
+
+def _candidate(fitted: Fit, weight: float) -> dict[str, Any]:
+    names = [name for name, *_ in fitted.law.parameters]
+    return {
+        "law": fitted.law.name,
+        "domain": fitted.law.domain,
+        "formula": fitted.law.formula,
+        "parameters": dict(zip(names, fitted.parameters.tolist(), strict=True)),
+        "aicc": fitted.aicc,
+        "weight": weight,
+        "r2": None if np.isnan(fitted.r2) else fitted.r2,
+    }
+
+
+def _curve(best: Fit, n: Integers) -> list[dict[str, float]]:
+    """The chosen law at whole process counts from the first to the last measured."""
+    counts = np.unique(np.rint(np.geomspace(n[0], n[-1], CURVE_POINTS)).astype(np.int64))
+    rates = best.law.throughput(counts, best.parameters)
+    return [
+        {"n": count, "steps_per_s": rate}
+        for count, rate in zip(counts.tolist(), rates.tolist(), strict=True)
+    ]
+
+
+def _words(law: Law) -> str:
+    name = law.name.replace("_", " ")
+    return name if law.domain is None else f"{name} ({law.domain})"
+
+
+def _text(fits: Sequence[Fit], weights: Sequence[float]) -> str:
+    """Which law, how surely, and which others do as well."""
+    best = fits[0]
+    like = [_words(each.law) for each in fits[1:] if each.aicc - best.aicc < INDISTINGUISHABLE]
+    text = f"{_words(best.law)}, Akaike weight {weights[0]:.2f}"
+    return f"{text}; {' and '.join(like)} fit as well" if like else text

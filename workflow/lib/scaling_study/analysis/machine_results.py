@@ -1,0 +1,108 @@
+"""What the folder of a named machine holds, as far as it is through with this plan."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.analysis import record_schema
+from scaling_study.common import storage
+from scaling_study.common.columns import REPLICATES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What is known of one machine, as far as it is measured with this plan.
+
+    Attributes:
+        hash: of the machine; where nodes differ, of the one with most cohorts.
+        recommendation: its entry of analysis/recommendation.json.
+        provenance: of analysis/provenance.json.
+        noise: its entry of analysis/noise.json, the A/A check.
+        rates: its rows of the table of replicates.
+        hosts: names of the nodes by hash, with the number of cohorts that each measured.
+        descriptions: machine.json by hash.
+    """
+
+    hash: str
+    recommendation: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    noise: Mapping[str, Any]
+    rates: pd.DataFrame
+    hosts: Mapping[str, Mapping[str, int]]
+    descriptions: Mapping[str, Mapping[str, Any]]
+
+
+def read_results(folder: Path, plan: Mapping[str, Any]) -> Results | str:
+    """Read what a machine's folder holds; where that is not enough, say what is missing.
+
+    Args:
+        folder: results/<study>/machines/<name>.
+        plan: plan.json of the study.
+    """
+    jobs = [(each["id"], index) for each in plan["launches"] for index in range(plan["replicates"])]
+    have = sum((folder / "measure" / id_ / f"{index}.jsonl").exists() for id_, index in jobs)
+    if have < len(jobs):
+        probed = "" if (folder / "machine.json").exists() else ", and no node was probed"
+        return f"{have} of {len(jobs)} cohorts are measured{probed}"
+    if not (folder / "analysis/provenance.json").exists():
+        return "all cohorts are measured, and not analysed yet"
+    try:
+        return _read_analyses(folder, plan) or "what was analysed there is not what is measured now"
+    except FileNotFoundError as error:
+        return f"{error.filename} is not there: was the folder copied whole?"
+
+
+def _read_analyses(folder: Path, plan: Mapping[str, Any]) -> Results | None:
+    """Read what was analysed; None if that was another plan, or other records than are there."""
+    content = {
+        name: storage.read_json(folder / "analysis" / f"{name}.json")
+        for name in ("recommendation", "provenance", "noise")
+    }
+    study = storage.read_json(folder / "tables/cohorts.json")
+    if content["provenance"]["plan"] != plan or _measured_since(folder, study):
+        return None
+    hosts: dict[str, dict[str, int]] = {}
+    for cohort in study["cohorts"]:
+        counts = hosts.setdefault(cohort["machine"], {})
+        counts[cohort["host"]] = counts.get(cohort["host"], 0) + 1
+    machine = max(hosts, key=lambda hash_: sum(hosts[hash_].values()))
+    rates = storage.read_table(folder / "tables", REPLICATES)
+    own = {
+        name: next(entry for entry in found["machines"] if entry["machine"] == machine)
+        for name, found in content.items()
+    }
+    return Results(
+        machine,
+        own["recommendation"],
+        own["provenance"],
+        own["noise"],
+        rates[rates["machine"] == machine],
+        hosts,
+        study["machines"],
+    )
+
+
+def _measured_since(folder: Path, study: Mapping[str, Any]) -> bool:
+    """Whether a record file is another than the one that was collected; copies keep no times."""
+    started: dict[str, str] = {}
+    for cohort in study["cohorts"]:
+        started.setdefault(cohort["file"], cohort["started"])
+    for file, time in started.items():
+        with (folder / file).open("rb") as records:
+            head = json.loads(records.readline(record_schema.LONGEST_LINE))
+        if head["started"] != time:
+            return True
+    return False
+
+
+def folders(study_folder: Path, names: Iterable[str]) -> dict[str, Path]:
+    """Folder of each machine of a study."""
+    return {name: study_folder / "machines" / name for name in names}

@@ -1,0 +1,58 @@
+"""Whether steps become slower or faster while a cohort trains: its later windows, its earlier ones.
+
+A script can change its own speed: averages of units that have died decay into denormal numbers,
+batches grow with the epoch. So can a machine. A rate then holds for as long as the windows saw, and
+says too much or too little of a longer training.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scaling_study.analysis.recommend import or_null
+from scaling_study.stats import intervals
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Json = dict[str, Any]
+
+PART = 3
+"""The first third of a cohort's windows is compared with the last third; with few, one with one."""
+
+COHORT = ["machine", "launch", "replicate", "cohort", "n"]
+COLUMNS = [*COHORT, "window", "take", "valid", "step_median_s"]
+"""What is read of the table of windows."""
+
+
+def pace(windows: pd.DataFrame) -> dict[str, Json]:
+    """Return what a step takes in later windows over what it takes in earlier ones.
+
+    Args:
+        windows: One machine's rows of the table of windows, `COLUMNS` of them.
+
+    Returns:
+        By launch `value`, `low` and `high` (null without two replicates): the geometric mean over
+        process counts, with a 95% interval over replicates. No launch that has only one window for
+        each count.
+    """
+    valid = windows[windows["valid"]]
+    logs = np.log(valid["step_median_s"])
+    taken = logs.groupby([valid[name] for name in (*COHORT, "window", "take")]).mean()
+    of_cohort = taken.groupby(COHORT)
+    count, place = of_cohort.transform("size"), of_cohort.cumcount()
+    part = np.maximum(1, count // PART)
+    early = taken[(place < part) & (count > 1)].groupby(COHORT).mean()
+    late = taken[(place >= count - part) & (count > 1)].groupby(COHORT).mean()
+    ratios = (late - early).groupby(["machine", "launch", "replicate"]).mean()
+    rows = np.exp(ratios).rename("pace").reset_index().assign(n=0)
+    if rows.empty:
+        return {}
+    means = intervals.Means(rows, "pace")
+    found = {launch: means.of(launch, 0).estimate() for launch in rows["launch"].unique()}
+    return {
+        launch: {"value": one.value, "low": or_null(one.low), "high": or_null(one.high)}
+        for launch, one in found.items()
+    }

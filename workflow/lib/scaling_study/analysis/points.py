@@ -1,0 +1,172 @@
+"""From rows of windows to replicates and points."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+import pandas as pd
+
+from scaling_study.analysis.accounts import without_restarts
+from scaling_study.common.columns import CLOCK, PER_STEP, POINTS, REPLICATES, RUNNABLE, WHERE
+from scaling_study.stats import intervals
+from scaling_study.stats.throughputs import Start, Throughputs
+
+POINT = [*(column.name for column in WHERE), "n"]
+REPLICATE = [*POINT, "replicate"]
+WINDOW = [*REPLICATE, "cohort", "window", "take"]
+SECONDS_PER_HOUR = 3600
+MEANS = [
+    *(column.name for column in (*PER_STEP, RUNNABLE, CLOCK)),
+    *("threads", "processes", "rss_bytes"),
+]
+
+
+def replicates(
+    rates: Sequence[pd.DataFrame],
+    starts: Mapping[tuple[str, str], float],
+    steps_per_model: float | None,
+    batches: Mapping[tuple[str, str, int], str] = MappingProxyType({}),
+) -> pd.DataFrame:
+    """Rates of every process count in every replicate.
+
+    Args:
+        rates: Of each launch on each machine (`rates.Rates.replicates`), with the names of both.
+        starts: What the start of a process takes (s), by machine and launch; without one that is
+            not known, models/hour are those of processes that have started.
+        steps_per_model: Steps that train one model; None leaves models/hour empty.
+        batches: The job that a replicate shared with other launches, by machine, launch and
+            replicate. What the machine drifted between such jobs is taken out of the rates. Empty
+            where there was no race.
+
+    Returns:
+        Table of replicates; a process count without a valid window has no row.
+    """
+    if not rates:
+        return REPLICATES.frame()
+    rows = pd.concat(rates, ignore_index=True)
+    places = zip(rows["machine"], rows["launch"], strict=True)
+    rows["start_s"] = [starts.get(place, np.nan) for place in places]
+    rows["batch"] = [
+        batches.get((machine, launch, replicate)) or f"{launch} {replicate}"
+        for machine, launch, replicate in zip(
+            rows["machine"], rows["launch"], rows["replicate"], strict=True
+        )
+    ]
+    rows["drift"] = _drift(rows) if batches else 1.0
+    rows["steps_per_s"] /= rows["drift"]
+    rows["step_s"] *= rows["drift"]
+    rows["models_per_hour"] = models_per_hour(rows, rows["steps_per_s"], steps_per_model)
+    rows = REPLICATES.frame(rows)
+    # Machines and launches stay in their order of appearance, which is the plan's.
+    order = rows.assign(**{name: pd.factorize(rows[name])[0] for name in ("machine", "launch")})
+    order = order.sort_values(["machine", "launch", "n", "replicate"])
+    return rows.loc[order.index].reset_index(drop=True)
+
+
+def models_per_hour(
+    rows: pd.DataFrame, steps_per_s: pd.Series, steps_per_model: float | None
+) -> pd.Series:
+    """Whole models per hour; NaN where no number of steps trains a model.
+
+    A slot trains a model in its start and the time of its steps, at its share of the throughput.
+
+    Args:
+        rows: With `n` and `start_s` (NaN: not known, and left out).
+        steps_per_s: Throughput of all n processes together, of each row.
+        steps_per_model: Steps that train one model.
+    """
+    model_s = (steps_per_model or np.nan) * rows["n"] / steps_per_s
+    return SECONDS_PER_HOUR * rows["n"] / (model_s + rows["start_s"].fillna(0.0))
+
+
+def _drift(rows: pd.DataFrame) -> pd.Series:
+    """By what factor each replicate's `batch` was faster than others, from what they share."""
+    factors = pd.Series(1.0, index=rows.index)
+    for _, own in rows.groupby("machine", sort=False):
+        arms = dict(zip(own["arm"], own["launch"], strict=True))
+        same = {arms["repeat"]: arms["baseline"]} if {"repeat", "baseline"} <= set(arms) else {}
+        batches = {name: number for number, name in enumerate(own["batch"].unique())}
+        starts = [
+            Start(
+                same.get(launch, launch),
+                batches[each["batch"].iloc[0]],
+                dict(zip(each["n"].tolist(), each["steps_per_s"].tolist(), strict=True)),
+            )
+            for (launch, _), each in own.groupby(["launch", "replicate"], sort=False)
+        ]
+        drifts = Throughputs(starts).drifts
+        factors[own.index] = np.exp([drifts[batches[name]] for name in own["batch"]])
+    return factors
+
+
+def points(windows: pd.DataFrame, rates: pd.DataFrame, extra: pd.DataFrame) -> pd.DataFrame:
+    """One row per machine, launch and process count with a valid window.
+
+    Args:
+        windows: Table of windows.
+        rates: Table of replicates.
+        extra: By machine, launch, n (its index): the pooled step_median_s, step_p95_s and
+            step_p99_s, `windows_invalid` and `oversubscribed`, for every point at least.
+
+    Returns:
+        Table of points, in the order of `rates`.
+    """
+    if rates.empty:
+        return POINTS.frame()
+    valid = windows[windows["valid"]]
+    by_point = rates.groupby(POINT, sort=False)
+    rows = pd.DataFrame({"replicates": by_point.size(), "windows": by_point["windows"].sum()})
+    rows = rows.join(_means(rates)).join(_speedup(rates))
+    rows["between_share"] = by_point["between_share"].mean()
+    rows["start_s"] = by_point["start_s"].mean()
+    members = without_restarts(valid, POINT).groupby(POINT, sort=False)
+    rows["steps"] = members["steps"].sum()
+    rows["cpu_use"] = valid.groupby(WINDOW, sort=False)["cpu_use"].sum().groupby(POINT).mean()
+    rows = rows.join(members[MEANS].mean())
+    rows["member_spread"] = _member_spread(valid)
+    return POINTS.frame(rows.reset_index().join(extra, on=["machine", "launch", "n"]))
+
+
+def _means(rates: pd.DataFrame) -> pd.DataFrame:
+    """steps_per_s, step_s and models_per_hour with their intervals, by POINT."""
+    found = {
+        name: intervals.pooled_means(rates, POINT, name)
+        for name in ("steps_per_s", "step_s", "models_per_hour")
+        if rates[name].notna().all()
+    }
+    ends = (("", "value"), ("_low", "low"), ("_high", "high"))
+    return pd.DataFrame(
+        {f"{name}{end}": means[column] for name, means in found.items() for end, column in ends}
+    ).reindex(
+        columns=[
+            f"{name}{end}"
+            for name in ("steps_per_s", "step_s", "models_per_hour")
+            for end, _ in ends
+        ]
+    )
+
+
+def _speedup(rates: pd.DataFrame) -> pd.DataFrame:
+    """Speedup and efficiency with their intervals, by POINT; over replicates that have n = 1."""
+    keys = ["machine", "launch", "replicate"]
+    one = rates[rates["n"] == 1].set_index(keys)["steps_per_s"].rename("one")
+    paired = rates.join(one, on=keys).dropna(subset="one")
+    paired["ratio"] = paired["steps_per_s"] / paired["one"]
+    found = intervals.pooled_means(paired[paired["n"] != 1], POINT, "ratio")
+    itself = paired.loc[paired["n"] == 1, POINT].drop_duplicates()
+    exact = pd.DataFrame(1.0, index=pd.MultiIndex.from_frame(itself), columns=found.columns)
+    found = pd.concat([each for each in (exact, found) if len(each)] or [found])
+    n = found.index.get_level_values("n")
+    return pd.DataFrame(
+        {
+            f"{name}{end}": found[column] / (n if name == "efficiency" else 1)
+            for name in ("speedup", "efficiency")
+            for end, column in (("", "value"), ("_low", "low"), ("_high", "high"))
+        },
+    )
+
+
+def _member_spread(valid: pd.DataFrame) -> pd.Series:
+    """(Slowest - fastest) / mean of the members' mean steps, mean over replicates, by POINT."""
+    steps = valid.groupby([*REPLICATE, "slot"])["step_mean_s"].mean().groupby(REPLICATE)
+    return ((steps.max() - steps.min()) / steps.mean()).groupby(POINT).mean()

@@ -1,0 +1,85 @@
+"""What the start of a process takes, from the cohorts of all launches of a machine.
+
+A launch is started a few times only, and starts of one launch differ by a tenth. Where a model is
+trained in seconds that decides which launch seems best. So launches that start processes alike
+(the same launcher, threads, build, ranks and compilation) tell about each other: each is drawn
+towards their common mean, the more so the less launches differ beyond what starts of one launch do
+(empirical Bayes: Efron and Morris, Journal of the American Statistical Association 70, 1975, on the
+log scale; the spread between launches by moments: DerSimonian and Laird, Controlled Clinical Trials
+7, 1986). What a member compiles before its first window belongs to its start.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from scaling_study.stats.intervals import Floats
+
+ALIKE = ("launcher", "intra_op", "build", "ranks", "compile")
+"""Axes that decide how long a start takes."""
+SHORTEST_S = 1e-6
+SPREAD, FREEDOM = 0.1, 2.0
+"""Of starts of one launch, as logarithm, before any is seen twice; and what that is worth, in
+degrees of freedom."""
+
+
+def process_starts(cohorts: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], float]:
+    """What the start of a process takes (s), by machine and launch, where it is known.
+
+    Args:
+        cohorts: As cohorts.json holds them.
+    """
+    groups: dict[tuple[str, ...], dict[str, list[tuple[bool, float]]]] = {}
+    for cohort in cohorts:
+        attestation = cohort["attestation"]
+        if attestation is not None and attestation["start_s"]:
+            alike = cohort["machine"], *(str(cohort["axes"].get(name)) for name in ALIKE)
+            own = groups.setdefault(alike, {}).setdefault(cohort["launch"], [])
+            # What is compiled in the first step is in start_s already.
+            anew, warm_up_s = compiling(attestation, "warm_up_s")
+            own.append((anew, float(np.mean(attestation["start_s"])) + warm_up_s))
+    found = {}
+    for (machine, *_), launches in groups.items():
+        logs = [np.log(np.maximum(_usual(own), SHORTEST_S)) for own in launches.values()]
+        for launch, mean in zip(launches, _drawn_together(logs), strict=True):
+            found[machine, launch] = float(np.exp(mean))
+    return found
+
+
+def compiling(attestation: Mapping[str, Any], what: str) -> tuple[bool, float]:
+    """What torch.compile did in the members of a cohort.
+
+    Args:
+        attestation: As cohorts.json holds it.
+        what: ``seconds``, all of them, or ``warm_up_s``: after the first step, before any window.
+
+    Returns:
+        Whether it compiled anything anew, instead of finding it in its cache, and how long it took
+        a member (s).
+    """
+    done = attestation.get("compiled") or []
+    seconds = [one[what] for one in done]
+    return any(one["anew"] for one in done), float(np.mean(seconds)) if seconds else 0.0
+
+
+def _usual(starts: Sequence[tuple[bool, float]]) -> list[float]:
+    """Starts (s) that compile nothing anew: of many models most do; all where there are none."""
+    return [one for anew, one in starts if not anew] or [one for _, one in starts]
+
+
+def _drawn_together(logs: Sequence[Floats]) -> Floats:
+    """Means of groups of values, drawn towards a common mean."""
+    counts = np.array([len(own) for own in logs], dtype=np.float64)
+    means = np.array([own.mean() for own in logs])
+    squares = sum(float(((own - own.mean()) ** 2).sum()) for own in logs)
+    freedom = float((counts - 1).sum())
+    within = (squares + FREEDOM * SPREAD**2) / (freedom + FREEDOM)
+    weights = counts / within
+    common = np.average(means, weights=weights)
+    excess = float((weights * (means - common) ** 2).sum()) - (len(logs) - 1)
+    scale = float(weights.sum() - (weights**2).sum() / weights.sum())
+    between = max(0.0, excess / scale) if scale > 0 else 0.0
+    own_weight = between / (between + within / counts)
+    common = np.average(means, weights=1 / (between + within / counts))
+    return np.asarray(common + own_weight * (means - common))

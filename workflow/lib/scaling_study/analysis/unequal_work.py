@@ -1,0 +1,200 @@
+"""Whether steps are equal work: only then does a rate of steps compare launches.
+
+The length of an episode, a sequence or a tree can make one step a hundred times the work of
+another. A window then shows which steps it met, not what the launch gives. Three tests find that,
+each within one launch, where nothing but the work may differ:
+
+repeat
+    Starts of the baseline and its repeat differ, by more than the gain.
+growth
+    n processes give more than n times what one gives.
+drift
+    Windows of one start with the same processes differ, in most launches.
+
+Waiting and interference change the time of a step as well, up to twentyfold. So the CPU time that
+a step takes has to change along with it (instructions, where they are counted). A thread that
+spins takes CPU time while it waits: points of several threads that wait for CPUs are left out.
+Phases such as a validation change the CPU time of a window, but neither its median step nor a rate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scaling_study.common.quantities import format_ratio
+from scaling_study.member.iterations import MARK
+from scaling_study.stats.intervals import CONFIDENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pandas as pd
+
+    Json = Mapping[str, Any]
+
+REPEATED = 1.5
+"""Two starts of equal work differ by less in the CPU time of a step. Pages on another NUMA node, or
+without huge pages, make some 1.3."""
+GROWTH = 1.4
+"""Throughput per process grows by less: caches that processes share make 1.3."""
+DRIFTED = 2.0
+"""Two windows of a start differ by less: a lower clock and denormal numbers make some 1.5."""
+WAITS = 0.1
+"""From this run-queue wait over CPU time on, several threads may be spinning for each other."""
+PAIR = 2.5
+"""A single pair of starts that differs by less shows nothing alone: a busy machine makes 2."""
+FEWEST_FREE = 2
+"""Degrees of freedom from which a launch's windows tell how much they differ."""
+START = ["launch", "n", "replicate"]
+COLUMNS = [
+    *("machine", *START, "cohort", "window", "take", "slot", "valid", "steps", "step_median_s"),
+    *("user_s_per_step", "instructions_per_step"),
+]
+"""What is read of the table of windows."""
+
+
+def unequal_work(
+    points: pd.DataFrame,
+    rates: pd.DataFrame,
+    windows: pd.DataFrame,
+    cohorts: Iterable[Json],
+    plan: Json,
+) -> list[dict[str, Any]]:
+    """Find what shows that steps differ in work; where the script counts samples, per sample.
+
+    Args:
+        points: One machine's rows of the table of points.
+        rates: Its rows of the table of replicates.
+        windows: Its rows of the table of windows, `COLUMNS` of them.
+        cohorts: Its cohorts, as cohorts.json holds them.
+        plan: plan.json.
+
+    Returns:
+        What each test has found, if anything: `test`, `launch`, `factor` (by how much), `text`. The
+        factor of `repeat` is between two single starts, with `free` degrees of freedom: whether it
+        explains a gain is another question (`explains`).
+    """
+    single = {
+        cohort["launch"]
+        for cohort in cohorts
+        if cohort["attestation"] and set(cohort["attestation"]["intra_op"]) == {1}
+    }
+    waits = points["runqueue_s_per_step"] > WAITS * points["user_s_per_step"]
+    judged = points[points["launch"].isin(single) | ~waits]
+    rows = windows[windows["valid"]].merge(judged[["launch", "n"]])
+    counted = bool(rows["instructions_per_step"].notna().all())
+    work = rows["instructions_per_step" if counted else "user_s_per_step"]
+    rows = rows.assign(work=work, whole=work * rows["steps"])[work > 0]
+    sums = rows.groupby(START)[["whole", "steps"]].sum()
+    starts = rates.set_index(START).join(sums, how="inner").reset_index()
+    starts["time"] = -np.log(starts["steps_per_s"])
+    starts["work"] = np.log(starts["whole"] / starts["steps"])
+    rows = rows.assign(time=np.log(rows["step_median_s"]), work=np.log(rows["work"]))
+    repeat, *others = _repeat(starts, plan), _growth(judged, starts), _drift(rows)
+    found = [one for one in others if one is not None]
+    if repeat is None:
+        return found
+    one_pair = repeat["free"] < FEWEST_FREE and repeat["factor"] < PAIR
+    return found if one_pair and not found else [repeat, *found]
+
+
+def _typical(rows: pd.DataFrame, groups: Sequence[str]) -> tuple[float, int]:
+    """Return by what factor two rows of a group typically differ, in time and in work alike.
+
+    That is their covariance within groups: what only one of them does is left out.
+
+    Returns:
+        The factor, and its degrees of freedom.
+    """
+    by_group = rows.groupby(list(groups))
+    own = rows[["time", "work"]] - by_group[["time", "work"]].transform("mean")
+    free = len(rows) - by_group.ngroups
+    common = float((own["time"] * own["work"]).sum()) / max(1, free)
+    return float(np.exp(np.sqrt(2 * max(0.0, common)))), free
+
+
+def _repeat(starts: pd.DataFrame, plan: Json) -> dict[str, Any] | None:
+    own = starts[starts["launch"].isin([plan["baseline"], plan["repeat"]])]
+    factor, _ = _typical(own, ["n"])
+    if factor < REPEATED:
+        return None
+    text = f"two starts of the same launch typically differ by a factor of {factor:.3g}"
+    free = len(own.groupby(["launch", "replicate"])) - 1  # counts of a start are not independent
+    return _found("repeat", plan["baseline"], factor, text) | {"free": free}
+
+
+def _growth(points: pd.DataFrame, starts: pd.DataFrame) -> dict[str, Any] | None:
+    work = starts.groupby(["launch", "n"])["work"].mean()
+    most, found = GROWTH, None
+    for launch, label, n, value, low in zip(
+        *(points[name] for name in ("launch", "label", "n", "speedup", "speedup_low")), strict=True
+    ):
+        if n == 1 or not {(launch, 1), (launch, n)} <= set(work.index):
+            continue
+        least = value if np.isnan(low) else low  # one start has no interval
+        grown = min(least / n, float(np.exp(work[launch, 1] - work[launch, n])))
+        if grown >= most:
+            text = f"{n} processes give {format_ratio(value)} the throughput of one ({label})"
+            most, found = grown, _found("growth", launch, value, text)
+    return found
+
+
+def _drift(rows: pd.DataFrame) -> dict[str, Any] | None:
+    """What most launches show: one alone may have a reason of its own, such as compilation."""
+    spreads = [
+        (factor, str(launch))
+        for launch, own in rows.groupby("launch", sort=False)
+        for factor, free in [_typical(own, ["replicate", "cohort", "n", "slot"])]
+        if free >= FEWEST_FREE
+    ]
+    factor, launch = sorted(spreads)[(len(spreads) - 1) // 2] if spreads else (1.0, "")
+    text = f"steps of two windows of one start typically differ by a factor of {factor:.3g}"
+    return _found("drift", launch, factor, text) if factor >= DRIFTED else None
+
+
+def _found(test: str, launch: object, factor: float, text: str) -> dict[str, Any]:
+    return {"test": test, "launch": launch, "factor": factor, "text": text}
+
+
+def explains(found: Json, recommendation: Json) -> bool:
+    """Whether steps of unequal work may be all that a gain is.
+
+    Args:
+        found: An entry of `unequal_work`.
+        recommendation: With a recommendation.
+    """
+    gain, default = recommendation["ratio"], recommendation["default"]
+    if found["test"] != "repeat" or gain is None:
+        return True
+    from scipy.stats import t  # noqa: PLC0415 (takes half a second, which few studies need)
+
+    starts = recommendation["recommended"]["replicates"], default["replicates"]
+    # The best of many launches is a lucky one: Bonferroni's correction.
+    chance = (1 - CONFIDENCE) / 2 / max(1, len(recommendation["ranking"]) - 1)
+    reach = float(t.ppf(1 - chance, found["free"])) * np.sqrt(sum(1 / one for one in starts) / 2)
+    return bool(np.log(gain["value"]) <= reach * np.log(found["factor"]))
+
+
+def reason(found: Sequence[Json], plan: Json) -> str:
+    """Say that steps differ too much in work, by how much, and what to do.
+
+    Args:
+        found: As `unequal_work` returns it.
+        plan: plan.json.
+    """
+    per, remedy = "", (
+        "Let the script count what each step processes, before its optimizer's step (from"
+        " scaling_study import mark; mark(samples=len(batch))), and set workload.samples_per_step:"
+        " mark. Then launches are compared by samples"
+    )  # fmt: skip
+    if plan["workload"].get("samples_per_step") == MARK:
+        per, remedy = " per sample", (
+            "Let the script mark as samples what its time goes with, such as tokens or actions"
+        )  # fmt: skip
+    return (
+        f"steps differ too much in work{per} to compare launches:"
+        f" {'; '.join(one['text'] for one in found)}. The CPU time of a step differs along with its"
+        f" time, so it is the work that differs, not the machine. {remedy}"
+    )

@@ -1,1 +1,0 @@
-"""The axes of a launch, one module each, and the table of them all."""

@@ -1,1 +1,0 @@
-"""Why steps are slow: a file for each cause."""

@@ -1,0 +1,113 @@
+"""Which code decides what is measured: changed code measures anew, a changed comment does not.
+
+The digest of a stage covers the modules that it imports, directly or by others, at any place of
+their text but for type checking. Comments, docstrings and blank lines are cut out; what is left is
+hashed as text, so that the digest is the same with every version of Python.
+"""
+
+import ast
+import functools
+import hashlib
+import io
+import tokenize
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = "scaling_study"
+FOLDER = Path(__file__).parents[1]
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+class Module(NamedTuple):
+    """A module's text without what only explains it, and the modules of the package it imports."""
+
+    code: str
+    imports: tuple[str, ...]
+
+
+def of_modules(*roots: str, further: Iterable[Path] = ()) -> str:
+    """Return 64 hexadecimal digits for code.
+
+    Args:
+        roots: modules of this package, such as ``runner/measure``, or folders, such as
+            ``launch/axes``, for all modules in them. What they import belongs to it.
+        further: files outside of the package.
+    """
+    found = hashlib.sha256()
+    for file in [*(FOLDER / f"{name}.py" for name in imported(*roots)), *further]:
+        found.update(_module(file).code.encode() + b"\0")
+    return found.hexdigest()
+
+
+def imported(*roots: str) -> list[str]:
+    """Return the modules of this package that code consists of, sorted.
+
+    Args:
+        roots: as above.
+    """
+    modules: set[str] = set()
+    left = [name for root in roots for name in _named(root)]
+    while left:
+        name = left.pop()
+        if name not in modules:
+            modules.add(name)
+            left += _module(FOLDER / f"{name}.py").imports
+    return sorted(modules)
+
+
+def _named(root: str) -> list[str]:
+    folder = FOLDER / root
+    if folder.is_dir():
+        return [f"{root}/{file.stem}" for file in folder.glob("*.py") if file.stem != "__init__"]
+    return [root]
+
+
+@functools.cache
+def _module(file: Path) -> Module:
+    return read(file.read_text(encoding="utf-8"))
+
+
+def read(text: str) -> Module:
+    """Take a module apart.
+
+    Raises:
+        SyntaxError: it is no Python.
+    """
+    lines = text.split("\n")
+    names: set[str] = set()
+    cut = []
+    for block in _blocks(ast.parse(text)):
+        for one in block:
+            if isinstance(one, ast.ImportFrom) and str(one.module).startswith(PACKAGE):
+                names |= {str(one.module), *(f"{one.module}.{alias.name}" for alias in one.names)}
+            # A value's text behind it, too; a block of nothing else stays one.
+            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and block[1:]:
+                end = one.end_lineno or one.lineno, one.end_col_offset or 0
+                cut.append(((one.lineno, one.col_offset), end))
+    for token in tokenize.generate_tokens(io.StringIO(text).readline) if "#" in text else ():
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            line = lines[row - 1]
+            cut.append(((row, len(line[:column].encode())), (row, len(line.encode()))))
+    for (row, column), (end_row, end_column) in sorted(cut, reverse=True):
+        head, tail = lines[row - 1].encode()[:column], lines[end_row - 1].encode()[end_column:]
+        lines[row - 1 : end_row] = [(head + tail).decode()]
+    paths = {one.removeprefix(f"{PACKAGE}.").replace(".", "/") for one in names}
+    return Module(
+        "\n".join(line.rstrip() for line in lines if line.strip()),
+        tuple(path for path in sorted(paths) if (FOLDER / f"{path}.py").is_file()),
+    )
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Yield the blocks of statements in a node, but those that only a type checker reads."""
+    for name in BLOCKS:
+        block = getattr(node, name, None)
+        types = name == "body" and isinstance(node, ast.If)
+        if not isinstance(block, list) or (types and ast.unparse(node.test) == "TYPE_CHECKING"):
+            continue
+        if name not in {"handlers", "cases"}:
+            yield block
+        for one in block:
+            yield from _blocks(one)

@@ -1,0 +1,1 @@
+"""From a study's file to a checked config, a plan and an estimate."""

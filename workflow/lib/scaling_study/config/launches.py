@@ -1,0 +1,226 @@
+"""From the launches that a config describes to the launches to measure, with names that last."""
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal
+
+from scaling_study.common.printable import printable
+from scaling_study.launch.axes.axis import Value
+from scaling_study.launch.axes.axis_table import AXES, DEFAULTS
+from scaling_study.launch.axes.shell import NONE
+
+Arm = Literal["default", "baseline", "repeat", "today", "one_change", "grid", "combined"]
+Axes = Mapping[str, Value]
+
+# Names become folders. 80 characters leave room for a file system's 255 bytes; the readable part
+# gets what the longest hash and "-repeat" leave of them.
+READABLE_CHARACTERS = 60
+# A value's end tells more than its beginning where it is a path.
+VALUE_CHARACTERS = 30
+# Names made of words and numbers only differ without their hash; it is there for the eye.
+SHORT_HASH = 6
+# Paths and cut names may look alike: of 10,000 such launches two share 48 bits once in 5 million.
+LONG_HASH = 12
+REPEAT_SUFFIX = "-repeat"
+# Names of environments that tell one project's from another's only with the folder above.
+USUAL_FOLDERS = {".venv", "venv", ".env", "env"}
+USUAL_INTERPRETERS = {"python", "python3"}
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A launch of the plan; `axes` holds every axis, in the table's order."""
+
+    id: str
+    label: str
+    arm: Arm
+    axes: Axes
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A launch that the config describes, and the place that does."""
+
+    arm: Arm
+    origin: str
+    axes: Axes
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """All launches that a config describes.
+
+    Attributes:
+        kept: Each launch once, under the first arm that describes it; default, baseline and
+            today's (if they are others) come first.
+        dropped: What was excluded, with the index of the first `exclude` that matches.
+        repeated: Indices of `include` with the launch that each one equals.
+        idle: Indices of `exclude` that match nothing that could be dropped.
+    """
+
+    kept: tuple[Candidate, ...]
+    dropped: tuple[tuple[Candidate, int], ...]
+    repeated: tuple[tuple[int, Candidate], ...]
+    idle: tuple[int, ...]
+
+
+def expand(
+    *,
+    defaults: Axes,
+    baseline: Axes,
+    grid: Mapping[str, Sequence[Value]],
+    one_change: Mapping[str, Sequence[Value]],
+    include: Sequence[Axes],
+    exclude: Sequence[Axes],
+    shell: Value = NONE,
+) -> Expansion:
+    """Describe every launch once, and drop what is excluded.
+
+    The product of a grid and a list of changes contain the default, the baseline and each other
+    by nature: such launches merge, under the first arm of default, baseline, today, one_change,
+    grid. An `include` names one launch, so one that is there already is reported.
+
+    Args:
+        defaults: All axes, the study's own ones last, with the values of the default launch.
+        baseline: What it changes for all others.
+        grid: Values of which each combination is a launch.
+        one_change: Values of which each alone is a launch.
+        include: Further launches.
+        exclude: Launches that are left out.
+        shell: What today's launch has of the user's shell.
+    """
+    base = {**defaults, **baseline}
+    known: dict[tuple[Value, ...], Candidate] = {}
+    for fixed in (
+        Candidate("default", "default", defaults),
+        Candidate("baseline", "baseline", base),
+        Candidate("today", "today", {**defaults, "shell": shell}),
+    ):
+        known.setdefault(_key(fixed.axes), fixed)
+    always = len(known)
+
+    for candidate in itertools.chain(_changes(base, one_change), _product(base, grid)):
+        known.setdefault(_key(candidate.axes), candidate)
+    repeated = []
+    for index, change in enumerate(include):
+        candidate = Candidate("grid", f"include[{index}]", {**base, **change})
+        first = known.setdefault(_key(candidate.axes), candidate)
+        if first is not candidate:
+            repeated.append((index, first))
+
+    candidates = list(known.values())
+    kept, dropped, used = candidates[:always], [], set()
+    for candidate in candidates[always:]:
+        matching = [i for i, item in enumerate(exclude) if item.items() <= candidate.axes.items()]
+        used.update(matching)
+        if matching:
+            dropped.append((candidate, matching[0]))
+        else:
+            kept.append(candidate)
+    idle = tuple(index for index in range(len(exclude)) if index not in used)
+    return Expansion(tuple(kept), tuple(dropped), tuple(repeated), idle)
+
+
+def named(
+    axes: Axes, arm: Arm, defaults: Axes = DEFAULTS, builds: Collection[Value] = ()
+) -> Launch:
+    """Give a launch its id and label.
+
+    Args:
+        axes: its values.
+        arm: its arm.
+        defaults: the values of the study's default launch.
+        builds: all values of the axis `build` in the study.
+    """
+    text = arm if arm == "today" else label(axes, defaults, builds)
+    return Launch(launch_id(axes, defaults), text, arm, axes)
+
+
+def repeat_of(baseline: Launch) -> Launch:
+    """Return the A/A repeat of the baseline: the same launch under another name."""
+    return Launch(
+        baseline.id + REPEAT_SUFFIX, f"{baseline.label} (repeat)", "repeat", baseline.axes
+    )
+
+
+def launch_id(axes: Axes, defaults: Axes = DEFAULTS) -> str:
+    """Name a launch after the values that differ from the default.
+
+    Nothing else enters, so a new axis, or another launch in the plan, changes no name.
+
+    Returns:
+        Letters, digits, `_`, `.` and `-`; at most 73 characters.
+    """
+    changed = differing(axes, defaults)
+    readable = ".".join(f"{name}-{_slug(value)}" for name, value in changed.items()) or "default"
+    digest = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
+    exact = len(readable) <= READABLE_CHARACTERS and all(
+        isinstance(value, int) or (name in AXES and value in AXES[name].words)
+        for name, value in changed.items()
+    )
+    return f"{readable[:READABLE_CHARACTERS]}-{digest[: SHORT_HASH if exact else LONG_HASH]}"
+
+
+def label(axes: Axes, defaults: Axes = DEFAULTS, builds: Collection[Value] = ()) -> str:
+    """Describe a launch by the values that differ from the default, such as `intra_op 1`."""
+    changed = differing(axes, defaults)
+    if "build" in changed:
+        changed["build"] = _build_name(changed["build"], builds)
+    return ", ".join(f"{name} {value_text(value)}" for name, value in changed.items()) or "default"
+
+
+def _build_name(build: Value, builds: Collection[Value]) -> Value:
+    """Name an environment by its folder, with as much of its path as tells it from the others."""
+    if not (own := _folders(build)):
+        return build
+    all_others = [_folders(one) for one in builds if one != build]
+    others = [one for one in all_others if one != own]
+    depths = range(2 if own[-1] in USUAL_FOLDERS else 1, len(own))
+    depth = next((n for n in depths if own[-n:] not in [one[-n:] for one in others]), len(own))
+    program = PurePath(str(build)).name
+    plain = own not in all_others and program in USUAL_INTERPRETERS
+    return "/".join([*own[-depth:], *([] if plain else [program])])
+
+
+def _folders(build: Value) -> list[str]:
+    """Return the folders down to the environment of an interpreter; none of any other build."""
+    path = PurePath(str(build))
+    if len(path.parts) == 1 or path.suffix == ".txt":
+        return []
+    above = path.parent.parent
+    return str(above if path.parent.name == "bin" and above.name else path.parent).split("/")
+
+
+def value_text(value: Value) -> str:
+    """Write an axis's value for a person; the slots' CPUs of an explicit placement as `0-1 | 2`."""
+    return " | ".join(value) if isinstance(value, tuple) else printable(value)
+
+
+def differing(axes: Axes, others: Axes) -> dict[str, Value]:
+    """Return the values of a launch that another one has not, by axis."""
+    return {name: value for name, value in axes.items() if value != others.get(name)}
+
+
+def _changes(base: Axes, one_change: Mapping[str, Sequence[Value]]) -> Iterator[Candidate]:
+    for name, values in one_change.items():
+        for value in values:
+            yield Candidate("one_change", "one_change", {**base, name: value})
+
+
+def _product(base: Axes, grid: Mapping[str, Sequence[Value]]) -> Iterator[Candidate]:
+    for values in itertools.product(*grid.values()):
+        yield Candidate("grid", "grid", {**base, **dict(zip(grid, values, strict=True))})
+
+
+def _key(axes: Axes) -> tuple[Value, ...]:
+    return tuple(axes.values())
+
+
+def _slug(value: Value) -> str:
+    words: Iterable[str] = value if isinstance(value, tuple) else (str(value),)
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", "_".join(words))[-VALUE_CHARACTERS:]

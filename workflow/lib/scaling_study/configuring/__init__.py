@@ -1,1 +1,0 @@
-"""From a YAML file to a checked config."""

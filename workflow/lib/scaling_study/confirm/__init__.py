@@ -1,0 +1,1 @@
+"""The recommended launch and the default one, run as a user would run them."""

@@ -1,0 +1,228 @@
+"""Confirm what was recommended on a machine: from plan and analysis to confirm/rounds.jsonl.
+
+The choice was made on one set of records; its gain is read from another, these rounds. Nothing here
+changes the choice. A rerun goes on after the last whole round, and does nothing where the same
+arms, script, code and machine have been confirmed already.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common import private
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.config import work
+from scaling_study.confirm import losses, round_plan
+from scaling_study.confirm.one_round import RunningRound
+from scaling_study.confirm.round_schema import SCHEMA_VERSION
+from scaling_study.host import probe
+from scaling_study.launch.axes import build
+from scaling_study.runner import measure, pool, resolve
+from scaling_study.runner.free_run import Program
+from scaling_study.runner.journal import Journal
+from scaling_study.runner.switch_script import render_switches
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+MODULES = ("confirm/confirm",)
+"""What decides, beside the harness, what is run; with what it imports."""
+
+# What must be equal for rounds of an earlier run to stand beside new ones.
+SAME = ("schema_version", "arms", "compared", "seed", "seconds", "measured_hash", "harness_hash",
+        "machine_hash")  # fmt: skip
+
+log = logging.getLogger("confirm")
+
+Json = dict[str, Any]
+
+
+class Confirmation:
+    """The running of one job.
+
+    Args:
+        job: of ``measure.read_job``; its launch is the default one, its plan has ``confirm``.
+        launches: plan.json's launches by id.
+        recommendation: analysis/recommendation.json.
+        path: confirm/rounds.jsonl.
+        builds: folder of built environments.
+        baseline: id of the baseline.
+        today: id of today's launch; None where that is the default one.
+    """
+
+    def __init__(
+        self,
+        job: measure.Job,
+        launches: Mapping[str, Mapping[str, Any]],
+        recommendation: Mapping[str, Any],
+        path: Path,
+        builds: Path,
+        *,
+        baseline: str,
+        today: str | None = None,
+    ) -> None:
+        self._job = job
+        self._launches = launches
+        self._journal = Journal(path, "confirmation", SAME)
+        self._builds = builds
+        self._machine = probe.read_machine().to_dict()
+        entries = [
+            entry
+            for entry in recommendation["machines"]
+            if entry["machine"] == self._machine["hash"]
+        ]
+        own = None if today is None else launches[today]
+        pooled = bool(job.plan["workload"]["pool"])
+        self._arms = (
+            round_plan.choose_arms(entries[0], job.launch, own, pool=pooled) if entries else ()
+        )
+        self._baseline = baseline
+        self._compared: list[str] = []
+        if self._arms:
+            self._recommended = entries[0]["recommended"]
+            self._compared = losses.to_compare(entries[0], launches[baseline]["axes"], launches)
+        self._resolved: dict[str, resolve.Resolved] = {}
+
+    def run(self) -> None:
+        """Run what is missing, and leave a whole record file."""
+        began_s = time.monotonic()
+        head = self._head()
+        records = self._journal.resume(head)
+        if any(map(_failed, records)):
+            log.info("what failed before is run again")
+            kept = (one for one in records if not _failed(one) and one["kind"] != "end")
+            records = self._journal.keep(list(kept))
+        if not records:
+            self._journal.write(head)
+        if not any(record["kind"] == "end" for record in records):
+            self._run(records)
+            self._compare_losses({one["launch"] for one in records if one["kind"] == "losses"})
+            self._journal.write({"kind": "end", "wall_s": time.monotonic() - began_s})
+        self._journal.finish("failed" if any(map(_failed, self._journal.read())) else "")
+
+    def _head(self) -> Json:
+        plan = self._job.plan
+        asked = self._arms[0].launch if self._arms else self._job.launch["id"]
+        own = build.interpreter(self._launches[asked]["axes"]["build"], self._builds)
+        python = own or work.interpreter(plan["workload"])
+        return {
+            "kind": "confirmation",
+            "schema_version": SCHEMA_VERSION,
+            "study": plan["study"],
+            "machine_hash": self._machine["hash"],
+            "arms": [asdict(arm) for arm in self._arms],
+            "compared": self._compared,
+            "seed": self._job.seed,
+            "seconds": float(plan["confirm"]["seconds"]),
+            "measured_hash": measure.measured_digest(plan["workload"], python),
+            "harness_hash": measure.harness_digest(*MODULES),
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+
+    def _run(self, records: list[Json]) -> None:
+        if not self._arms:
+            log.info("nothing is recommended on this machine: there is nothing to confirm")
+            return
+        planned = round_plan.schedule(
+            self._arms, float(self._job.plan["confirm"]["seconds"]), self._job.seed
+        )
+        done = {(one["turn"], one["arm"]) for one in records if one["kind"] == "round"}
+        given_up = {one["arm"] for one in records if one["kind"] == "left_out"}
+        given_up |= {
+            one["arm"] for one in records if one["kind"] == "round" and one["status"] != "ok"
+        }
+        if done:
+            log.info("goes on after %d rounds of an interrupted run", len(done))
+        # An arm whose model does not end within an extended round is not waited for again.
+        endless = {one["arm"] for one in records if one["kind"] == "round" and not _ended(one)}
+        with private.folder() as folder:
+            for number, one in enumerate(planned.rounds):
+                if (one.turn, one.arm.key) in done or one.arm.key in given_up:
+                    continue
+                log.info(
+                    "round %d of %d: %s, %d at once, %s", number + 1, len(planned.rounds),
+                    one.arm.label, one.arm.n, one.arm.queue.replace("_", " "),
+                )  # fmt: skip
+                with private.part(folder, f"round-{number}") as own:
+                    record = self._round(one, planned, own, extended=one.arm.key not in endless)
+                self._journal.write(record)
+                if record["kind"] == "round" and not _ended(record):
+                    endless.add(one.arm.key)
+                if record.get("status") != "ok":
+                    log.info("%s: %s", one.arm.label, record["reason"])
+                    given_up.add(one.arm.key)
+
+    def _round(
+        self, one: round_plan.Round, planned: round_plan.Schedule, folder: Path, *, extended: bool
+    ) -> Json:
+        """Run one round and return its record."""
+        arm = one.arm
+        try:
+            resolved = self._resolve(arm.launch, arm.n)
+        except UnavailableError as error:
+            return {"kind": "left_out", "arm": arm.key, "reason": error.reason}
+        workload = self._job.plan["workload"]
+        switches = folder / "recommended.switches.py"
+        text = render_switches(self._launches[arm.launch]["axes"], switches.name)
+        if text:
+            switches.write_text(text, encoding="utf-8")
+        running = RunningRound(
+            replace(resolved.launch, folder=folder),
+            [pool.whole(resolved.members[0], arm.n)]
+            if workload["pool"]
+            else resolved.members[: arm.n],
+            Program(
+                work.program(workload),
+                switches if text else None,
+                work.marks(workload),
+                workload["pool"],
+            ),
+            arm.queue,
+            resolve.host(self._machine),
+        )
+        found = running.run(planned.round_s, planned.most_s, extended=extended)
+        return {"kind": "round", "turn": one.turn, "arm": arm.key, **found}
+
+    def _compare_losses(self, done: set[str]) -> None:
+        """Train some steps with each finalist that computes with other numbers."""
+        for launch in self._compared:
+            if launch in done:
+                continue
+            log.info(
+                "comparing the loss of %s with the baseline's", self._launches[launch]["label"]
+            )
+            steps = losses.steps_for(self._recommended["step_s"])
+            with private.folder() as own, private.part(own, "losses") as folder:
+                try:
+                    found = losses.compare(
+                        self._resolve(self._baseline, 1), self._resolve(launch, 1), steps, folder,
+                        self._recommended["n"],
+                    )  # fmt: skip
+                except UnavailableError as error:
+                    found = losses.failed(error.reason)
+            self._journal.write({"kind": "losses", "launch": launch, **found})
+
+    def _resolve(self, launch: str, n: int) -> resolve.Resolved:
+        """Resolve a launch as its cohorts were: slots depend on how many there are."""
+        if launch not in self._resolved:
+            ladder = resolve.counts(self._job.plan, self._machine)
+            axes = self._launches[launch]["axes"]
+            self._resolved[launch] = resolve.resolve(
+                self._job.plan, axes, self._machine, self._builds, [n, *ladder]
+            )
+        return self._resolved[launch]
+
+
+def _ended(record: Json) -> bool:
+    """Whether a model has ended in each slot of a round."""
+    slots = {run["slot"] for run in record["runs"]}
+    return slots == {run["slot"] for run in record["runs"] if run["ended_s"] is not None}
+
+
+def _failed(record: Json) -> bool:
+    return record["kind"] == "left_out" or record.get("status") == "failed"

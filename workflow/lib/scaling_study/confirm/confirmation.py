@@ -1,0 +1,418 @@
+"""analysis/confirmation.json: what the rounds show, beside what was predicted.
+
+The choice comes from the study's records, the gain from these rounds alone. Intervals are over
+rounds, on the log scale, and ratios are paired by turn. Three rounds say little about how much
+rounds differ; all arms together say more (``pooling``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scaling_study.analysis.record_schema import RecordError
+from scaling_study.common.objectives import OBJECTIVES, named
+from scaling_study.config.work import differ, model_length, pool
+from scaling_study.confirm import round_schema, timeline
+from scaling_study.stats import intervals, pooling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+Json = dict[str, Any]
+
+RECOMMENDED = "recommended/process_per_model"
+OWN_N, SAME_N = "{}/process_per_model", "{}_same_n/process_per_model"
+"""The arms of today's launch or the default one, at its own number and at the recommended one."""
+
+# What really runs a model: the launch script starts plain processes, whatever was measured.
+RAN = "exec"
+
+PARTS = ("start", "between", "queue")
+
+SECONDS_PER_HOUR = 3600
+
+EMPTY: Json = {
+    **{name: [] for name in ("arms", "left_out", "losses")},
+    **dict.fromkeys(("ratio", "ratio_same_n", "difference", "seconds")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How many steps a model has.
+
+    Attributes:
+        steps_per_model: Of the default launch; None if unknown.
+        work: Of a step of each launch, in steps of the default one.
+        learnt: From starts of the script that have ended (`work.model_length`); None where the
+            config says the number, or wants none.
+        pool: A run of the program trains several models.
+    """
+
+    steps_per_model: float | None
+    work: Mapping[str, float]
+    learnt: Mapping[str, Any] | None = None
+    pool: bool = False
+
+    def of(self, launch: str) -> float | None:
+        """Return the steps that a launch itself takes for a model."""
+        if self.steps_per_model is None:
+            return None
+        return self.steps_per_model / self.work.get(launch, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arm:
+    """An arm with what each of its rounds shows, by turn."""
+
+    about: Mapping[str, Any]
+    records: Mapping[int, Mapping[str, Any]]
+    seen: Mapping[int, timeline.Seen]
+    how: timeline.Basis
+
+    def values(self, turns: Iterable[int]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """The value of each turn, NaN where there is none."""
+        found = [self.seen[turn].value if turn in self.seen else None for turn in turns]
+        return np.array([np.nan if value is None else value for value in found], dtype=np.float64)
+
+    def mean(self, name: str) -> float | None:
+        """The mean of a part over the rounds that show it."""
+        found = [getattr(seen, name) for seen in self.seen.values()]
+        known = [value for value in found if value is not None]
+        return sum(known) / len(known) if known else None
+
+
+def summarise(
+    recommendation: Mapping[str, Any],
+    files: Sequence[Path],
+    windows: pd.DataFrame,
+    steps_per_model: float | None,
+    work: Mapping[str, float],
+    *,
+    off: bool,
+    learnt: Mapping[str, Any] | None = None,
+    pool: bool = False,
+) -> Json:
+    """Return the content of analysis/confirmation.json.
+
+    Args:
+        recommendation: analysis/recommendation.json.
+        files: confirm/rounds.jsonl of each machine of the folder.
+        windows: rows of tables/windows: machine, launch, n, valid, frequency_mhz.
+        steps_per_model: of the workload.
+        work: of a step, in steps of the default launch, by launch.
+        off: the config says ``confirm: off``.
+        learnt: as in ``Length``.
+        pool: likewise.
+
+    Raises:
+        RecordError: a file holds something else.
+    """
+    found = {head["machine_hash"]: (head, records) for head, records in map(_read, files)}
+    machines = []
+    for entry in recommendation["machines"]:
+        machine = entry["machine"]
+        head = {
+            "machine": machine,
+            "cpu_model": entry["cpu_model"],
+            "objective": entry["objective"],
+            **EMPTY,
+        }
+        if off:
+            about: Json = {"status": "off", "reason": None}
+        elif entry["recommended"] is None:
+            about = {"status": "none", "reason": entry["reason"]}
+        elif machine not in found:
+            about = {"status": "none", "reason": "this machine has not been confirmed"}
+        else:
+            own = windows[(windows["machine"] == machine) & windows["valid"]]
+            length = Length(steps_per_model, work, learnt, pool)
+            about = _confirmed(entry, *found[machine], own, length)
+        machines.append({**head, **about})
+    return {"machines": machines}
+
+
+def _read(path: Path) -> tuple[Json, list[Json]]:
+    records: list[Any] = [record for _, record in round_schema.read(path)]
+    if not records or records[0]["kind"] != "confirmation":
+        raise RecordError(f"{path} does not begin with what is confirmed; delete it, and rerun")
+    return records[0], records[1:]
+
+
+def _confirmed(
+    entry: Mapping[str, Any],
+    head: Mapping[str, Any],
+    records: Sequence[Json],
+    windows: pd.DataFrame,
+    length: Length,
+) -> Json:
+    """Return what was confirmed on one machine."""
+    learnt = None
+    if length.learnt is not None:
+        found = _ended(head, records, length.work)
+        learnt = {**pool([length.learnt, found]), "steps": length.steps_per_model or found["steps"]}
+        if length.steps_per_model is None and found["starts"]:
+            single = OBJECTIVES[entry["objective"]].single
+            entry = {**entry, "objective": named("models_per_hour", single=single)}
+            length = replace(length, steps_per_model=found["steps"], learnt=found)
+    arms, left_out = _arms(head, records, length)
+    if RECOMMENDED not in arms:
+        reason = next((one["reason"] for one in left_out if one["arm"] == RECOMMENDED), None)
+        return {"status": "failed", "reason": reason, "left_out": left_out}
+    turns = sorted({turn for arm in arms.values() for turn in arm.seen})
+    values = {key: arm.values(turns) for key, arm in arms.items()}
+    means = _means(values)
+    asked = OBJECTIVES[entry["objective"]]
+    gains = {key: asked.gain(own, arms[key].about["n"]) for key, own in values.items()}
+    others = {key: own for key, own in gains.items() if key != RECOMMENDED}
+    ratios = _means({key: gains[RECOMMENDED] / own for key, own in others.items()})
+    shown = [_arm_entry(arm, means[key], _predicted(entry, arm.about)) for key, arm in arms.items()]
+    best = arms[RECOMMENDED]
+    unseen = [arm for arm in arms.values() if arm.mean("end_s") is None]
+    against = "today" if any(key.startswith("today") for key in arms) else "default"
+    return {
+        "status": "confirmed",
+        "against": against,
+        "reason": None,
+        "objective": entry["objective"],
+        "model_length": learnt,
+        "arms": shown,
+        "left_out": left_out,
+        "losses": [one for one in records if one["kind"] == "losses"],
+        "ratio": _ratio(ratios.get(OWN_N.format(against))),
+        "ratio_same_n": _ratio(ratios.get(SAME_N.format(against))),
+        "seconds": _seconds_to_ends(head, unseen, length) if unseen else None,
+        "difference": _difference(entry, best, means[RECOMMENDED].value, windows, length),
+    }
+
+
+def _seconds_to_ends(head: Mapping[str, Any], arms: Sequence[_Arm], length: Length) -> float | None:
+    """Return what ``confirm.seconds`` takes for a model of each of some arms to end in each round.
+
+    It is a lower bound, with half as much again for ends, which have not been seen.
+    """
+    times = [
+        timeline.longest_model_s(arm.records.values(), length.of(arm.about["launch"]))
+        for arm in arms
+    ]
+    known = [time_s for time_s in times if time_s is not None]
+    turns = max(len(arm.records) for arm in arms)
+    return 1.5 * max(known) * turns * len(head["arms"]) if known else None
+
+
+def _ended(head: Mapping[str, Any], records: Sequence[Json], work: Mapping[str, float]) -> Json:
+    """Return after how many steps the script has ended in the rounds."""
+    launches = {f"{arm['role']}/{arm['queue']}": arm["launch"] for arm in head["arms"]}
+    ended: dict[str, list[dict[str, float]]] = {launch: [] for launch in launches.values()}
+    for record in records:
+        if record["kind"] == "round" and record["status"] == "ok":
+            counts = [run["iterations"] for run in record["runs"] if run["ended_s"] is not None]
+            ended[launches[record["arm"]]] += [
+                {"starts": 1, "steps": steps, "shortest": steps, "longest": steps}
+                for steps in counts
+            ]
+    plain = [
+        launches[key]
+        for key in (OWN_N.format("default"), SAME_N.format("default"), RECOMMENDED)
+        if key in launches
+    ]
+    return model_length(ended, {one: work.get(one, 1.0) for one in ended}, plain[0])
+
+
+def _arms(
+    head: Mapping[str, Any], records: Sequence[Json], length: Length
+) -> tuple[dict[str, _Arm], list[Json]]:
+    """Return the arms that have a figure, and why the others have none."""
+    arms: dict[str, _Arm] = {}
+    left_out = []
+    for about in head["arms"]:
+        key = f"{about['role']}/{about['queue']}"
+        own = [one for one in records if one.get("arm") == key]
+        ran = {one["turn"]: one for one in own if one["kind"] == "round" and one["status"] == "ok"}
+        failed = [one for one in own if one.get("status") != "ok"]
+        steps, models = length.of(about["launch"]), 1.0
+        if length.pool and steps is not None:
+            models = _models_per_run(ran.values(), steps)
+            steps *= models
+        differs = length.pool or differ(length.learnt)
+        how = timeline.basis(list(ran.values()), steps, any_end=differs)
+        seen = {turn: timeline.look(one, steps, how) for turn, one in ran.items()}
+        seen = {turn: _of_models(one, models) for turn, one in seen.items()}
+        if steps is None:  # a rate, of equal work
+            work = length.work.get(about["launch"], 1.0)
+            seen = {
+                turn: one if one.value is None else replace(one, value=one.value * work)
+                for turn, one in seen.items()
+            }
+        # An arm that failed in one round gives no figure: the others were those that went well.
+        if failed:
+            left_out.append(_left_out(about, key, failed[0].get("status"), failed[0]["reason"]))
+        elif all(one.value is None for one in seen.values()):
+            left_out.append(_left_out(about, key, "slow", None))
+        else:
+            arms[key] = _Arm(about, ran, seen, how)
+    return arms, left_out
+
+
+def _models_per_run(records: Iterable[Mapping[str, Any]], steps_per_model: float) -> float:
+    """Return how many models a run of a program trains, as far as runs have come."""
+    runs = [run for record in records for run in record["runs"]]
+    ended = [run["iterations"] for run in runs if run["ended_s"] is not None]
+    steps = np.median(ended) if ended else max((run["iterations"] for run in runs), default=0)
+    return max(1.0, float(steps) / steps_per_model)
+
+
+def _of_models(seen: timeline.Seen, models: float) -> timeline.Seen:
+    """Return what a round shows of models, from what it shows of runs with so many of them."""
+    value = None if seen.value is None else models * seen.value
+    return replace(seen, value=value, whole_models=round(models * seen.whole_models))
+
+
+def _left_out(about: Mapping[str, Any], key: str, status: str | None, reason: str | None) -> Json:
+    return {
+        "arm": key,
+        **{name: about[name] for name in ("role", "label", "n", "queue")},
+        "status": status or "unavailable",
+        "reason": reason,
+    }
+
+
+def _means(values: Mapping[str, intervals.Floats]) -> dict[str, intervals.Estimate]:
+    """Geometric means over turns, NaN where one has no value; their spread is learnt from all."""
+    logs = {key: np.log(own)[:, None] for key, own in values.items()}
+    deviations, _ = pooling.deviations(logs)
+    return {
+        key: intervals.LogMean(
+            float(np.nanmean(own)) if np.isfinite(own).any() else np.nan,
+            float(deviations[key][0]),
+        ).estimate()
+        for key, own in logs.items()
+    }
+
+
+def _arm_entry(arm: _Arm, found: intervals.Estimate, predicted: float | None) -> Json:
+    foreign_s = sum(one["foreign_cpu_s"] for one in arm.records.values())
+    return {
+        **arm.about,
+        "ran": RAN,
+        "rounds": sum(one.value is not None for one in arm.seen.values()),
+        "rounds_unseen": sum(one.value is None for one in arm.seen.values()),
+        "value": found.value,
+        "low": _or_null(found.low),
+        "high": _or_null(found.high),
+        "predicted": predicted,
+        "start_s": arm.mean("start_s"),
+        "iteration_s": arm.mean("iteration_s"),
+        "end_s": arm.mean("end_s"),
+        "whole_models": sum(one.whole_models for one in arm.seen.values()),
+        "ended_after": _ended_after(arm),
+        "cut": not arm.how.whole,
+        "later_starts": arm.how.later,
+        "end_seen": arm.mean("end_s") is not None,
+        "round_s": max(one["limit_s"] for one in arm.records.values()),
+        "longest_s": max(one["cut_s"] for one in arm.records.values()),
+        "foreign_cpus": foreign_s / sum(one["cut_s"] for one in arm.records.values()),
+    }
+
+
+def _ended_after(arm: _Arm) -> int | None:
+    """After how many iterations the script ended, if it did; the median of its ends."""
+    runs = [run for record in arm.records.values() for run in record["runs"]]
+    ended = [run["iterations"] for run in runs if run["ended_s"] is not None]
+    return int(np.median(ended)) if ended else None
+
+
+def _predicted(entry: Mapping[str, Any], about: Mapping[str, Any]) -> float | None:
+    """What the table of points says of an arm: with a process per model, or none."""
+    if about["queue"] != "process_per_model":
+        return None
+    role, same_n, _ = about["role"].partition("_same_n")
+    point = entry.get(role)
+    point = point and point["at_n"] if same_n else point
+    if not point or (point["launch"], point["n"]) != (about["launch"], about["n"]):
+        return None
+    value: float | None = point[OBJECTIVES[entry["objective"]].rate]
+    return value
+
+
+def _ratio(found: intervals.Estimate | None) -> Json | None:
+    if found is None or math.isnan(found.value):
+        return None
+    return {"value": found.value, "low": _or_null(found.low), "high": _or_null(found.high)}
+
+
+def _difference(
+    entry: Mapping[str, Any],
+    arm: _Arm,
+    confirmed: float,
+    windows: pd.DataFrame,
+    length: Length,
+) -> Json | None:
+    """Return what was confirmed over what was predicted, as a product of known factors.
+
+    Each is a model's time before and after one thing is changed from what the prediction has to
+    what was seen, in this order:
+
+    Start
+        Start and end of a process; the prediction has no end.
+    Between
+        What lies between iterations, in proportion to ordinary ones.
+    Queue
+        Time between two processes of a slot.
+    Clock
+        Of the CPUs in the rounds, over that in the windows. All of a step's time is taken to go
+        with it, so it is the most that it can explain.
+    """
+    predicted = _predicted(entry, arm.about)
+    if not predicted:
+        return None
+    parts = []
+    start_s, iteration_s = arm.mean("start_s"), arm.mean("iteration_s")
+    ordinary_s = arm.mean("ordinary_s")
+    steps_per_model, own_steps = length.steps_per_model, length.of(arm.about["launch"])
+    if steps_per_model and own_steps and start_s is not None and iteration_s and ordinary_s:
+        point = entry["recommended"]
+        said_s = SECONDS_PER_HOUR * point["n"] / predicted
+        said_start_s = max(0.0, said_s - steps_per_model * point["n"] / point["steps_per_s"])
+        beside_s = start_s + (arm.mean("end_s") or 0.0)
+        said_steps_s = own_steps * ordinary_s / (1 - point["between_share"])
+        steps_s = own_steps * iteration_s
+        times = [
+            said_start_s + said_steps_s,
+            beside_s + said_steps_s,
+            beside_s + steps_s,
+            beside_s + steps_s + (arm.mean("gap_s") or 0.0),
+        ]
+        parts += [
+            {"what": what, "factor": before / after}
+            for what, (before, after) in zip(PARTS, pairwise(times), strict=True)
+        ]
+    clock = _clock(arm, windows)
+    if clock is not None:
+        parts.append({"what": "clock", "factor": clock})
+    value = confirmed / predicted
+    explained = math.prod(part["factor"] for part in parts)
+    return {"value": value, "parts": parts, "unexplained": value / explained}
+
+
+def _clock(arm: _Arm, windows: pd.DataFrame) -> float | None:
+    """Clock in the rounds over clock in the windows; None where the machine does not show it."""
+    about = arm.about
+    own = windows[(windows["launch"] == about["launch"]) & (windows["n"] == about["n"])]
+    before = own["frequency_mhz"].dropna()
+    during = [one["frequency_mhz"] for one in arm.records.values() if one["frequency_mhz"]]
+    if before.empty or not during or not before.mean():
+        return None
+    return float(np.mean(during) / before.mean())
+
+
+def _or_null(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)

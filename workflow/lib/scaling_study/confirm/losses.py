@@ -1,0 +1,133 @@
+"""Whether the loss falls alike where a launch computes with other numbers.
+
+The baseline trains some steps three times, with other seeds for what the script draws; so does
+the launch. It falls alike where the mean of its runs is no worse than the worst of the baseline's.
+A loss is the mean over the second half of the steps. Nothing is timed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scaling_study.common import last_words
+from scaling_study.config.launches import differing
+from scaling_study.launch.axes.axis_table import AXES
+from scaling_study.launch.launchers.launcher import bind_command, split_preload
+from scaling_study.member import program, runtime_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from scaling_study.runner.resolve import Resolved
+
+Json = dict[str, Any]
+
+SEEDS = 3
+MOST_STEPS, FEWEST_STEPS = 300, 20
+STEPS_S = 20.0
+"""A run trains about so long."""
+LIMIT_S = 300.0
+"""A run that takes longer, its start included, has failed."""
+
+
+def to_compare(
+    entry: Mapping[str, Any], baseline: Mapping[str, Any], launches: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Return the finalists whose numbers differ from the baseline's, on the same samples.
+
+    Args:
+        entry: the machine's of recommendation.json.
+        baseline: its axes.
+        launches: plan.json's by id.
+    """
+    found = []
+    for one in filter(None, (entry["recommended"], entry.get("changed"))):
+        axes = launches[one["launch"]]["axes"]
+        different = [AXES[name] for name in differing(axes, baseline) if name in AXES]
+        switched = [axis for axis in different if axis.numbers != "same"]
+        coarser = [name for name, axis in AXES.items() if axis.numbers == "coarser"]
+        samples = one.get("what", {}).keys() - set(coarser)
+        if switched and not samples:
+            found.append(one["launch"])
+    return found
+
+
+def steps_for(step_s: float) -> int:
+    """Return how many steps a run has."""
+    return int(min(MOST_STEPS, max(FEWEST_STEPS, STEPS_S / step_s)))
+
+
+def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
+    """Train with one member's process; return its loss.
+
+    Raises:
+        RuntimeError: it failed, took too long, or calls backward on no single number.
+    """
+    launch, member = resolved.launch, resolved.members[0]
+    file = folder / f"losses-{seed}.json"
+    env, preload = split_preload(launch.env)
+    command = [
+        *bind_command(member.cpus, member.mempolicy, preload, launch.group),
+        *program.harness(launch.python, "scaling_study.member.losses"),
+        str(file),
+        *("--steps", str(steps), "--seed", str(seed), *runtime_settings.options(launch.switches)),
+        *("--", *member.command),
+    ]
+    log, errors = (folder / f"losses-{seed}.{kind}" for kind in ("log", "errors"))
+    with log.open("wb") as output, errors.open("wb") as apart:
+        try:
+            done = subprocess.run(
+                command, env=env, cwd=launch.cwd, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=apart, timeout=LIMIT_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"{steps} steps took longer than {LIMIT_S:g} s") from None
+    if done.returncode or not file.exists():
+        words = last_words.words_of(errors, log)
+        raise RuntimeError(f"ended with status {done.returncode}: {words}")
+    losses = json.loads(file.read_text(encoding="utf-8"))["losses"]
+    if not losses:
+        raise RuntimeError("the script calls backward on no single number")
+    return float(np.mean(losses[len(losses) // 2 :]))
+
+
+def failed(reason: str) -> Json:
+    """Return a record, but for its kind and launch, of a comparison that gave nothing."""
+    return {"status": "failed", "reason": reason, "steps": 0, "baseline": [], "losses": [],
+            "alike": None}  # fmt: skip
+
+
+def compare(baseline: Resolved, other: Resolved, steps: int, folder: Path, at_once: int) -> Json:
+    """Return what a launch's loss is beside the baseline's: a record, but for its kind and launch.
+
+    Args:
+        baseline: resolved for one process.
+        other: the launch, likewise.
+        steps: of each run.
+        folder: private.
+        at_once: runs beside each other; there was room for so many members.
+    """
+
+    def run(task: tuple[Resolved, str, int]) -> float:
+        resolved, name, seed = task
+        own = folder / f"{name}-{seed}"
+        own.mkdir()
+        return train(resolved, steps, seed, own)
+
+    tasks = [(baseline, "baseline", seed) for seed in range(SEEDS)]
+    tasks += [(other, "other", seed) for seed in range(SEEDS)]
+    try:
+        with ThreadPoolExecutor(max_workers=min(at_once, len(tasks))) as pool:
+            losses = list(pool.map(run, tasks))
+    except RuntimeError as error:
+        return failed(str(error))
+    usual, found = losses[:SEEDS], losses[SEEDS:]
+    alike = bool(np.mean(found) <= max(usual))  # not so where it is NaN
+    return {"status": "ok", "reason": None, "steps": steps, "baseline": usual,
+            "losses": found, "alike": alike}  # fmt: skip

@@ -1,0 +1,283 @@
+"""One round: a queue that keeps every slot busy, from the start of its processes to its end."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common import last_words
+from scaling_study.host.machine_counters import read_machine
+from scaling_study.launch.launchers.launcher import describe_exit, split_preload
+from scaling_study.member import iteration_counter, model_queue
+from scaling_study.runner import counter_snapshots, descendants, non_step
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from scaling_study.confirm.round_plan import Way
+    from scaling_study.launch.launchers.launcher import Launch, Member
+    from scaling_study.runner.cohort import Host
+    from scaling_study.runner.free_run import Program
+
+# While a round waits for a slot that has not trained enough, and for readings of the clock.
+LOOK_EVERY_S = 1.0
+
+# A slot has trained enough when its iterations took this share of the planned time. Where starts
+# take longer than planned, a rate of the first two or three iterations would say little.
+ENOUGH = 0.25
+
+# What a script left is ended with its round.
+ORPHANS_S = 1.0
+
+# A round goes on up to so many times its limit until each slot has ended a first model: without one
+# the end of a model is not confirmed.
+EXTENDED = 4.0
+
+ONCE = "once"
+
+
+class RoundError(Exception):
+    """A round that gives no figure; the text says why.
+
+    Args:
+        status: of the round's record.
+    """
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """A process in a slot; ``began_s`` is monotonic."""
+
+    slot: int
+    number: int
+    pid: int
+    pages: Path
+    began_s: float
+    pool: bool
+
+    def seen(self) -> tuple[list[iteration_counter.Counted], float | None]:
+        """Return the starts of the script in it, and the mean time (ns) of ordinary iterations.
+
+        Of a group of ranks they are the first one's. A program that trains in processes of its own
+        has one start, with the iterations of all of them.
+        """
+        pages = iteration_counter.read_pages(self.pages)
+        own = [page for page in pages if page.pid == self.pid]
+        page = next(iter([*own, *(page for page in pages if page.parent == self.pid)]), None)
+        if not self.pool:
+            return (page.starts(), page.ordinary_ns(non_step.LONG)) if page else ([], None)
+        starts = [start for page in pages for start in page.starts()]
+        if not starts:
+            return [], None
+        first_ns = min(start.first_ns for start in starts)
+        latest_ns = max(start.latest_ns for start in starts)
+        return [
+            iteration_counter.Counted(first_ns, latest_ns, sum(s.iterations for s in starts), 0)
+        ], None
+
+    def runs(self, origin_s: float, ended_s: float | None) -> list[dict[str, Any]]:
+        """Return the starts of the script in it.
+
+        Args:
+            origin_s: from when on times count.
+            ended_s: when the process ended, with its last start; None if it runs.
+        """
+
+        def since(ns: int) -> float | None:
+            return ns / 1e9 - origin_s if ns else None
+
+        seen, ordinary_ns = self.seen()
+        # A start without an iteration has no numbers yet.
+        if not seen or seen[-1].ended_ns:
+            seen.append(iteration_counter.Counted(0, 0, 0, 0))
+        began = [self.began_s - origin_s, *(one.ended_ns / 1e9 - origin_s for one in seen)]
+        last = len(seen) - 1
+        return [
+            {
+                "slot": self.slot,
+                "process": self.number,
+                "again": number,
+                "began_s": max(0.0, began[number]),
+                "first_s": since(one.first_ns),
+                "latest_s": since(one.latest_ns),
+                "iterations": one.iterations,
+                "ordinary_s": ordinary_ns / 1e9 if ordinary_ns else None,
+                "ended_s": since(one.ended_ns)
+                if number < last or ended_s is None
+                else ended_s - origin_s,
+            }
+            for number, one in enumerate(seen)
+        ]
+
+
+@dataclass(slots=True)
+class RunningRound:
+    """The running of one round.
+
+    Attributes:
+        launch: the launch; its folder is private to this round.
+        members: one for each slot.
+        program: what runs in the slots.
+        way: how the queue is run.
+        host: what is known of the machine.
+    """
+
+    launch: Launch
+    members: Sequence[Member]
+    program: Program
+    way: Way
+    host: Host
+    _slots: model_queue.Slots = field(init=False)
+    _now: dict[int, _Process] = field(init=False, default_factory=dict)
+    _runs: list[dict[str, Any]] = field(init=False, default_factory=list)
+    _clocks: list[float] = field(init=False, default_factory=list)
+    _origin_s: float = field(init=False, default=0.0)
+    _longest_s: float = field(init=False, default=0.0)
+
+    def run(self, limit_s: float, most_s: float, *, extended: bool = True) -> dict[str, Any]:
+        """Run it and return its record, without what names the round.
+
+        Args:
+            limit_s: it is cut then.
+            most_s: it goes on up to then where a slot has not trained enough.
+            extended: it goes on until each slot has ended a first model, up to ``EXTENDED``.
+        """
+        self._longest_s = (EXTENDED if extended else 1.0) * limit_s
+        self._slots = model_queue.Slots(len(self.members))
+        before, used_s = read_machine(self.host.cpus), _own_s()
+        self._origin_s = time.monotonic()
+        status, reason = "ok", None
+        try:
+            self._keep_busy(limit_s, most_s)
+        except RoundError as error:
+            status, reason = error.status, str(error)
+        finally:
+            cut_s = time.monotonic() - self._origin_s
+            for process in self._now.values():
+                self._runs += process.runs(self._origin_s, None)
+            self._slots.stop(grace_s=0)
+            descendants.end(ORPHANS_S)
+        after = read_machine(self.host.cpus)
+        foreign_s = after.busy_cpu_s - before.busy_cpu_s - (_own_s() - used_s)
+        return {
+            "status": status,
+            "reason": reason,
+            "limit_s": limit_s,
+            "cut_s": cut_s,
+            "frequency_mhz": sum(self._clocks) / len(self._clocks) if self._clocks else None,
+            "foreign_cpu_s": max(0.0, foreign_s),
+            "runs": self._runs,
+        }
+
+    def _keep_busy(self, limit_s: float, most_s: float) -> None:
+        numbers = dict.fromkeys(range(len(self.members)), 0)
+        while True:
+            for slot in self._slots.free:
+                self._start(slot, numbers[slot])
+                numbers[slot] += 1
+            passed_s = time.monotonic() - self._origin_s
+            if passed_s >= most_s or (passed_s >= limit_s and self._over(passed_s, limit_s)):
+                return
+            until_s = limit_s - passed_s if passed_s < limit_s else LOOK_EVERY_S
+            clocks_mhz = counter_snapshots.read_frequencies_mhz(self.host.frequency).values()
+            if clocks_mhz:
+                until_s = min(until_s, LOOK_EVERY_S)
+                self._clocks.append(sum(clocks_mhz) / len(clocks_mhz))
+            for ended in self._slots.wait(until_s):
+                self._end(ended)
+
+    def _start(self, slot: int, number: int) -> None:
+        launch, member = self.launch, self.members[slot]
+        pages = launch.folder / "memory" / f"pages-{slot}-{number}"
+        pages.mkdir()
+        words = self.program.command(launch, member, pages, reused=self.way == "one_process")
+        env, _ = split_preload(self.program.environment(launch))
+        orders = self._orders(slot) if self.way == "one_process" else None
+        began_s = self._slots.start(
+            *(slot, words, launch.log(slot), env, launch.errors(slot)),
+            folder=launch.cwd,
+            orders=orders,
+        )
+        self._now[slot] = _Process(
+            slot, number, self._slots.pid(slot), pages, began_s, self.program.pool
+        )
+
+    def _orders(self, slot: int) -> Path:
+        """Return a file that has ``again.py`` train a slot's model more often than is counted."""
+        arguments = self.members[slot].command[len(self.program.words) :]
+        order = {
+            "arguments": arguments,
+            "log": str(self.launch.log(slot)),
+            "errors": str(self.launch.errors(slot)),
+        }
+        path = self.launch.folder / f"orders-{slot}"
+        path.write_text(
+            f"{json.dumps(order)}\n" * (iteration_counter.MOST_STARTS + 1), encoding="utf-8"
+        )
+        return path
+
+    def _end(self, ended: model_queue.Ended) -> None:
+        process = self._now.pop(ended.slot)
+        runs = process.runs(self._origin_s, ended.ended_s)
+        self._runs += runs
+        shutil.rmtree(process.pages)
+        how = f"slot {ended.slot} {describe_exit(ended.status)}{self._because(ended.slot)}"
+        # A script that cannot be started twice says so before its second start has trained.
+        if self.way == "one_process" and [bool(run["iterations"]) for run in runs] == [True, False]:
+            raise RoundError(ONCE, f"the script does not run twice in one process: {how}")
+        if ended.status or self.way == "one_process":
+            raise RoundError("failed", how)
+        if not runs[0]["iterations"]:
+            raise RoundError("failed", f"the script ended without an iteration: {how}")
+
+    def _over(self, passed_s: float, limit_s: float) -> bool:
+        """Whether a round that has reached its limit may be cut."""
+        # What a process does after its last iteration is seen only where it ends, and what a later
+        # start in one process takes only where one has trained.
+        if self.way == "process_per_model":
+            seen = {run["slot"] for run in self._runs}
+        else:
+            runs = [run for one in self._now.values() for run in one.runs(self._origin_s, None)]
+            seen = {run["slot"] for run in runs if run["again"] and run["iterations"] > 1}
+        if len(seen) < len(self.members) and passed_s < self._longest_s:
+            return False
+        return self._enough(ENOUGH * limit_s)
+
+    def _enough(self, least_s: float) -> bool:
+        """Whether each slot has trained this long, or to the end of a script."""
+        runs = list(self._runs)
+        for process in self._now.values():
+            runs += process.runs(self._origin_s, None)
+        trained = dict.fromkeys(range(len(self.members)), 0.0)
+        # Whether a script runs a second time in one process is seen once it has begun to.
+        if any(run["again"] == 1 and run["iterations"] <= 1 for run in self._latest(runs)):
+            return False
+        for run in runs:
+            if run["iterations"] > 1:
+                ended = run["ended_s"] is not None
+                span_s = run["latest_s"] - run["first_s"]
+                trained[run["slot"]] += least_s if ended else span_s
+        return all(seconds >= least_s and seconds > 0 for seconds in trained.values())
+
+    def _latest(self, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return each slot's latest start."""
+        return list({run["slot"]: run for run in runs}.values())
+
+    def _because(self, slot: int) -> str:
+        words = last_words.words_of(self.launch.errors(slot), self.launch.log(slot))
+        return f": {words}" if words else ""
+
+
+def _own_s() -> float:
+    """CPU seconds of this process and all its children that have been waited for, with theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime + time.process_time()

@@ -1,0 +1,120 @@
+"""Which launches are confirmed, and in which rounds: fixed before the first of them begins."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from scaling_study.launch.axes import ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Role = Literal["recommended", "today", "today_same_n", "default", "default_same_n"]
+Way = Literal["process_per_model", "one_process"]
+
+# Two rounds of an arm give a t interval (one degree of freedom) that says nothing.
+FEWEST_TURNS = 3
+
+# More turns narrow an interval less and less: longer rounds, with more whole models, do more.
+MOST_TURNS = 10
+LONG_ROUND_S = 30.0
+
+# A round goes on up to this time where a slot has hardly trained when it is over: a step of the
+# default launch may take a minute, where one of a good one takes 3 s.
+MOST_S = 240.0
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One launch at one process count, with one way to run a queue of models."""
+
+    role: Role
+    launch: str
+    label: str
+    n: int
+    queue: Way
+
+    @property
+    def key(self) -> str:
+        """What names the arm in records."""
+        return f"{self.role}/{self.queue}"
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One run of an arm; all rounds of a turn follow each other, so a drift meets all alike."""
+
+    turn: int
+    arm: Arm
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """All rounds in order, each of them ``round_s`` seconds from the start of its processes."""
+
+    rounds: tuple[Round, ...]
+    round_s: float
+    most_s: float
+
+
+def choose_arms(
+    found: Mapping[str, Any],
+    default: Mapping[str, Any],
+    today: Mapping[str, Any] | None = None,
+    *,
+    pool: bool = False,
+) -> tuple[Arm, ...]:
+    """Return what is confirmed on a machine; nothing where nothing is recommended.
+
+    The recommended launch is compared with today's, or the default one if that is today's: at its
+    own best number of processes, and at the recommended one.
+
+    Args:
+        found: the machine's entry of analysis/recommendation.json.
+        default: the default launch's entry of plan.json.
+        today: that of today's launch; None where that is the default one.
+        pool: the program trains several models in processes of its own.
+    """
+    best = found["recommended"]
+    if found["status"] != "ok" or best is None:
+        return ()
+    arms = [Arm("recommended", best["launch"], best["label"], best["n"], "process_per_model")]
+    # A group of ranks ends with its model.
+    if not pool and ranks.asked(best["axes"]) is None:
+        arms.append(Arm("recommended", best["launch"], best["label"], best["n"], "one_process"))
+    compared: list[tuple[Role, Role | None, Mapping[str, Any] | None]] = [
+        ("today", "today_same_n", today),
+        ("default", "default_same_n" if today is None else None, default),
+    ]
+    for role, same_n, launch in compared:
+        if launch is None or launch["id"] == best["launch"]:
+            continue
+        plain = partial(Arm, launch=launch["id"], label=launch["label"], queue="process_per_model")
+        own = found.get(role)
+        if own is not None:
+            arms.append(plain(role, n=own["n"]))
+        if same_n is not None and (own is None or own["n"] != best["n"]):
+            arms.append(plain(same_n, n=best["n"]))
+    return tuple(arms)
+
+
+def schedule(arms: Sequence[Arm], seconds: float, seed: int) -> Schedule:
+    """Share the time out among the arms, in turns.
+
+    Args:
+        arms: at least one.
+        seconds: the time of all rounds together.
+        seed: decides the order of the arms, which is that of every turn.
+    """
+    turns = int(seconds / (len(arms) * LONG_ROUND_S))
+    turns = min(max(turns, FEWEST_TURNS), MOST_TURNS)
+    round_s = seconds / (turns * len(arms))
+    order = random.Random(seed).sample(list(arms), len(arms))  # noqa: S311 (an order, no secret)
+    return Schedule(
+        tuple(Round(turn, arm) for turn in range(turns) for arm in order),
+        round_s,
+        max(MOST_S, round_s),
+    )

@@ -1,0 +1,287 @@
+"""What one round shows: models an hour, and what a model's time is made of.
+
+Each slot trains models without a pause from 0 to the round's cut. A round ends in the middle of
+models, and what it shows must not depend on where. Two ways, chosen for an arm as a whole, never
+for a slot by what happened in it:
+
+Whole models
+    where every slot of every round has ended one. Models that ended, over the time until the last
+    of them ended, favour short ones: a long model is the one that the cut meets. So the cut model
+    counts too, with the part of a typical model that it has done: N whole models took S seconds,
+    so a model takes W = S / N; the cut model has got as far as a typical one does in p seconds; the
+    slot did N + p / W models in all of its time T. Where the cut model is typical, p is T - S and
+    the rate is 1 / W exactly, wherever the cut is. Where it is slower, p is smaller, and the rate
+    is lower.
+
+Put together
+    where a model is longer than a round, or the script ends after another number of iterations than
+    a model has: start + iterations of a model x iteration time + end + what lies between two
+    processes. An iteration's time is that between a slot's first and latest iteration end, over
+    all starts of the script in it, so it holds what lies between iterations. No start is counted
+    that the cut has met. That favours short starts, but only where a start is about as long as a
+    round. The last, open iteration is left out too, an error of up to one in those that were seen.
+
+A launch that is 20 times slower needs no rule of its own: two iterations of each slot give one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from scaling_study.config.work import SAME_LENGTH, is_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    Run = Mapping[str, Any]
+
+SECONDS_PER_HOUR = 3600
+
+CLOCK_S = 1e-9  # what the clock resolves: no iteration takes less
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a round shows.
+
+    Attributes:
+        value: models/hour; iterations/s where no model's length is known. None where some slot has
+            not done two iterations.
+        start_s: from a start's beginning to its first iteration's end, less one iteration.
+        iteration_s: mean of the slots.
+        ordinary_s: the same of ordinary iterations, without what lies between them.
+        end_s: from a start's last iteration to its end.
+        gap_s: from the end of a process to the beginning of the next one in its slot.
+        whole_models: models that were trained from beginning to end.
+    """
+
+    value: float | None
+    start_s: float | None
+    iteration_s: float | None
+    ordinary_s: float | None
+    end_s: float | None
+    gap_s: float
+    whole_models: int
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """How an arm's rounds are read: the same for all of them.
+
+    Attributes:
+        later: starts in one process count without the process's first one, which is made once for
+            many models; not so where some slot of some round has seen no later one.
+        whole: whole models count; otherwise a model's time is put together.
+        same: a model's iterations differ by at most this part.
+    """
+
+    later: bool
+    whole: bool
+    same: float = SAME_LENGTH
+
+
+def basis(
+    records: Sequence[Mapping[str, Any]], steps_per_model: float | None, *, any_end: bool = False
+) -> Basis:
+    """Return how the rounds of an arm are read.
+
+    Args:
+        records: lines of confirm/rounds.jsonl.
+        steps_per_model: iterations of a model, None if unknown.
+        any_end: models differ in length: each start that has ended is one.
+    """
+    same = math.inf if any_end else SAME_LENGTH
+    later = bool(records) and all(
+        any(run["again"] and run["iterations"] > 1 for run in runs)
+        for record in records
+        for runs in slots(record, later=False).values()
+    )
+    whole = bool(records) and steps_per_model is not None
+    for record in records if whole else ():
+        for runs in slots(record, later=later).values():
+            ended = [run for run in runs if run["ended_s"] is not None]
+            whole &= bool(ended) and all(is_whole(run, steps_per_model or 0, same) for run in ended)
+    return Basis(later, whole, same)
+
+
+def slots(record: Mapping[str, Any], *, later: bool) -> dict[int, list[Run]]:
+    """Return a round's starts by slot, in order.
+
+    Args:
+        record: a line of confirm/rounds.jsonl.
+        later: without the first start of each process (see ``Basis``).
+    """
+    by_slot: dict[int, list[Run]] = {}
+    for run in sorted(record["runs"], key=lambda run: (run["slot"], run["process"], run["again"])):
+        by_slot.setdefault(run["slot"], []).append(run)
+    if not later:
+        return by_slot
+    return {slot: [run for run in runs if run["again"]] for slot, runs in by_slot.items()}
+
+
+def is_whole(run: Run, steps_per_model: float, same: float = SAME_LENGTH) -> bool:
+    """Whether a start of the script trained one model, from beginning to end."""
+    return run["ended_s"] is not None and is_model(run["iterations"], steps_per_model, same)
+
+
+def look(record: Mapping[str, Any], steps_per_model: float | None, how: Basis) -> Seen:
+    """Return what a round shows.
+
+    Args:
+        record: a line of confirm/rounds.jsonl.
+        steps_per_model: iterations of a model, None if unknown.
+        how: of the arm.
+    """
+    by_slot = slots(record, later=how.later)
+    times = {slot: iteration_time(runs) for slot, runs in by_slot.items()}
+    known = [time_s for time_s in times.values() if time_s is not None]
+    all_runs = [run for runs in by_slot.values() for run in runs]
+    # All of one kind: first ones, or later ones.
+    starts = [
+        start
+        for slot, runs in by_slot.items()
+        for start in _starts([run for run in runs if how.later or not run["again"]], times[slot])
+    ]
+    ends = [
+        run["ended_s"] - run["latest_s"]
+        for run in all_runs
+        if run["ended_s"] is not None and run["latest_s"] is not None
+    ]
+    gaps = [gap for runs in by_slot.values() for gap in _gaps(runs)]
+    start_s, end_s, gap_s = _mean(starts), _mean(ends), _mean(gaps) or 0.0
+    if len(known) < len(times) or not times:
+        value = None
+    elif steps_per_model is None:
+        value = sum(1 / time_s for time_s in known)
+    elif how.whole:
+        rates = [whole_rate(runs, record["cut_s"]) for runs in by_slot.values()]
+        value = SECONDS_PER_HOUR * sum(rates)
+    else:
+        # A slot that knows its iterations' time has started.
+        beside_s = (start_s or 0.0) + (end_s or 0.0) + gap_s
+        rates = [1 / (beside_s + steps_per_model * time_s) for time_s in known]
+        value = SECONDS_PER_HOUR * sum(rates)
+    return Seen(
+        value=value,
+        start_s=start_s,
+        iteration_s=_together(known),
+        ordinary_s=_together([_ordinary(runs) for runs in by_slot.values()]),
+        end_s=end_s,
+        gap_s=gap_s,
+        whole_models=0
+        if steps_per_model is None
+        else sum(is_whole(run, steps_per_model, how.same) for run in all_runs),
+    )
+
+
+def longest_model_s(
+    records: Iterable[Mapping[str, Any]], steps_per_model: float | None
+) -> float | None:
+    """Return the longest time of a model that rounds tell; None where no start has trained.
+
+    A model that was cut takes at least its start and all its iterations.
+
+    Args:
+        records: lines of confirm/rounds.jsonl.
+        steps_per_model: iterations of a model, None if unknown: then a cut one takes longer.
+    """
+    found = []
+    for run in (run for record in records for run in record["runs"]):
+        time_s = iteration_time([run])
+        if run["ended_s"] is not None:
+            found.append(run["ended_s"] - run["began_s"])
+        elif time_s is not None:
+            left = max(0.0, (steps_per_model or 0) - run["iterations"])
+            found.append(run["latest_s"] - run["began_s"] + left * time_s)
+    return max(found, default=None)
+
+
+def iteration_time(runs: Iterable[Run]) -> float | None:
+    """Return a slot's mean time from one iteration's end to the next; None without two ends."""
+    spans = [
+        (run["latest_s"] - run["first_s"], run["iterations"] - 1)
+        for run in runs
+        if run["iterations"] > 1
+    ]
+    if not spans:
+        return None
+    mean_s = sum(span for span, _ in spans) / sum(count for _, count in spans)
+    return max(float(mean_s), CLOCK_S)
+
+
+def whole_rate(runs: Sequence[Run], cut_s: float) -> float:
+    """Return a slot's models per second: whole ones, and the part of the cut one.
+
+    Args:
+        runs: of the slot, in order; at least one has ended, and all of those are whole models.
+        cut_s: when the round was cut.
+    """
+    ended = [run for run in runs if run["ended_s"] is not None]
+    began_s, last_s = runs[0]["began_s"], ended[-1]["ended_s"]
+    part_s = sum(
+        _progress(run, ended, cut_s - run["began_s"]) for run in runs if run["ended_s"] is None
+    )
+    whole_s = last_s - began_s
+    model_s = whole_s / len(ended)
+    return float((whole_s + part_s) / model_s / (cut_s - began_s))
+
+
+def _progress(run: Run, ended: Sequence[Run], age_s: float) -> float:
+    """Return how long a typical model takes to get as far as this one, which was cut.
+
+    Args:
+        run: the cut one.
+        ended: whole models of its slot.
+        age_s: how long it had run.
+    """
+    iteration_s = iteration_time(ended) or 0.0
+    first_s = sum(one["first_s"] - one["began_s"] for one in ended) / len(ended)
+    if not run["iterations"]:
+        return float(min(age_s, first_s))
+    done_s = first_s + (run["iterations"] - 1) * iteration_s
+    open_s = age_s - (run["latest_s"] - run["began_s"])
+    # What is open, the next iteration or the script's end, counts up to its usual length.
+    if run["iterations"] < sum(one["iterations"] for one in ended) / len(ended):
+        return float(done_s + min(open_s, iteration_s))
+    end_s = sum(one["ended_s"] - one["latest_s"] for one in ended) / len(ended)
+    return float(done_s + min(open_s, end_s))
+
+
+def _starts(runs: Iterable[Run], iteration_s: float | None) -> list[float]:
+    return [
+        max(0.0, run["first_s"] - run["began_s"] - (iteration_s or 0.0))
+        for run in runs
+        if run["first_s"] is not None
+    ]
+
+
+def _gaps(runs: Sequence[Run]) -> list[float]:
+    return [
+        max(0.0, after["began_s"] - before["ended_s"])
+        for before, after in pairwise(runs)
+        if before["ended_s"] is not None
+    ]
+
+
+def _ordinary(runs: Sequence[Run]) -> float | None:
+    """Return the time of a slot's ordinary iterations, by how many each start has done."""
+    known = [run for run in runs if run["ordinary_s"] is not None and run["iterations"] > 1]
+    if not known:
+        return None
+    counts = [run["iterations"] - 1 for run in known]
+    times = [run["ordinary_s"] * count for run, count in zip(known, counts, strict=True)]
+    return float(sum(times) / sum(counts))
+
+
+def _together(times: Iterable[float | None]) -> float | None:
+    """Return the mean that the slots' rates have together."""
+    known = [time_s for time_s in times if time_s]
+    return len(known) / sum(1 / time_s for time_s in known) if known else None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,1 +1,0 @@
-"""Confirming: the recommended launch and the default one, run as a user would run them."""

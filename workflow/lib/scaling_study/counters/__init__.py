@@ -1,1 +1,0 @@
-"""What is counted in members besides what every record has: a file for each counter."""

@@ -1,1 +1,0 @@
-"""From experiments to causes."""

@@ -1,0 +1,400 @@
+"""One target's experiments, arranged so that rules can ask them questions.
+
+A cell is what was measured of one cohort at one process count in one block. Every comparison is
+made within a block, in which all cohorts took their windows in a shuffled order, so that a drift of
+the machine meets both sides.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from scaling_study.analysis import experiment_runs
+from scaling_study.analysis.accounts import without_restarts
+from scaling_study.analysis.experiment_runs import WhyRun
+from scaling_study.common.topology import parse_cpu_list
+from scaling_study.diagnosis import effects, runqueue
+from scaling_study.diagnosis.effects import Estimate, Pairs, Prior, Units
+from scaling_study.diagnosis.sampled import Sampled, sampled
+from scaling_study.diagnosis.starts import start_sd
+from scaling_study.launch.axes import ranks
+from scaling_study.stats.intervals import Floats, Integers
+
+Scope = Literal["growth", "level"]
+REFERENCE = "reference"
+UNTHROTTLED = "unthrottled"
+"""The relief that is the reference itself in short bursts: it resumes from rest all the time."""
+CELL = ["experiment", "name", "dose", "n", "replicate", "block"]
+Cells = Mapping[Any, Mapping[str, Floats]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Machine:
+    """Facts of the machine that decide what can be a cause on it."""
+
+    allowed_cpus: int
+    online_cpus: int
+    cores: int
+    caches: int
+    nodes: int
+    virtual: bool
+    quota_cpus: float | None
+    raw: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """All that is known of one target.
+
+    Attributes:
+        head: First record of its first run.
+        machine: Facts of the machine.
+        cells: By (name, n) one value per block of each column of tables/experiments, of the parts
+            of the run-queue wait (`runqueue.COLUMNS`), and of `blocked_<kind>_s_per_step` by what
+            the training thread was found waiting for. NaN where a block has no such window, or
+            where that was not counted or looked at.
+        beside: By (kernel, dose) the same of windows beside bystanders.
+        replicates: Of each block.
+        units: What intervals are over.
+        start_sd: Standard deviation between starts of one launch, as part of its step at n.
+        alone: By name, how many of its members took turns in the windows of one process.
+        attested: First report of each cohort's first member.
+        placeable: How many of the reference's members can have a CPU of their own, by their masks.
+        failed: Reason by relief without a result.
+        left_out: Reason by relief that does not apply.
+        whose: Of reliefs that are no members of their own: the relief whose members they share.
+        sampled: What training threads were found doing, by n.
+        foreign: Programs beside the study.
+        fingerprint: fingerprint.json, if there is one.
+        counts: Bystanders.
+    """
+
+    head: Mapping[str, Any]
+    machine: Machine
+    cells: Cells
+    beside: Cells
+    replicates: Integers
+    units: Units
+    start_sd: float
+    alone: Mapping[str, int]
+    attested: Mapping[str, Mapping[str, Any]]
+    placeable: int
+    failed: Mapping[str, str]
+    left_out: Mapping[str, str]
+    titles: Mapping[str, str]
+    whose: Mapping[str, str]
+    sampled: Mapping[int, Sampled]
+    foreign: Sequence[Mapping[str, Any]]
+    fingerprint: Mapping[str, Any] | None
+    known: dict[Any, Any] = dataclasses.field(default_factory=dict)
+    """What rules have worked out already, by what it is of."""
+
+    @property
+    def n(self) -> int:
+        """Process count that is explained."""
+        return int(self.head["n"])
+
+    @property
+    def names(self) -> list[str]:
+        """Cohorts that have windows."""
+        return list(dict.fromkeys(name for name, _ in self.cells))
+
+    @property
+    def threads(self) -> int:
+        """Threads of an operator in the reference."""
+        return int(self.attested.get(REFERENCE, {}).get("intra_op") or 1)
+
+    @property
+    def loaders(self) -> Sequence[Mapping[str, Any]]:
+        """What the reference reports of its loaders."""
+        found: Sequence[Mapping[str, Any]] = self.attested.get(REFERENCE, {}).get("loaders", ())
+        return found
+
+    @property
+    def demand(self) -> int:
+        """Threads of a member of the reference that compute at once: those of all its ranks."""
+        return self.threads * ranks.processes(self.head["axes"])
+
+    def column(self, column: str, n: int, name: str = REFERENCE) -> Floats:
+        """A column of a cohort at a process count, by block."""
+        cell = self.cells.get((name, n))
+        return np.full(len(self.replicates), np.nan) if cell is None else cell[column]
+
+    def time(self, column: str, n: int, name: str = REFERENCE) -> Floats:
+        """A time per step; what the machine does not count is no time."""
+        times = self.column(column, n, name)
+        return np.where(np.isnan(times) & ~np.isnan(self.step(n, name)), 0.0, times)
+
+    def step(self, n: int, name: str = REFERENCE) -> Floats:
+        """Mean time of a member's step (s); of swapped batches without waiting for new ones."""
+        step_s = self.column("step_s", n, name)
+        if name != BESIDE:
+            return step_s
+        return step_s - np.nan_to_num(self.column("load_s_per_step", n, name))
+
+    def measured(self, name: str, scope: Scope) -> bool:
+        """Whether a cohort has what a comparison in this scope needs."""
+        if name == UNTHROTTLED and scope == "level":
+            return False  # a burst costs a process something that training without rest does not
+        counts = (1, self.n) if scope == "growth" else (1,)
+        return all((name, n) in self.cells for n in counts)
+
+    def under(self, scope: Scope) -> Floats:
+        """What shares are of: added time over T(1) in growth, 1 at the level of one process."""
+        one = self.step(1)
+        return self.step(self.n) / one - 1 if scope == "growth" else one / one
+
+    def account(self, column: str, scope: Scope, name: str = REFERENCE) -> Floats:
+        """A time per step as part of T(1): what it adds from 1 to n, or what it is at 1."""
+        alone = self.time(column, 1, name)
+        if scope == "growth":
+            return (self.time(column, self.n, name) - alone) / self.step(1, name)
+        return alone / self.step(1, name)
+
+    def mean(self, column: str, n: int, name: str = REFERENCE) -> float:
+        """Mean of a column over blocks; NaN where it was never counted."""
+        return effects.mean(self.column(column, n, name))
+
+    def pair(self, over: Floats, under: Floats) -> Pairs:
+        """Numerators and denominators by this case's units."""
+        return effects.pair(over, under, self.replicates, self.units)
+
+    def shares(self, over: Floats, under: Floats) -> Pairs:
+        """Numerators and denominators of a share, both as part of the block's own T(n).
+
+        A launch with two modes takes twenty times as long in one block as in another. Weighed by
+        its time such a block would decide alone; as part of itself each block counts alike.
+
+        Args:
+            over: What is explained, by block, as part of T(1).
+            under: What there is to explain, as part of T(1).
+        """
+        whole = 1 + np.maximum(under, 0.0)
+        return self.pair(over / whole, under / whole)
+
+    def estimate(
+        self,
+        over: Floats,
+        under: Floats,
+        *,
+        allowance: float = 0.0,
+        prior: Prior = effects.NO_PRIOR,
+        tests: int = 1,
+    ) -> Estimate | None:
+        """A share with its interval over this case's units.
+
+        Args:
+            over: As for `shares`.
+            under: As for `shares`.
+            allowance: Standard deviation, as part of T(1), of what the blocks of one start hide.
+            prior: Of `shares` of other comparisons.
+            tests: Among how many tests the estimate must be sure.
+        """
+        pairs = self.shares(over, under)
+        if self.units == "replicates":
+            allowance = 0.0  # fresh starts show it themselves
+        else:
+            allowance /= 1 + max(0.0, effects.mean(under))
+        return effects.ratio_of_means(pairs, prior=prior, allowance=allowance, tests=tests)
+
+
+def machine_facts(machine: Mapping[str, Any]) -> Machine:
+    """What machine.json says of CPUs, caches and memory nodes that the study may use."""
+    allowed = set(parse_cpu_list(machine["allowed_cpus"]))
+    cpus = [cpu for cpu in machine["topology"]["cpus"] if cpu["cpu"] in allowed]
+    return Machine(
+        allowed_cpus=len(allowed),
+        online_cpus=len(machine["topology"]["cpus"]),
+        cores=len({cpu["core"] for cpu in cpus}) or len(allowed),
+        caches=len({cpu["l3"] for cpu in cpus}) or 1,
+        nodes=len({cpu["node"] for cpu in cpus}) or 1,
+        virtual=bool(machine.get("virtual")),
+        quota_cpus=machine.get("quota_cpus"),
+        raw=machine,
+    )
+
+
+def make_case(runs: Sequence[WhyRun], fingerprint: Mapping[str, Any] | None) -> Case | None:
+    """Arrange the runs of one target.
+
+    Args:
+        runs: Its replicates, at least one.
+        fingerprint: fingerprint.json of the machine.
+
+    Returns:
+        None where the reference has no usable window at 1 and at n.
+    """
+    head = runs[0].head
+    machine = machine_facts(head["machine"])
+    rows = without_restarts(_best(experiment_runs.frame(runs)), ["name", "dose", "n"])
+    waits = {n: sampled([s for run in runs for s in run.samples], n) for n in (1, head["n"])}
+    parts = runqueue.split(rows, allowed_cpus=machine.allowed_cpus, online_cpus=machine.online_cpus)
+    rows = rows.join(parts).join(_stolen(rows))
+    attested = _attested(runs)
+    rows = rows.join(_blocked(rows, waits, attested))
+    blocks = rows[["replicate", "block"]].drop_duplicates().sort_values(["replicate", "block"])
+    places = pd.MultiIndex.from_frame(blocks).get_indexer(
+        pd.MultiIndex.from_frame(rows[["replicate", "block"]])
+    )
+    beside = rows["experiment"] == "bystander"
+    reference = rows[rows["name"] == REFERENCE]
+    starts = reference["replicate"].nunique()
+    step_s = reference.loc[reference["n"] == head["n"], "step_s"].mean()
+    case = Case(
+        head=head,
+        machine=machine,
+        cells=_divide(rows[~beside], "n", places[~beside], len(blocks)),
+        beside=_divide(rows[beside], "dose", places[beside], len(blocks)),
+        replicates=blocks["replicate"].to_numpy(dtype=np.int64),
+        units="replicates" if starts >= effects.ENOUGH_REPLICATES else "blocks",
+        start_sd=start_sd(runs, step_s),
+        alone=_alone(runs),
+        attested=attested,
+        placeable=_placeable(runs[0]),
+        failed={name: reason for run in runs for name, reason in run.failed.items()},
+        left_out={
+            **{one["relief"]: one["reason"] for run in runs for one in run.head["not_applicable"]},
+            **{name: reason for run in runs for name, reason in run.left_out.items()},
+        },
+        titles={
+            one["relief"]: one["title"]
+            for run in runs
+            for one in (*run.head["not_applicable"], *run.head["reliefs"])
+        },
+        whose={
+            one["relief"]: one["options"]["of"] for one in head["reliefs"] if "of" in one["options"]
+        },
+        sampled=waits,
+        foreign=[one for run in runs for one in run.foreign],
+        fingerprint=fingerprint,
+    )
+    return case if case.measured(REFERENCE, "growth") else None
+
+
+def _alone(runs: Sequence[WhyRun]) -> dict[str, int]:
+    """Members by name that had windows to themselves; of replicates the fewest."""
+    counts: dict[str, int] = {}
+    for run in runs:
+        rows = run.members[run.members["n"] == 1]
+        for name, slots in rows.groupby("name")["slot"]:
+            seen = int(slots.nunique())
+            counts[str(name)] = min(seen, counts.get(str(name), seen))
+    return counts
+
+
+def _divide(rows: pd.DataFrame, by: str, places: Integers, blocks: int) -> Cells:
+    """The numbers of rows by name and one more column, each in the place of its block."""
+    numbers = rows.select_dtypes("number")
+    table = numbers.to_numpy(dtype=np.float64)
+    found = {}
+    for key, at in rows.groupby(["name", by], sort=False).indices.items():
+        cell = np.full((blocks, table.shape[1]), np.nan)
+        cell[places[at]] = table[at]
+        found[key] = dict(zip(numbers.columns, cell.T, strict=True))
+    return found
+
+
+def _best(rows: pd.DataFrame) -> pd.DataFrame:
+    """One window of each cell: the last valid take, or else the last that is evidence at all."""
+    usable = rows[rows["usable"]].assign(dose=rows["dose"].fillna(-1.0))
+    ordered = usable.sort_values(["valid", "take"], kind="stable")
+    return ordered.drop_duplicates(CELL, keep="last").reset_index(drop=True)
+
+
+def _blocked(
+    rows: pd.DataFrame,
+    waits: Mapping[int, Sampled],
+    attested: Mapping[str, Mapping[str, Any]],
+) -> pd.DataFrame:
+    """Blocked time by what the thread was found waiting for at that process count.
+
+    A thread whose CPU the hypervisor has taken looks blocked from inside; it waits for nothing.
+    """
+    kinds = {
+        kind: {n: one.shares.get(kind, 0.0) if one.enough else np.nan for n, one in waits.items()}
+        for kind in KINDS
+    }
+    blocked = (rows["trainer_blocked_s_per_step"] - rows["stolen_s_per_step"]).clip(lower=0.0)
+    parts = pd.DataFrame(
+        {
+            f"blocked_{kind}_s_per_step": blocked * rows["n"].map(shares)
+            for kind, shares in kinds.items()
+        }
+    )
+    parts["blocked_device_s_per_step"] *= 1 - _in_loader(rows, blocked, attested)
+    # A loader waits for its workers and its source in the same system calls.
+    load = rows["load_s_per_step"].where(rows["name"] != CACHED, 0.0)
+    idle = parts["blocked_peer_s_per_step"] + parts["blocked_sleep_s_per_step"]
+    return parts.assign(idle_s_per_step=(idle - load).clip(lower=0.0))
+
+
+def _in_loader(
+    rows: pd.DataFrame, blocked: pd.Series, attested: Mapping[str, Mapping[str, Any]]
+) -> pd.Series:
+    """The part of blocked time in which the training thread itself makes a batch.
+
+    What it waits for meanwhile is the loader's storage, which has a cause of its own.
+    """
+    here = {
+        name
+        for name, one in attested.items()
+        if all(loader["workers"] == 0 for loader in one.get("loaders", ()))
+    }
+    made = rows["loader_made_s_per_step"] - rows["loader_computed_s_per_step"]
+    own = made.where(rows["name"].isin(here)).fillna(0.0)
+    return (own / blocked.where(blocked > 0)).fillna(0.0).clip(0.0, 1.0)
+
+
+KINDS = ("lock", "device", "peer", "futex", "sleep", "stopped")
+CACHED, BESIDE = "cached_batches", "loader_beside"
+"""The reliefs in which waiting for the loader is no part of a step: it is gone, or not counted."""
+
+
+def _stolen(rows: pd.DataFrame) -> pd.DataFrame:
+    """Time per step that the hypervisor took from a training thread, as part of the CPUs in use."""
+    busy = (rows["cpu_use"] + rows["foreign_cpus"].fillna(0.0)).clip(lower=1.0)
+    per_cpu = (rows["steal_cpus"].fillna(0.0) / busy).clip(upper=1.0)
+    ran = rows["trainer_user_s_per_step"] + rows["trainer_system_s_per_step"]
+    share = (ran / rows["step_s"]).clip(upper=1.0)
+    stalled = rows["psi_memory_share"] * rows["step_s"]
+    return pd.DataFrame(
+        {
+            "stolen_s_per_step": rows["step_s"] * per_cpu * share,
+            "memory_stall_s_per_step": np.minimum(
+                stalled, rows["trainer_blocked_s_per_step"] + rows["trainer_system_s_per_step"]
+            ),
+        }
+    )
+
+
+def _placeable(run: WhyRun) -> int:
+    """How many members can have a CPU of their own: a largest matching of members and CPUs."""
+    attested = run.attestations.get(REFERENCE)
+    masks = [one.get("cpus", []) for one in attested["members"]] if attested else []
+    if not masks or not all(masks):
+        return int(run.head["n"])
+    size = 1 + max(max(mask) for mask in masks)
+    allowed = np.zeros((len(masks), size), dtype=bool)
+    for row, mask in zip(allowed, masks, strict=True):
+        row[mask] = True
+    return int((csgraph.maximum_bipartite_matching(sparse.csr_array(allowed)) >= 0).sum())
+
+
+def _attested(runs: Sequence[WhyRun]) -> Mapping[str, Mapping[str, Any]]:
+    """First member's report of each cohort; its speed of a multiply is the best of all runs."""
+    found: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        for name, one in run.attestations.items():
+            if not one["members"]:
+                continue
+            member: dict[str, Any] = dict(min(one["members"], key=lambda each: each["slot"]))
+            best = max(
+                (member.get("sgemm_gflops") or 0.0), found.get(name, {}).get("sgemm_gflops", 0.0)
+            )
+            found.setdefault(name, member)["sgemm_gflops"] = best
+    return found

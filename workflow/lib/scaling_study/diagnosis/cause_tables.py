@@ -1,0 +1,70 @@
+"""The lists of docs/why.md, made from the same entries that experiments and verdicts are made of.
+
+``python -m scaling_study.diagnosis.cause_tables docs/why.md`` brings the file up to date.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from scaling_study.common import doc_tables
+from scaling_study.diagnosis.causes.cause_table import CAUSES
+from scaling_study.experiments.interventions import RELIEFS, Relief
+
+if TYPE_CHECKING:
+    from scaling_study.diagnosis.causes.cause import Cause
+
+
+def reliefs_table() -> str:
+    """Return the table of all changes that take one thing away."""
+    rows = (
+        (
+            f"`{relief.name}`",
+            relief.title,
+            _how(relief),
+            "yes" if relief.quick else "no, `full` only",
+        )
+        for relief in RELIEFS
+    )
+    return doc_tables.write_table(("change", "what it does", "how", "in `quick`"), rows)
+
+
+def _how(relief: Relief) -> str:
+    """How a change is made, in words."""
+    if relief.axes:
+        return ", ".join(f"`{axis}: {value}`" for axis, value in relief.axes.items())
+    if relief.derived:
+        return "axes, by what the script and the machine have"
+    return "its own windows" if relief.bursts else "inside the processes"
+
+
+def causes_list() -> str:
+    """Return the list of all causes: how each looks, its source, and what helps."""
+    return "".join(map(_cause, CAUSES))
+
+
+def _cause(cause: Cause) -> str:
+    scopes = [scope for scope in ("growth", "level") if getattr(cause, scope)]
+    remedy = f" What helps: {cause.remedy.text}"
+    if cause.remedy.code:
+        remedy += f" `{cause.remedy.code}`"
+    source = cause.source.rstrip(".")
+    title = f"- **{cause.title}** (`{cause.id}`; {', '.join(scopes)})."
+    return f"{title} {cause.looks}{remedy} Source: {source}.\n"
+
+
+TABLES = {"reliefs": reliefs_table, "causes": causes_list}
+
+
+def updated(text: str) -> str:
+    """Replace what stands between each table's ``<!-- name -->`` and ``<!-- /name -->``.
+
+    Raises:
+        ValueError: a table has no place in the text.
+    """
+    return doc_tables.fill(text, TABLES)
+
+
+if __name__ == "__main__":
+    doc_tables.update(sys.argv[1:], updated)

@@ -1,0 +1,1 @@
+"""Why a launch may stop scaling, a file for each cause."""

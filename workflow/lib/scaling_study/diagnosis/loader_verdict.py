@@ -1,0 +1,309 @@
+"""What the loader costs: waiting for it, and its getting in the way of training.
+
+A step as it is consists of four parts. *Waiting* is the time in the loader's `__next__`. *Training*
+is the step with batches from memory. *Interference* is what that takes longer while the loader does
+all that it does, where each of its batches is taken and swapped for one from memory. The rest is
+shown: that batches are new ones, and what else these do not account for. Shares are ratios of means
+over the same blocks (`effects`).
+
+The comparison of fetching and preparing is that of Mohan et al. 2021 (Analyzing and Mitigating Data
+Stalls in DNN Training, VLDB 14(5)): a script whose files are in memory prepares only; what it takes
+longer without them is fetching.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from scaling_study.diagnosis import effects
+from scaling_study.experiments import loader_model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scaling_study.analysis import loader_schema
+    from scaling_study.analysis.loader_windows import FeedRun
+    from scaling_study.diagnosis.effects import Estimate
+    from scaling_study.stats.intervals import Floats
+
+Json = dict[str, Any]
+
+COLD, WARM = 0.1, 0.9
+"""Files of which more is in memory were not dropped; files of which less is do not fit there. Where
+that much is back at its end, a window without them was not one for long."""
+
+
+def feed(runs: Sequence[FeedRun]) -> Json:
+    """Say what a launch's loader costs.
+
+    Args:
+        runs: Of one machine, at least one.
+
+    Returns:
+        The machine's entry of analysis/feed.json, without the machine: `status`, `reason`,
+        `launch`, `label`, `n`, `loaders`, `cached`; `variants` (their steps and rates), `parts`
+        (waiting, training, interference and rest: in s, and as shares of a step), `fetching` and
+        `preparing` (s), `most` (what the loader and training could give), `ways` (other
+        ways to load, predicted and measured), `neighbours`, `disk_bytes_per_s`, `use`, `left_out`.
+    """
+    head = runs[0].head
+    shown = runs[0].attestations.get("as_is", {})
+    reports = [run.attestations.get("as_is", {}).get("cached") for run in runs]
+    content: Json = {
+        "status": "ok",
+        "reason": None,
+        **{name: head[name] for name in ("launch", "label", "n", "effort")},
+        "replicates": len(runs),
+        "loaders": shown.get("loaders", []),
+        "cached": next((one for one in reports if one), None),
+        "invalid": sum(run.invalid for run in runs),
+        "left_out": [one for run in runs[:1] if run.end for one in run.end["left_out"]],
+        "variants": [],
+        "parts": [],
+        "fetching": None,
+        "preparing": None,
+        "most": {},
+        "ways": [],
+        "neighbours": [],
+        "disk_bytes_per_s": {},
+        "use": None,
+    }
+    windows = pd.concat([run.windows for run in runs], ignore_index=True)
+    if windows.empty or "as_is" not in set(windows["variant"]):
+        ends = [run.end for run in runs if run.end is not None]
+        reason = next((end["reason"] for end in ends if end["reason"]), "no valid window")
+        return content | {"status": ends[0]["status"] if ends else "failed", "reason": reason}
+    case = _Case(windows)
+    content["use"] = next((use(run.use) for run in runs if run.use), None)
+    known = next((run.ways for run in runs if run.ways), None)
+    return content | case.told(head["n"]) | {
+        "ways": case.other_ways(known), "neighbours": case.neighbours(),
+        "disk_bytes_per_s": case.disk_reads(),
+    }  # fmt: skip
+
+
+def use(seen: loader_schema.Use) -> Json | None:
+    """CPU time, disks, network and memory while the script trained as it is.
+
+    Returns:
+        `cpus` that the study may use, the size of /dev/shm (`shared_bytes`), and `spans` between
+        two looks: `at_s` of its middle, CPUs used by `trainers`, `threads`, `workers` and `others`,
+        bytes a second of `disk` and `network`, the part of the time in which something waited for a
+        CPU or a disk (`stalled_cpu`, `stalled_io`), and bytes of `memory_left` and `shared_left`.
+        None without two looks.
+    """
+    looks = seen["looks"]
+    spans = [_span(one, next_) for one, next_ in itertools.pairwise(looks)]
+    for span in spans:
+        span["at_s"] -= looks[0]["at_s"]
+    if not spans:
+        return None
+    return {"cpus": seen["cpus"], "shared_bytes": seen["shared_bytes"], "spans": spans}
+
+
+def _span(one: loader_schema.Look, other: loader_schema.Look) -> Json:
+    took_s = other["at_s"] - one["at_s"]
+
+    def rate(name: str) -> float | None:
+        before, after = one[name], other[name]  # type: ignore[literal-required]
+        return None if before is None or after is None else max(0.0, (after - before) / took_s)
+
+    used = {name: rate(f"{name}_s") or 0.0 for name in ("trainers", "threads", "workers")}
+    busy = rate("busy_s") or 0.0
+    return {
+        "at_s": (one["at_s"] + other["at_s"]) / 2,
+        **used,
+        "others": max(0.0, busy - sum(used.values())),
+        "disk": rate("disk_bytes"),
+        "network": rate("network_bytes"),
+        "stalled_cpu": rate("stalled_cpu_s"),
+        "stalled_io": rate("stalled_io_s"),
+        "memory_left": other["memory_left_bytes"],
+        "shared_left": other["shared_left_bytes"],
+    }
+
+
+class _Case:
+    """Times per step by variant, in blocks that all of them share."""
+
+    def __init__(self, windows: pd.DataFrame) -> None:
+        self._windows = windows
+        self._blocks = pd.MultiIndex.from_frame(
+            windows[["replicate", "block"]].drop_duplicates().sort_values(["replicate", "block"])
+        )
+        replicates = self._blocks.get_level_values("replicate")
+        self._replicates = replicates.to_numpy(dtype=np.int64)
+        enough = len(set(self._replicates)) >= effects.ENOUGH_REPLICATES
+        self._units: effects.Units = "replicates" if enough else "blocks"
+
+    def column(self, variant: str, name: str = "step_s") -> Floats:
+        """One value per block, NaN where the variant has none."""
+        own = self._windows[self._windows["variant"] == variant]
+        means = own.groupby(["replicate", "block"])[name].mean().reindex(self._blocks)
+        return means.to_numpy(dtype=np.float64)
+
+    def ratio(self, over: Floats, under: Floats) -> Estimate | None:
+        """Mean over mean, with its interval."""
+        return effects.ratio_of_means(effects.pair(over, under, self._replicates, self._units))
+
+    def told(self, n: int) -> Json:
+        """What the windows say."""
+        there = set(self._windows["variant"])
+        names = [name for name in loader_model.TITLES if name in there]
+        step = self.column("as_is")
+        times = {name: self.column(name) for name in names}
+        training, swapped = times.get("cached"), times.get("swapped")
+        parts = {
+            "waiting": self.column("as_is", "load_s_per_step"),
+            "training": training,
+            "interference": None
+            if training is None or swapped is None
+            else swapped - self.column("swapped", "load_s_per_step") - training,
+        }
+        known = {name: part for name, part in parts.items() if part is not None}
+        if "training" in known:
+            known["rest"] = step - np.sum(list(known.values()), axis=0)
+        cold = self._held("cold", "resident_before", lambda share: share <= COLD)
+        cold = np.where(self.column("cold", "resident_after") < WARM, cold, np.nan)
+        warm = self._held("warm", "resident_before", lambda share: share >= WARM)
+        return {
+            "variants": [
+                {
+                    "variant": name,
+                    "step_s": _dict(self.ratio(times[name], np.ones_like(step))),
+                    "against": _dict(self.ratio(times[name], step)),
+                    "cpu_s": self.cpu_s(name),
+                    "per_s": n / effects.mean(times[name]),
+                }
+                for name in names
+            ],
+            "parts": [
+                {
+                    "part": name,
+                    "s": effects.mean(part),
+                    "share": _dict(self.ratio(part, step)),
+                }
+                for name, part in known.items()
+            ],
+            "fetching": _dict(self.ratio(cold - warm, np.ones_like(step))),
+            "preparing": _dict(self.ratio(warm - times["cached"], np.ones_like(step)))
+            if "cached" in times
+            else None,
+            "most": {
+                name: n / effects.mean(times[variant])
+                for name, variant in (("loader", "only"), ("training", "cached"))
+                if variant in times
+            },
+        }
+
+    def other_ways(self, known: loader_schema.Ways | None) -> list[Json]:
+        """What a step should take with other ways to load, and what it took.
+
+        Returns:
+            A row for each, as it is first: `name` (empty), `title`, `axes` (of a launch that loads
+            so), `predicted_s`, `loader_s` (a batch with nobody who trains), and, where the script
+            was run so, `measured_s` and `gain` (against the script as it is).
+        """
+        if known is None:
+            return []
+        records: list[Json] = [dict(way) for way in known["ways"]]
+        ways = [loader_model.Way(**way) for way in records]
+        return [
+            {
+                "name": way.name,
+                "title": way.title,
+                "axes": dict(way.axes),
+                "loader_s": self.step_s(way.alone),
+                "predicted_s": loader_model.predicted_s(way, ways[0], known["cpus"], self.seen),
+                "measured_s": self.step_s(way.trains),
+                "gain": _dict(self.ratio(self.column("as_is"), self.column(way.trains))),
+            }
+            for way in ways
+        ]
+
+    def disk_reads(self) -> dict[str, float]:
+        """What the machine read from disks (bytes/s), by variant: as it is, and with files cold."""
+        found = {
+            name: effects.mean(self.column(name, "disk_bytes_per_s")) for name in ("as_is", "cold")
+        }
+        return {name: read for name, read in found.items() if not np.isnan(read)}
+
+    def neighbours(self) -> list[Json]:
+        """What work beside training from memory does to it.
+
+        Returns:
+            An entry for each kind of it: `kind`, `title`, and `doses`, each with the `dose`, the
+            `cpus` that it used, the step over that beside none (`ratio`), and the `spread` of
+            steps.
+        """
+        return [
+            {"kind": kind, "title": title, "doses": self._doses(kind)}
+            for kind, title in loader_model.NEIGHBOURS.items()
+            if kind in set(self._windows["variant"])
+        ]
+
+    def _doses(self, kind: str) -> list[Json]:
+        own = self._windows[self._windows["variant"] == kind]
+        used = own["user_s_per_step"] + own["system_s_per_step"]
+        trainer = own["trainer_user_s_per_step"] + own["trainer_system_s_per_step"]
+        own = own.assign(cpus=(used - trainer) / own["step_s"])
+        means = own.groupby(["replicate", "block", "dose"])[["step_s", "cpus", "spread"]].mean()
+        alone = means.xs(0.0, level="dose")["step_s"]
+        found = []
+        for dose in sorted(own["dose"].unique()):
+            there = means.xs(dose, level="dose")
+            both = there.join(alone.rename("alone"), how="inner")
+            starts = both.index.get_level_values("replicate").to_numpy(dtype=np.int64)
+            steps, zero = both["step_s"].to_numpy(), both["alone"].to_numpy()
+            pairs = effects.pair(steps, zero, starts, self._units)
+            found.append(
+                {
+                    "dose": float(dose),
+                    "cpus": float(there["cpus"].mean()),
+                    "spread": float(there["spread"].mean()),
+                    "ratio": _dict(effects.ratio_of_means(pairs)),
+                }
+            )
+        return found
+
+    def seen(self, variant: str) -> loader_model.Seen | None:
+        """What a step of a variant takes; None where it was not measured."""
+        if (step_s := self.step_s(variant)) is None:
+            return None
+
+        def mean(*columns: str) -> float:
+            means = [effects.mean(self.column(variant, one)) for one in columns]
+            return float(np.nansum(means))
+
+        return loader_model.Seen(
+            step_s=step_s,
+            load_s=mean("load_s_per_step"),
+            cpu_s=mean("user_s_per_step", "system_s_per_step"),
+            trainer_s=mean("trainer_user_s_per_step", "trainer_system_s_per_step"),
+            made_s=mean("loader_made_s_per_step"),
+        )
+
+    def step_s(self, variant: str) -> float | None:
+        """Mean step of a variant; None where it was not measured."""
+        return _or_none(effects.mean(self.column(variant)))
+
+    def cpu_s(self, variant: str) -> float | None:
+        """Its mean CPU time."""
+        parts = (self.column(variant, f"{kind}_s_per_step") for kind in ("user", "system"))
+        return _or_none(effects.mean(np.sum(list(parts), axis=0)))
+
+    def _held(self, variant: str, name: str, holds: Any) -> Floats:
+        """A variant's steps, in blocks in which its files were where they should be."""
+        return np.where(holds(self.column(variant, name)), self.column(variant), np.nan)
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else value
+
+
+def _dict(estimate: Estimate | None) -> Json | None:
+    return None if estimate is None or np.isnan(estimate.value) else estimate.to_dict()

@@ -1,0 +1,95 @@
+"""What sleeping training threads were found waiting for, by kind."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from scaling_study.analysis.why_schema import Samples
+
+FAULT = "page fault"
+STOPPED = "stopped by a signal"
+KIND_OF: Mapping[str, str] = {
+    FAULT: "device",
+    STOPPED: "stopped",
+    **dict.fromkeys(("flock", "fcntl"), "lock"),
+    **dict.fromkeys(("read", "write", "pread64", "pwrite64", "openat"), "device"),
+    **dict.fromkeys(("fsync", "fdatasync"), "device"),
+    **dict.fromkeys(("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait"), "peer"),
+    **dict.fromkeys(("sendto", "recvfrom", "sendmsg", "recvmsg", "accept", "connect"), "peer"),
+    **dict.fromkeys(("wait4", "waitid"), "peer"),
+    "futex": "futex",
+    **dict.fromkeys(("nanosleep", "clock_nanosleep"), "sleep"),
+}
+FEWEST_SAMPLES = 30
+"""In fewer looks a thread that waits for a tenth of the time is hardly ever found waiting."""
+UNSEEN = "the training threads were looked at too seldom, or not at all"
+PEERS = frozenset({"pipe", "socket"})
+"""What a read waits for here is another process, not a device."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sampled:
+    """What the training threads of n members were found doing.
+
+    Attributes:
+        samples: How many looks at a thread.
+        asleep: Looks at a sleeping or stopped thread (states S, D, T and t).
+        shares: By kind of wait, the part of the sleeping looks.
+        calls: Looks by system call and what it was on.
+        locks: Mean number of waiters by path of a file lock.
+    """
+
+    samples: int
+    asleep: int
+    shares: Mapping[str, float]
+    calls: Mapping[tuple[str, str], int]
+    locks: Mapping[str, float]
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are looks enough to say that something was not found."""
+        return self.samples >= FEWEST_SAMPLES
+
+
+def sampled(records: Sequence[Samples], n: int) -> Sampled:
+    """Pool the samples that were taken with n members."""
+    calls: Counter[tuple[str, str]] = Counter()
+    states: Counter[str] = Counter()
+    waiters: Counter[str] = Counter()
+    chosen = [record for record in records if record["n"] == n]
+    for record in chosen:
+        for lock in record["locks"]:
+            waiters[lock["path"]] += lock["waiters_mean"] / len(chosen)  # type: ignore[assignment]
+        for member in record["members"]:
+            states.update(member["states"])
+            for wait in member["waits"]:
+                calls[wait["syscall"], wait["on"]] += wait["count"]
+    asleep = states["S"] + states["D"]
+    # A thread in uninterruptible sleep outside of a system call waits for a page from a device.
+    calls[FAULT, ""] += min(states["D"], max(0, asleep - calls.total()))
+    stopped = states["T"] + states["t"]  # by a signal, by who traces it
+    calls[STOPPED, ""] += stopped
+    calls, asleep = +calls, asleep + stopped
+    kinds: Counter[str] = Counter()
+    for (syscall, on), count in calls.items():
+        kinds[kind_of(syscall, on)] += count
+    total = max(asleep, kinds.total(), 1)
+    return Sampled(
+        samples=states.total(),
+        asleep=asleep,
+        shares={kind: count / total for kind, count in kinds.items()},
+        calls=calls,
+        locks=waiters,
+    )
+
+
+def kind_of(syscall: str, on: str) -> str:
+    """What a thread waits for in a system call.
+
+    A futex in shared memory is a lock between processes, and so is what a thread that pauses waits
+    for where that is known.
+    """
+    kind = KIND_OF.get(syscall, "other")
+    if kind in {"futex", "sleep"} and on:
+        return "lock"
+    return "peer" if kind == "device" and on in PEERS else kind

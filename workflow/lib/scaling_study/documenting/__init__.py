@@ -1,1 +1,0 @@
-"""Tables of the documentation, made from the code's own entries."""

@@ -1,1 +1,0 @@
-"""What experiments and counts say of a share: the parts that causes are made of."""

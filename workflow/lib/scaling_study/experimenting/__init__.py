@@ -1,1 +1,0 @@
-"""Changing one thing at a time: the experiments on causes."""

@@ -1,0 +1,1 @@
+"""One thing changed at a time: interventions, stressors, samples."""

@@ -1,0 +1,215 @@
+"""How long a step would take with another loader, from parts that were measured.
+
+Without workers the training thread makes each batch itself, before it trains on it. With some, a
+step takes what the slower of two takes: the loader, as alone; or training, with the taking over of
+a batch. For as long as the faster one works both are slower than alone: where they want more CPUs
+than there are, each gets its part of these (processor sharing: Kleinrock 1967, JACM 14(2)), and
+CPUs share cores and caches, which was measured too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.member.loader_request import Ask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+TITLES = {
+    "as_is": "as it is",
+    "cached": "batches from memory, no loader",
+    "still": "the same, its loader beside standing still",
+    "beside": "batches from memory, the loader goes on beside",
+    "swapped": "as it is, each batch swapped for one from memory",
+    "only": "the loader alone, nobody trains",
+    "warm": "as it is, its files in memory",
+    "cold": "as it is, its files not in memory",
+}
+"""The variants by name, in the order in which they are shown."""
+
+NEIGHBOURS = {
+    "neighbour_threads": "threads in the process",
+    "neighbour_elsewhere": "threads in a process beside",
+    "neighbour_processes": "processes beside",
+    "neighbour_foreign": "programs that only compute",
+}
+"""Variants of training from memory beside work that does what loaders do, and foreign load."""
+
+WORKERS = (0, 1, 2, 4)
+"""Numbers of loader workers that are looked at, up to one more than a process has CPUs."""
+WHOLE = "whole_batches"
+FURTHER_AHEAD = 4
+"""So many times the batches that a worker prepares ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to load batches.
+
+    Attributes:
+        name: after the variants' own; empty for the script as it is.
+        title: for a person.
+        workers: of the loader; None where it has threads or processes of its own.
+        axes: of a launch that loads so.
+        change: the change inside members that does it.
+        as_fast: whether the loader alone is as fast as it is now.
+    """
+
+    name: str
+    title: str
+    workers: int | None
+    axes: Mapping[str, Any] = field(default_factory=dict)
+    change: str | None = None
+    as_fast: bool = False
+
+    @property
+    def alone(self) -> str:
+        """The name of the variant in which the loader is alone."""
+        return "only" if self.as_fast else f"only@{self.name}"
+
+    @property
+    def trains(self) -> str:
+        """The name of the variant in which the script trains."""
+        return f"as_is@{self.name}" if self.name else "as_is"
+
+    @property
+    def asked(self) -> Ask:
+        """What members are asked for, to load in this way."""
+        return Ask(
+            workers=self.axes.get("loader_workers"),
+            ahead=self.axes.get("prefetch"),
+            whole=self.change == WHOLE,
+        )
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether members load so from their start on, or not at all."""
+        return self.change not in {None, WHOLE}
+
+
+def now(loader: Mapping[str, Any]) -> Way:
+    """Return the way in which the script loads as it is.
+
+    Args:
+        loader: what a member reports of it (see ``loaders``).
+    """
+    return Way("", TITLES["as_is"], loader["workers"], as_fast=True)
+
+
+def ways(loader: Mapping[str, Any], cpus: float) -> list[Way]:
+    """Return other ways to load.
+
+    Args:
+        loader: what a member reports of it (see ``loaders``).
+        cpus: that a process has.
+    """
+    workers = loader["workers"]
+    if loader["threads"] and "Pipeline" in loader["kinds"]:
+        title = "its threads in a process of their own"
+        return [Way("elsewhere", title, None, change="pipeline_elsewhere")]
+    if not loader["settable"]:
+        return []
+    found = [
+        Way(f"workers-{each}", f"{each} worker{'s' * (each != 1)}", each, {"loader_workers": each})
+        for each in WORKERS
+        if each <= cpus + 1 and each != workers and (each <= 1 or loader["shares_out"])
+    ]
+    if loader["by_row"]:
+        found.append(Way("whole", "all rows of a batch read at once", workers, change=WHOLE))
+    if workers:
+        ahead = FURTHER_AHEAD * loader["ready"] // workers
+        title = f"{ahead} batches of each worker ahead"
+        found.append(Way("ahead", title, workers, {"prefetch": ahead}, as_fast=True))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a step of a variant takes (s).
+
+    Attributes:
+        step_s: in all.
+        load_s: in the loader, of the training thread.
+        cpu_s: CPU time of all threads and processes.
+        trainer_s: CPU time of the training thread.
+        made_s: making its batch, of whoever does that; 0 where it was not seen.
+    """
+
+    step_s: float
+    load_s: float
+    cpu_s: float
+    trainer_s: float
+    made_s: float
+
+
+def predicted_s(
+    way: Way, now: Way, cpus: float, seen: Callable[[str], Seen | None]
+) -> float | None:
+    """Return what a step should take; None where a part of it is not known.
+
+    As it is, and with more batches ahead, that is the sum of its parts: a bound, since no batch
+    ahead can give more. Of another way it is the step as it was measured, times the factor by which
+    the parts differ: what these do not hold is there in both.
+
+    Args:
+        way: how batches are loaded.
+        now: how they are as it is.
+        cpus: that a process has.
+        seen: what a variant's steps take, by its name.
+    """
+    parts_s, now_s = (_of_parts_s(one, now.workers, cpus, seen) for one in (way, now))
+    as_is = seen("as_is")
+    if parts_s is None or now_s is None or as_is is None:
+        return None
+    return parts_s if way.as_fast else as_is.step_s * parts_s / now_s
+
+
+def _of_parts_s(
+    way: Way, workers: int | None, cpus: float, seen: Callable[[str], Seen | None]
+) -> float | None:
+    """Return what a step takes by its parts, where as it is the loader has so many workers."""
+    as_is, cached, alone = seen("as_is"), seen("cached"), seen(way.alone)
+    if as_is is None or cached is None or alone is None:
+        return None
+    # On new batches, and after waiting for them, as it is.
+    training_s = as_is.step_s - as_is.load_s
+    takes_s = _takes_s(alone, way.workers)
+    if way.as_fast and workers != 0:
+        return max(training_s + takes_s, as_is.made_s / (workers or 1))
+    apart_s, swapped = training_s, seen("swapped")
+    if workers != 0 and swapped is not None:
+        apart_s -= swapped.step_s - swapped.load_s - cached.step_s
+    if way.workers == 0:
+        return apart_s + alone.step_s
+    # Starting workers takes a part of the loader's time; the rest is spent on batches.
+    making_s = alone.made_s / way.workers if way.workers and alone.made_s else alone.step_s
+    wanted = cached.cpu_s / cached.step_s + (alone.cpu_s - alone.trainer_s) / making_s
+    longer = max(0.0, wanted / cpus - 1) + _slower(workers, training_s, seen)
+    return max(alone.step_s, apart_s + takes_s) + min(apart_s, making_s) * longer
+
+
+def _takes_s(alone: Seen, workers: int | None) -> float:
+    """How long the training thread takes (s) to receive a batch that is ready.
+
+    It takes its CPU time at least. Besides, a thread of the worker hands each tensor over, and has
+    to be woken for that: a step without training is that much longer than the making of a batch.
+    """
+    if not workers or not alone.made_s:
+        return alone.trainer_s
+    return max(alone.trainer_s, alone.step_s - alone.made_s / workers)
+
+
+def _slower(workers: int | None, training_s: float, seen: Callable[[str], Seen | None]) -> float:
+    """By what part computing takes longer while somebody else computes too; 0 where unknown."""
+    if workers:
+        alone, together = seen("only"), seen("as_is")
+        overlap = 0.0 if together is None else min(1.0, training_s / together.step_s)
+    else:
+        alone, together = seen("only@workers-1"), seen("only@workers-2")
+        overlap = 1.0
+    if alone is None or together is None or not alone.made_s or not overlap:
+        return 0.0
+    return min(1.0, max(0.0, (together.made_s / alone.made_s - 1) / overlap))

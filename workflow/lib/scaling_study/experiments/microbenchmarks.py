@@ -1,0 +1,152 @@
+"""The machine's own ladder: how much each part of it slows down when more members use it.
+
+Kernels that are each bound by one part run through the same cohorts, placements and windows as
+training does. What comes out belongs to the machine, so it is measured once and kept with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common import private, storage
+from scaling_study.common.topology import Domain, format_cpu_list
+from scaling_study.config import process_counts
+from scaling_study.experiments import ceilings, kernel_cohort
+from scaling_study.host import probe
+from scaling_study.launch.axes import placement
+from scaling_study.member import kernels
+from scaling_study.runner import cohort, resolve, windows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+SCHEMA_VERSION = 1
+
+SHARED: tuple[Domain, ...] = ("l3", "node", "socket")
+
+# Short windows, often: a drift of the machine meets all kernels and counts alike.
+WINDOW = cohort.WindowSettings(steps=20, shortest_s=0.15, longest_s=1.0, settle_s=0.02)
+BLOCKS = 5
+RETAKES = 2
+
+# A ladder of more counts would take longer and show no more.
+MOST_COUNTS = 12
+
+# With fewer undisturbed windows it shows other programs as much as the machine.
+QUIET_SHARE = 0.5
+
+MODULES = ("experiments/microbenchmarks",)
+"""What decides, beside the harness, what it measures; with what it imports."""
+
+log = logging.getLogger("fingerprint")
+
+
+def counts(machine: dict[str, Any]) -> list[int]:
+    """Return the process counts: the machine's own ladder, without more processes than CPUs."""
+    topology = probe.usable_topology(machine)
+    most = len(topology.cpus)
+    found = [
+        n for n in process_counts.resolve("auto", topology, machine["quota_cpus"]) if n <= most
+    ]
+    if len(found) <= MOST_COUNTS:
+        return found
+    step = (len(found) - 1) / (MOST_COUNTS - 1)
+    return sorted({found[round(at * step)] for at in range(MOST_COUNTS)})
+
+
+def placements(machine: dict[str, Any]) -> list[str]:
+    """Return the placements that differ on this machine: near each other, and far apart."""
+    topology = probe.usable_topology(machine)
+    apart = any(len(topology.domains(domain)) > 1 for domain in SHARED)
+    return ["cores", "spread"] if apart else ["cores"]
+
+
+def measure(machine: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Run every kernel at every count; return the content of fingerprint.json.
+
+    Args:
+        machine: machine.json.
+        folder: on the disk that is measured.
+    """
+    rows = [row for name in placements(machine) for row in _ladder(name, machine)]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "machine": machine["hash"],
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "kernels": [{"kernel": name, **asdict(kernel)} for name, kernel in kernels.KERNELS.items()],
+        "rows": rows,
+        "ceilings": ceilings.measure(folder),
+    }
+
+
+def _ladder(name: str, machine: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Measure one placement, all kernels and counts in shuffled blocks."""
+    ns = counts(machine)
+    slots = placement.slots(name, probe.usable_topology(machine), max(ns), 1)
+    where = [(format_cpu_list(slot.cpus or ()), "default") for slot in slots]
+    log.info("%d kernels with %s processes, placement %s", len(kernels.KERNELS), ns, name)
+    shuffle = random.Random(machine["hash"])  # noqa: S311 (an order, no secret)
+    with private.folder() as own, private.part(own, f"kernels-{name}") as folder:
+        host = resolve.host(machine)
+        with kernel_cohort.make(folder, where, machine, host) as one:
+            if not kernel_cohort.start(one):
+                raise RuntimeError(f"kernels did not start: {one.events[-1]}")
+            for block in range(BLOCKS):
+                todo = [(kernel, n) for kernel in kernels.KERNELS for n in ns]
+                for kernel, n in shuffle.sample(todo, len(todo)):
+                    yield _row(one, kernel, name, n, block)
+
+
+def _row(one: cohort.Cohort, kernel: str, name: str, n: int, block: int) -> dict[str, Any]:
+    one.tell(one.alive[:n], kernels.encode(kernel))
+    for _ in range(1 + RETAKES):
+        record = one.take(windows.Window(0, block, n), WINDOW)
+        if record["valid"]:
+            break
+    return {
+        "kernel": kernel,
+        "placement": name,
+        "n": n,
+        "block": block,
+        "rates": kernel_cohort.rates(record),
+        "valid": record["valid"],
+        "flags": list(record["flags"]),
+    }
+
+
+def kept(machine: dict[str, Any], folder: Path, code: str) -> Path:
+    """Return the path at which a machine's fingerprint is kept between studies.
+
+    Args:
+        machine: machine.json.
+        folder: of all fingerprints.
+        code: digest of what measures: another kernel is another fingerprint.
+    """
+    return folder / f"{machine['hash']}-{code}.json"
+
+
+def quiet(found: Mapping[str, Any]) -> bool:
+    """Say whether most windows were undisturbed, so that the fingerprint may be kept."""
+    valid = sum(bool(row["valid"]) for row in found["rows"])
+    return valid > QUIET_SHARE * len(found["rows"])
+
+
+def take(folder: Path, code: str, output: Path) -> None:
+    """Measure this machine's ladder, or copy the one that is kept."""
+    machine = probe.read_machine().to_dict()
+    known = kept(machine, folder, code)
+    if known.exists():
+        log.info("this machine's is known: %s", known)
+        storage.write_json(output, storage.read_json(known))
+        return
+    found = measure(machine, output.parent)
+    storage.write_json(output, found)
+    if quiet(found):
+        storage.write_json(known, found)
+    else:
+        log.info("other programs took CPU: it is used here, and not kept for later")

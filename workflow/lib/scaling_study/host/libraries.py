@@ -1,0 +1,77 @@
+"""Shared libraries that launches need: where they are."""
+
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from scaling_study.launch.axes.axis_table import LIBRARIES
+
+USUAL_FOLDERS = (
+    *(f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/local/lib", "/usr/lib64", "/usr/lib"),
+    "/opt/intel/oneapi/mkl/latest/lib",
+    "/opt/intel/oneapi/compiler/latest/lib",
+)
+"""Searched after the loader's own folders, for machines whose loader cache cannot be read."""
+
+
+def find_library(name: str, folders: Iterable[Path]) -> str | None:
+    """The library of a name that this interpreter's processes could load.
+
+    Args:
+        name: a key of ``LIBRARIES``, which the axes declare.
+        folders: where to look, in order (see :func:`library_folders`).
+
+    Returns:
+        The path of the file itself, symbolic links followed, so that its name tells the version.
+        A better variant in a later folder wins over a worse one in an earlier folder.
+    """
+    places = list(folders)
+    for pattern in LIBRARIES[name].patterns:
+        for folder in places:
+            for path in sorted(folder.glob(pattern), reverse=True):  # newest first
+                if _loadable(path):
+                    return str(path.resolve())
+    return None
+
+
+def library_folders(prefix: Path = Path(sys.prefix)) -> tuple[Path, ...]:
+    """Where libraries are: an interpreter's own lib folder, the loader's folders, the usual ones.
+
+    Args:
+        prefix: the environment of the interpreter (PyPI's mkl and mimalloc are in it).
+    """
+    listed = _loader_cache()
+    # Packages of cmeel have a prefix of their own within an environment.
+    own = (prefix / "lib", *sorted(prefix.glob("lib/python3*/site-packages/cmeel.prefix/lib")))
+    folders = (*own, *parse_loader_cache(listed), *map(Path, USUAL_FOLDERS))
+    return tuple(dict.fromkeys(folders))
+
+
+def parse_loader_cache(text: str) -> tuple[Path, ...]:
+    """The folders in the output of ``ldconfig -p``, each once, in its order."""
+    paths = re.findall(r"=> (/\S.*)$", text, flags=re.MULTILINE)
+    return tuple(dict.fromkeys(Path(path).parent for path in paths))
+
+
+def _loader_cache() -> str:
+    """Output of ``ldconfig -p``; it lives in /sbin, which is not on an ordinary user's PATH."""
+    ldconfig = shutil.which("ldconfig") or shutil.which("ldconfig", path="/sbin:/usr/sbin")
+    if ldconfig is None:
+        return ""
+    return subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=False).stdout
+
+
+def _loadable(path: Path) -> bool:
+    """Whether a file is an ELF library for this interpreter's machine, not of 32 bits, no text."""
+    return path.is_file() and _elf_kind(path) == _elf_kind(Path(sys.executable))
+
+
+def _elf_kind(path: Path) -> tuple[bytes, bytes]:
+    """Magic, class and byte order; and e_machine (elf(5))."""
+    with path.open("rb") as file:
+        header = file.read(20)
+    return header[:6], header[18:20]

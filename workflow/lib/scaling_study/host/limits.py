@@ -1,0 +1,232 @@
+"""Reads what this process may use of the machine: CPUs, nodes, CPU time and memory.
+
+A container's quota does not show in the affinity mask: it is read from the cgroups, v1, v2 or both
+beside each other (the kernel's admin-guide/cgroup-v1 and cgroup-v2). As in system.py every function
+takes the root of the file system.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import TypeVar
+
+from scaling_study.common.topology import format_cpu_list, parse_cpu_list
+from scaling_study.host.system import (
+    ROOT,
+    read_mask,
+    read_online_cpus,
+    read_online_nodes,
+    read_status,
+    read_text,
+)
+
+UNLIMITED_BYTES = 2**62
+"""cgroup v1 writes "no limit" as the largest multiple of the page size below 2**63."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Quota:
+    """What a cgroup may use of CPUs: so many, on average over each period."""
+
+    cpus: float
+    period_s: float
+
+
+Limit = TypeVar("Limit", int, Quota)
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """Where a cgroup controller is mounted, and this process's place in it.
+
+    ``folders`` go from the process's own cgroup up to the mount: a limit anywhere on the way holds.
+    """
+
+    version: int
+    folders: tuple[Path, ...]
+
+
+def read_allowed_cpus(root: Path = ROOT) -> tuple[int, ...]:
+    """The online CPUs that this process may run on: its affinity mask within its cgroup's cpuset.
+
+    The mask is what sched_getaffinity(2) gives, read from /proc. The kernel keeps it inside the
+    cpuset; asking both holds where a sandbox answers one of them only.
+    """
+    allowed = set(read_mask(root))
+    cpuset = parse_cpu_list(_effective_cpuset(root) or "")
+    return tuple(sorted(allowed.intersection(read_online_cpus(root), cpuset or allowed)))
+
+
+def tell_confined(root: Path = ROOT) -> str:
+    """Say that an affinity mask confines a study to less than its cgroup may use; empty if not."""
+    allowed = read_allowed_cpus(root)
+    most = set(parse_cpu_list(_effective_cpuset(root) or "")) or set(read_online_cpus(root))
+    if most <= set(allowed):
+        return ""
+    return (
+        f"This shell's affinity mask confines the study to CPUs {format_cpu_list(allowed)} of "
+        f"{format_cpu_list(most)}. To measure all of them, start it without taskset or numactl."
+    )
+
+
+def read_memory_policy(root: Path = ROOT) -> str:
+    """This process's memory policy, as numa_maps in proc(5) writes it: its code has no other."""
+    first, *_ = [*(read_text(root / "proc/self/numa_maps") or "").splitlines(), "- default"]
+    return first.split()[1]
+
+
+def read_allowed_nodes(root: Path = ROOT) -> tuple[int, ...]:
+    """The online nodes that this process may take memory from: its cpuset's mems.
+
+    A kernel without cpusets (CONFIG_CPUSETS) lists none and allows all.
+    """
+    online = read_online_nodes(root)
+    allowed = parse_cpu_list(read_status("Mems_allowed_list", root, "")) or online
+    return tuple(sorted(set(allowed).intersection(online)))
+
+
+def read_cgroup_version(root: Path = ROOT) -> int | None:
+    """1 or 2, by what governs CPU time; None without cgroups."""
+    hierarchy = read_hierarchy("cpu", root)
+    return None if hierarchy is None else hierarchy.version
+
+
+def read_quota(root: Path = ROOT) -> Quota | None:
+    """The tightest CPU quota on the way up the hierarchy; None without one."""
+    return _tightest(read_hierarchy("cpu", root), {1: _quota_v1, 2: _quota_v2})
+
+
+def read_quota_cpus(root: Path = ROOT) -> float | None:
+    """The same in CPUs alone."""
+    quota = read_quota(root)
+    return None if quota is None else quota.cpus
+
+
+def read_memory_limit_bytes(root: Path = ROOT) -> int | None:
+    """The tightest memory limit on the way up the hierarchy; None without one."""
+    readers = {1: _memory_limit_v1, 2: _memory_limit_v2}
+    return _tightest(read_hierarchy("memory", root), readers)
+
+
+def read_hierarchy(controller: str, root: Path = ROOT) -> Hierarchy | None:
+    """The cgroup hierarchy that governs a controller.
+
+    A controller that is mounted as v1 is v1 even where an (empty) v2 hierarchy is mounted beside
+    it. In a container /proc/self/cgroup may name a path of the host: then the mount itself is the
+    process's cgroup.
+
+    Args:
+        controller: such as ``cpu``, ``memory`` or ``cpuset``.
+        root: the root of the file system.
+
+    Returns:
+        None where no hierarchy has the controller.
+    """
+    groups = read_text(root / "proc/self/cgroup") or ""
+    return hierarchy(controller, groups, read_text(root / "proc/self/mountinfo") or "", root)
+
+
+def hierarchy(controller: str, groups: str, mountinfo: str, root: Path = ROOT) -> Hierarchy | None:
+    """As :func:`read_hierarchy`, of any process.
+
+    Args:
+        controller: such as ``cpu``.
+        groups: text of the process's /proc/PID/cgroup.
+        mountinfo: text of this process's own /proc/self/mountinfo.
+        root: the root of the file system.
+    """
+    paths: dict[str, str] = {}
+    for line in groups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        paths.update(dict.fromkeys(controllers.split(","), path))
+    mounts = list(_cgroup_mounts(mountinfo))
+    for mount in mounts:
+        if controller in mount.controllers:
+            return Hierarchy(1, _own_folders(mount, paths.get(controller, "/"), root))
+    for mount in mounts:
+        if not mount.controllers:
+            return Hierarchy(2, _own_folders(mount, paths.get("", "/"), root))
+    return None
+
+
+def _tightest(
+    hierarchy: Hierarchy | None, readers: Mapping[int, Callable[[Path], Limit | None]]
+) -> Limit | None:
+    if hierarchy is None:
+        return None
+    limits = map(readers[hierarchy.version], hierarchy.folders)
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _quota_v1(folder: Path) -> Quota | None:
+    quota_us = int(read_text(folder / "cpu.cfs_quota_us") or -1)
+    period_us = int(read_text(folder / "cpu.cfs_period_us") or 0)
+    return _quota(quota_us, period_us) if quota_us > 0 and period_us > 0 else None
+
+
+def _quota_v2(folder: Path) -> Quota | None:
+    quota_us, _, period_us = (read_text(folder / "cpu.max") or "max").partition(" ")
+    return None if quota_us == "max" else _quota(int(quota_us), int(period_us))
+
+
+def _quota(quota_us: int, period_us: int) -> Quota:
+    return Quota(quota_us / period_us, period_us / 1e6)
+
+
+def _memory_limit_v1(folder: Path) -> int | None:
+    limit = int(read_text(folder / "memory.limit_in_bytes") or UNLIMITED_BYTES)
+    return None if limit >= UNLIMITED_BYTES else limit
+
+
+def _memory_limit_v2(folder: Path) -> int | None:
+    limit = read_text(folder / "memory.max") or "max"
+    return None if limit == "max" else int(limit)
+
+
+def _effective_cpuset(root: Path) -> str | None:
+    hierarchy = read_hierarchy("cpuset", root)
+    if hierarchy is None:
+        return None
+    name = {1: "cpuset.effective_cpus", 2: "cpuset.cpus.effective"}[hierarchy.version]
+    return next(filter(None, (read_text(folder / name) for folder in hierarchy.folders)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mount:
+    """A cgroup file system; v2 has all controllers and names none."""
+
+    controllers: frozenset[str]
+    root: str
+    point: str
+
+
+def _cgroup_mounts(mountinfo: str) -> Iterator[_Mount]:
+    """Cgroup mounts of /proc/self/mountinfo, whose fields are described in proc(5)."""
+    for line in mountinfo.splitlines():
+        fields = line.split(" ")
+        kind, *_, options = fields[fields.index("-") + 1 :]
+        if kind in {"cgroup", "cgroup2"}:
+            yield _Mount(
+                controllers=frozenset(options.split(",") if kind == "cgroup" else ()),
+                root=_unescaped(fields[3]),
+                point=_unescaped(fields[4]),
+            )
+
+
+def _own_folders(mount: _Mount, path: str, root: Path) -> tuple[Path, ...]:
+    top = root / mount.point.lstrip("/")
+    inside = path.removeprefix(mount.root) if _is_below(path, mount.root) else path
+    own = top / inside.lstrip("/")
+    if ".." in own.parts or not own.is_dir():
+        return (top,)
+    return (*takewhile(lambda folder: folder != top, (own, *own.parents)), top)
+
+
+def _is_below(path: str, parent: str) -> bool:
+    return path == parent or path.startswith(parent.rstrip("/") + "/")
+
+
+def _unescaped(field: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)

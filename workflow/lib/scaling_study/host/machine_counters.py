@@ -1,0 +1,151 @@
+"""What the kernel counts for the machine, and for the cgroups of the members.
+
+The coordinator reads at a window's edges. Parsers are pure and take text; every function that reads
+takes the root of the file system, so that tests can feed captured files.
+
+Throttled time
+    A quota (CFS bandwidth control) holds back every thread of a cgroup until the next period. The
+    kernel counts, in each cgroup, for how long that lasted on each CPU on which the group had
+    something to run, and adds the CPUs up (Documentation/scheduler/sched-bwc.rst, "Statistics":
+    throttled_time in ns; Documentation/admin-guide/cgroup-v2.rst: throttled_usec). A group's own
+    cpu.stat counts its own quota only, and a quota may stand at any group above. Since Linux 6.6
+    cpu.stat.local counts, for the group itself, throttling by any quota above it (commit
+    677ea015f231); with older kernels the counts of all groups on the way up are added. That is
+    exact as long as only one of them has a quota; with several, time in which two held the same CPU
+    counts twice, and what an upper group's other programs lost is in it, too.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from scaling_study.host import kernel_counters
+from scaling_study.host.limits import hierarchy
+from scaling_study.host.system import ROOT
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PROC = Path("/proc")
+
+# Kinds of time in a cpu line of /proc/stat that some program on this machine used: user, nice,
+# system, irq, softirq. Steal is another machine's; guest time is already in user.
+_BUSY = (0, 1, 2, 5, 6)
+_STEAL = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Counters of the whole machine since it started; None where the kernel has no such file."""
+
+    busy_cpu_s: float
+    steal_s: float
+    psi_cpu_some_s: float | None
+    psi_memory_some_s: float | None
+    psi_io_some_s: float | None
+
+
+def parse_stat(text: str, cpus: frozenset[int]) -> tuple[float, float]:
+    """Return busy and stolen CPU seconds of ``cpus`` from the text of /proc/stat."""
+    busy = steal = 0
+    for line in text.splitlines():
+        name, *values = line.split()
+        if name.startswith("cpu") and name != "cpu" and int(name[3:]) in cpus:
+            ticks = [int(value) for value in values]
+            busy += sum(ticks[kind] for kind in _BUSY)
+            steal += ticks[_STEAL]
+    return busy / TICKS_PER_S, steal / TICKS_PER_S
+
+
+def parse_pressure(text: str) -> float:
+    """Return the seconds in which some task was stalled, from the text of /proc/pressure/*."""
+    return int(text.partition("total=")[2].split()[0]) / 1e6
+
+
+def read_machine(cpus: frozenset[int], proc: Path = _PROC) -> Machine:
+    """Read the machine's counters.
+
+    Args:
+        cpus: the CPUs that this study may use; others do not count as busy.
+        proc: where proc(5) is mounted.
+    """
+    busy_s, steal_s = parse_stat((proc / "stat").read_text(), cpus)
+    pressure = {name: _read_optional(proc / "pressure" / name) for name in ("cpu", "memory", "io")}
+    stalled = {name: parse_pressure(text) if text else None for name, text in pressure.items()}
+    return Machine(
+        busy_cpu_s=busy_s,
+        steal_s=steal_s,
+        psi_cpu_some_s=stalled["cpu"],
+        psi_memory_some_s=stalled["memory"],
+        psi_io_some_s=stalled["io"],
+    )
+
+
+def machine_usage(before: Machine, after: Machine) -> dict[str, Any]:
+    """Return what happened on the machine between two readings, by the names of ``Machine``."""
+    then, now = asdict(before), asdict(after)
+    return {
+        name: None if then[name] is None or now[name] is None else now[name] - then[name]
+        for name in then
+    }
+
+
+def parse_throttled(text: str) -> float | None:
+    """Return throttled seconds from a cgroup's cpu.stat: version 2 counts us, version 1 ns.
+
+    Args:
+        text: of cpu.stat or cpu.stat.local.
+
+    Returns:
+        Seconds, summed over CPUs; None if the kernel counts none for this group.
+    """
+    counts = dict(line.split() for line in text.splitlines())
+    if "throttled_usec" in counts:
+        return int(counts["throttled_usec"]) / 1e6
+    if "throttled_time" in counts:
+        return int(counts["throttled_time"]) / 1e9
+    return None
+
+
+def read_throttled(pids: Iterable[int], root: Path = ROOT) -> dict[Path, float]:
+    """Read how long quotas have held back the cgroups of some processes since these began.
+
+    Args:
+        pids: processes, most often all in one cgroup; one that is gone is left out.
+        root: the root of the file system.
+
+    Returns:
+        Seconds, summed over CPUs, by the file that counts them; empty where no group is counted.
+    """
+    texts = {_read_optional(f"{root}/proc/{pid}/cgroup") for pid in pids}
+    mounts = _read_optional(root / "proc/self/mountinfo") or ""
+    files = {file for text in texts if text for file in _throttling_files(text, mounts, root)}
+    counted = {file: parse_throttled(_read_optional(file) or "") for file in files}
+    return {file: seconds for file, seconds in counted.items() if seconds is not None}
+
+
+def throttled_s(before: Mapping[Path, float], after: Mapping[Path, float]) -> float | None:
+    """Return the throttled seconds between two readings; None where nothing counts them."""
+    both = before.keys() & after.keys()
+    return sum(after[file] - before[file] for file in both) if both else None
+
+
+@lru_cache(maxsize=64)  # cgroups change seldom, and members are most often in the same one
+def _throttling_files(groups: str, mounts: str, root: Path) -> Sequence[Path]:
+    """The files that count the throttling of the processes in these cgroups."""
+    found = hierarchy("cpu", groups, mounts, root)
+    if found is None:
+        return ()
+    own = found.folders[0] / "cpu.stat.local"
+    if own.is_file():
+        return (own,)
+    return tuple(folder / "cpu.stat" for folder in found.folders)
+
+
+def _read_optional(path: str | Path) -> str | None:
+    # Pressure files exist but cannot be read (EOPNOTSUPP) where the kernel has them switched off.
+    try:
+        return kernel_counters.read_text(path)
+    except OSError:
+        return None

@@ -1,0 +1,210 @@
+"""Hardware counters of the members, where the machine has any and lets this user count.
+
+perf_event_open(2) is called directly; no perf binary is needed. A counter is opened for a member's
+first thread when the member starts, with ``inherit``: threads and child processes that begin later
+are counted with it, and those that end are not lost. Only user mode is counted, which the usual
+setting (kernel.perf_event_paranoid = 2) allows to everybody. Opened so, a member costs one file
+descriptor per event however many threads it has; the coordinator reads them at a window's edges,
+when no member runs.
+
+What was not counted is None: an event that the processor or the hypervisor does not have, and a
+member whose counted threads do not account for its CPU time. The kernel tells for how long an
+inherited counter was enabled, summed over threads, and that is the counted threads' CPU time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import platform
+import resource
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scaling_study.host.system import PERF_EVENT_OPEN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_HARDWARE = 0
+_ATTRIBUTE_BYTES = 64  # PERF_ATTR_SIZE_VER0, which every kernel knows
+_INHERIT, _EXCLUDE_KERNEL, _EXCLUDE_HYPERVISOR = 1 << 1, 1 << 5, 1 << 6
+_TIME_ENABLED_AND_RUNNING = 0b11
+_CLOSE_ON_EXEC = 8
+_READING = struct.Struct("=QQQ")
+_ANY_CPU = _NO_GROUP = -1
+
+# The counted threads must account for this part of a member's CPU time. Counting begins a moment
+# after the member, and the two clocks differ by what a switch between threads takes.
+COVERAGE = 0.95
+
+# Descriptors that stay free for the members' gates, pipes and files.
+SPARE_DESCRIPTORS_PER_MEMBER = 2
+SPARE_DESCRIPTORS = 64
+
+log = logging.getLogger("measure")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something to count: its name in the records, and the kernel's numbers for it."""
+
+    name: str
+    kind: int
+    config: int
+    user_only: bool = True
+
+
+EVENTS = (
+    Event("instructions", _HARDWARE, 1),
+    Event("cycles", _HARDWARE, 0),
+    Event("cache_misses", _HARDWARE, 3),
+    Event("stalled_cycles", _HARDWARE, 8),
+)
+"""The most important first: they are dropped from the end where descriptors are few. Four fit into
+the counters of any processor of the last fifteen years at once; if not, the kernel takes turns and
+says how long each was counted. Stalled cycles (of the back end) few processors have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One event of one member: count, and ns for which it should have been and was counted."""
+
+    count: int
+    enabled_ns: int
+    running_ns: int
+
+
+def count(
+    before: Mapping[str, Reading], after: Mapping[str, Reading], cpu_s: float
+) -> dict[str, int | None]:
+    """Return what was counted between two readings.
+
+    Args:
+        before: a member's readings by event.
+        after: its later ones.
+        cpu_s: CPU time of the member and its child processes in between.
+
+    Returns:
+        By event of ``EVENTS``; scaled up where the kernel took turns, None where it is not known.
+    """
+    return {
+        event.name: _change(before[event.name], after[event.name], cpu_s)
+        if event.name in before and event.name in after
+        else None
+        for event in EVENTS
+    }
+
+
+def _change(before: Reading, after: Reading, cpu_s: float) -> int | None:
+    enabled_ns = after.enabled_ns - before.enabled_ns
+    running_ns = after.running_ns - before.running_ns
+    if running_ns <= 0 or enabled_ns < COVERAGE * cpu_s * 1e9:
+        return None
+    return round((after.count - before.count) * (enabled_ns / running_ns))
+
+
+class PerfEvents:
+    """The open counters of a cohort, by slot."""
+
+    def __init__(self, members: int, events: Sequence[Event] = EVENTS, *, beside: int = 0) -> None:
+        """Find out which events can be counted.
+
+        Args:
+            members: how many the cohort has.
+            events: what to count.
+            beside: members of other cohorts, yet to start, which need descriptors too.
+        """
+        self._open: dict[int, dict[str, int]] = {}
+        known = [event for event in events if _countable(event)]
+        self._events = known[: _affordable(members, beside)]
+        if len(self._events) < len(known):
+            log.info(
+                "%d of %d hardware counters are read: the limit of open files (ulimit -n) is %d",
+                len(self._events), len(known), resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            )  # fmt: skip
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The events that are counted."""
+        return tuple(event.name for event in self._events)
+
+    def add(self, slot: int, pid: int) -> None:
+        """Begin to count a member that has just been started; None is counted if it is gone."""
+        self.drop(slot)
+        opened = self._open[slot] = {}
+        for event in self._events:
+            try:
+                opened[event.name] = _open(event, pid)
+            except OSError:
+                continue
+
+    def drop(self, slot: int) -> None:
+        """Stop counting a member."""
+        for descriptor in self._open.pop(slot, {}).values():
+            os.close(descriptor)
+
+    def read(self, slot: int) -> dict[str, Reading]:
+        """Read a member's counters, by event, in some microseconds each."""
+        return {
+            name: Reading(*_READING.unpack(os.read(descriptor, _READING.size)))
+            for name, descriptor in self._open.get(slot, {}).items()
+        }
+
+    def close(self) -> None:
+        """Stop counting."""
+        for slot in list(self._open):
+            self.drop(slot)
+
+
+def _affordable(members: int, beside: int) -> int:
+    """How many events there are descriptors for."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return len(EVENTS)
+    used = sum(1 for _ in Path("/proc/self/fd").iterdir())
+    spare = SPARE_DESCRIPTORS + SPARE_DESCRIPTORS_PER_MEMBER * (members + beside)
+    free = limit - used - spare
+    return max(0, free // members)
+
+
+def _countable(event: Event) -> bool:
+    """Whether this process may count an event; no file tells, so it is tried."""
+    with contextlib.suppress(OSError):
+        os.close(_open(event, 0))
+        return True
+    return False
+
+
+def _open(event: Event, pid: int) -> int:
+    """Open a counter for a thread, 0 for this one, and for whatever it starts from now on.
+
+    Raises:
+        OSError: the kernel does not allow it, or has no such event or thread.
+    """
+    number = PERF_EVENT_OPEN.get(platform.machine())
+    if number is None:
+        raise OSError(f"the number of perf_event_open on {platform.machine()} is not known")
+    flags = _INHERIT
+    if event.user_only:
+        flags |= _EXCLUDE_KERNEL | _EXCLUDE_HYPERVISOR
+    # type, size, config, no sample period, no sample type, read format, flags; the rest is 0.
+    fields = struct.pack(
+        "=IIQQQQQ",
+        *(event.kind, _ATTRIBUTE_BYTES, event.config, 0, 0, _TIME_ENABLED_AND_RUNNING, flags),
+    )
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    descriptor: int = libc.syscall(
+        ctypes.c_long(number),
+        ctypes.create_string_buffer(fields, _ATTRIBUTE_BYTES),
+        *map(ctypes.c_long, (pid, _ANY_CPU, _NO_GROUP, _CLOSE_ON_EXEC)),
+    )
+    if descriptor < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    return descriptor

@@ -1,1 +1,0 @@
-"""Profiler tables that were made elsewhere."""

@@ -1,0 +1,119 @@
+"""The library that hands out memory."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scaling_study.launch.axes.axis import (
+    Axis,
+    Effects,
+    Library,
+    is_named,
+    is_path,
+    is_preloaded,
+    library,
+    preloaded,
+)
+from scaling_study.launch.axes.values import LIBRARY
+from scaling_study.launch.launchers.launcher_table import LAUNCHERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scaling_study.launch.axes.axis import Attestation, Where
+
+LIBRARIES = {
+    "jemalloc": Library(patterns=("libjemalloc.so.[0-9]*",), install="apt install libjemalloc2"),
+    # The minimal build has no heap profiler, whose hooks cost time.
+    "tcmalloc": Library(
+        patterns=("libtcmalloc_minimal.so.[0-9]*", "libtcmalloc.so.[0-9]*"),
+        install="apt install libtcmalloc-minimal4",
+    ),
+    "mimalloc": Library(
+        patterns=("libmimalloc.so.[0-9]*",),
+        install="pip install cmeel-mimalloc",
+    ),
+}
+
+# glibc refuses an M_MMAP_THRESHOLD above half of its largest heap, 32 MiB on 64 bits (mallopt(3)).
+LARGE_MMAP_BYTES = 32 * 1024**2
+# Never give memory back to the kernel between steps: any figure above a step's garbage does.
+LARGE_TRIM_BYTES = 4 * 1024**3
+LARGE_THRESHOLDS = {
+    "MALLOC_MMAP_THRESHOLD_": str(LARGE_MMAP_BYTES),
+    "MALLOC_TRIM_THRESHOLD_": str(LARGE_TRIM_BYTES),
+}
+
+# The settings of PyTorch's tuning guide, which torch.backends.xeon.run_cpu sets too. Memory goes
+# back to the kernel after so many milliseconds: never.
+JEMALLOC_DECAY_MS = 9_000_000_000
+JEMALLOC = {
+    "MALLOC_CONF": "oversize_threshold:1,background_thread:true,metadata_thp:auto,"
+    f"dirty_decay_ms:{JEMALLOC_DECAY_MS},muzzy_decay_ms:{JEMALLOC_DECAY_MS}"
+}
+
+# The file of glibc, with its version in the name before glibc 2.34.
+_GLIBC = re.compile(r"libc[.-]")
+
+
+def _prepare(value: str, where: Where) -> Effects:
+    if value == "glibc":
+        return Effects()
+    if value == "glibc-large-thresholds":
+        return Effects(LARGE_THRESHOLDS)
+    path = value if is_path(value) else library(value, where.machine, LIBRARIES[value])
+    return preloaded(path) | Effects(JEMALLOC if value == "jemalloc" else {})
+
+
+def _thresholds(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: env[name] for name in LARGE_THRESHOLDS if name in env}
+
+
+def _effective(attestation: Attestation) -> str:
+    found = _thresholds(attestation["env"])
+    decay_ms = attestation["jemalloc_decay_ms"]
+    kept = [] if decay_ms is None else [f"dirty_decay_ms:{decay_ms}"]
+    return " ".join([str(attestation["allocator"]), *map("=".join, found.items()), *kept])
+
+
+def _holds(value: str, attestation: Attestation) -> bool:
+    owner = attestation["allocator"]
+    if value not in {"glibc", "glibc-large-thresholds"}:
+        tuned = value != "jemalloc" or attestation["jemalloc_decay_ms"] == JEMALLOC_DECAY_MS
+        return tuned and is_preloaded(owner, attestation) and is_named(value, owner)
+    found = _thresholds(attestation["env"])
+    # A launcher may set a threshold of its own, which glibc alone leaves as it is.
+    wanted = (
+        found == LARGE_THRESHOLDS
+        if value == "glibc-large-thresholds"
+        else not found or found == _thresholds(LAUNCHERS[attestation["launcher"]].environment())
+    )
+    return wanted and bool(_GLIBC.match(Path(owner or "").name))
+
+
+AXIS = Axis(
+    "the library that hands out memory",
+    {
+        "glibc": "the system's malloc",
+        "glibc-large-thresholds": "the system's malloc, which keeps large blocks",
+        "jemalloc": "jemalloc, preloaded, with the settings of PyTorch's tuning guide",
+        "tcmalloc": "tcmalloc, preloaded",
+        "mimalloc": "mimalloc, preloaded",
+    },
+    LIBRARY,
+    variables=(
+        "LD_PRELOAD",
+        "MALLOC_CONF",
+        "MALLOC_TRIM_THRESHOLD_",
+        "MALLOC_MMAP_THRESHOLD_",
+        "MALLOC_MMAP_MAX_",
+        "MALLOC_TOP_PAD_",
+    ),
+    libraries=LIBRARIES,
+    order=80,
+    prepare=_prepare,
+    effective=_effective,
+    holds=_holds,
+)

@@ -1,0 +1,170 @@
+"""All axes by name, and what a whole launch is: its values, its effects, and their proof."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common import entries
+from scaling_study.common.problems import found, nearest_number, nearest_word, wrong
+from scaling_study.launch.axes import shell
+from scaling_study.launch.axes.axis import Axis, Effects, Slot
+from scaling_study.launch.axes.values import COUNT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scaling_study.common.topology import Topology
+    from scaling_study.launch.axes.axis import Attestation, Axes, Value, Where
+
+
+def _all() -> dict[str, Axis]:
+    known = entries.found("axes", "AXIS", Axis)
+    return dict(sorted(known.items(), key=lambda item: (item[1].order, item[0])))
+
+
+AXES: Mapping[str, Axis] = _all()
+DEFAULTS: Mapping[str, Value] = {name: axis.default for name, axis in AXES.items()}
+LIBRARIES = {name: entry for axis in AXES.values() for name, entry in axis.libraries.items()}
+
+
+def read_value(name: str, value: object, *, files: bool) -> Value:
+    """Read the value of an axis from a config.
+
+    Args:
+        name: A known axis.
+        value: Whatever the config holds.
+        files: Whether a path must exist.
+
+    Raises:
+        ConfigError: The value is not allowed.
+    """
+    axis = AXES[name]
+    if isinstance(value, str) and value in axis.words:
+        return value
+    if value is False and "off" in axis.words:  # YAML 1.1 reads off as false
+        return "off"
+    read = axis.others.read(value, files) if axis.others else None
+    if read is not None:
+        return read
+    nearest = nearest_word(value, axis.words)
+    if nearest is None and axis.others is COUNT:
+        nearest = nearest_number(value)
+    what = "is not a known word" if isinstance(value, str) else found(value)
+    raise wrong(value, what, axis.allowed, nearest)
+
+
+def whole(axes: Axes) -> dict[str, Any]:
+    """Return a launch with every axis: records of before an axis was there do not name it."""
+    return {**DEFAULTS, **axes}
+
+
+def prepare(axes: Axes, where: Where) -> Effects:
+    """Return what a launch does to its members before they start.
+
+    Args:
+        axes: the launch's values; an axis that is not named has its default.
+        where: the machine.
+
+    Raises:
+        UnavailableError: this machine cannot do it, or two values exclude each other.
+    """
+    asked = whole(axes)
+    for axis in AXES.values():
+        axis.refuse(asked)
+    effects = Effects()
+    for name, axis in AXES.items():
+        effects |= axis.prepare(asked[name], replace(where, axes=asked))
+    return effects
+
+
+def place(axes: Axes, topology: Topology, count: int) -> tuple[Slot, ...]:
+    """Return the slots of a launch.
+
+    Args:
+        axes: the launch's values.
+        topology: the CPUs and nodes that may be used.
+        count: how many slots.
+
+    Raises:
+        UnavailableError: the machine has no such CPUs or nodes.
+    """
+    asked = whole(axes)
+    slots = tuple(Slot(number) for number in range(count))
+    for axis in AXES.values():
+        slots = axis.place(asked, topology, slots)
+    return slots
+
+
+def switches(axes: Axes) -> tuple[str, ...]:
+    """Return the switches of a launch: the values that each member sets, or reads, in itself."""
+    found = []
+    for name, value in axes.items():
+        axis = AXES.get(name)  # none for an axis of a study's own
+        inside = axis and (axis.apply or axis.observe)
+        if axis and inside and value != axis.default:
+            found.append(f"{inside.__module__}={json.dumps(value)}")
+    return tuple(found)
+
+
+def checks(
+    axes: Axes, slots: Sequence[Mapping[str, Any]], attestations: Sequence[Attestation]
+) -> list[dict[str, Any]]:
+    """Compare what was asked for with what the members got.
+
+    Args:
+        axes: the launch's values.
+        slots: as they are recorded, one for each member at least.
+        attestations: one for each member.
+
+    Returns:
+        For each axis, but for those that only a launch's own members look at, where it has the
+        default: ``axis``, ``requested`` and ``effective`` (of the first member in which it does
+        not hold, else of the first), and ``ok``: it holds in every member.
+    """
+    asked = {slot["slot"]: slot for slot in slots}
+    whole_axes = whole(axes)
+    members = [{**got, "asked": asked[got["slot"]], "axes": whole_axes} for got in attestations]
+    exported = shell.variables(whole_axes["shell"])
+    rows = []
+    for name, axis in AXES.items():
+        value = whole_axes[name]
+        if axis.effective is None and value == axis.default:
+            continue
+        # What the shell says takes the place of an axis's default.
+        left = value == axis.default and not exported.keys().isdisjoint(axis.variables)
+        wrong = [got for got in members if not left and not _holds(name, value, got)]
+        shown = (wrong or members)[0]
+        rows.append(
+            {
+                "axis": name,
+                "requested": shell.SAYS if left else axis.requested(value, shown["asked"]),
+                "effective": _effective(name, shown),
+                "ok": not wrong,
+            }
+        )
+    return rows
+
+
+def failed(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say which of a launch's intents did not take effect; empty if all did."""
+    return "; ".join(
+        f"{row['axis']} {row['requested']} did not take effect: {row['effective']}"
+        for row in rows
+        if not row["ok"]
+    )
+
+
+def _holds(name: str, value: Value, got: Attestation) -> bool:
+    axis = AXES[name]
+    if axis.holds is not None:
+        return axis.holds(value, got)
+    return value == axis.default or got["switches"].get(name) == value
+
+
+def _effective(name: str, got: Attestation) -> str:
+    effective = AXES[name].effective
+    if effective is not None:
+        return effective(got)
+    return str(got["switches"].get(name, "nothing was observed"))

@@ -1,0 +1,300 @@
+"""The CPUs that a slot is bound to.
+
+Every placement works on the CPUs that the process may use: give it a restricted topology. With more
+slots than CPUs all placements go round again, and the slots that share a CPU are labelled
+oversubscribed; up to there no CPU is used twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import cycle, islice, repeat, zip_longest
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common.problems import read_each, wrong
+from scaling_study.common.topology import Cpu, Topology, format_cpu_list, parse_cpu_list
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.launch.axes import loader_cpus, ranks
+from scaling_study.launch.axes.axis import Axis, Others, Slot
+from scaling_study.launch.axes.values import read_id_list
+
+if TYPE_CHECKING:
+    from scaling_study.launch.axes.axis import Attestation, Axes, Value
+
+
+Placer = Callable[[Topology, int], Iterator[tuple[int, ...] | None]]
+"""From the usable topology and a slot's width to the CPUs of slot 0, 1, 2 … without end."""
+
+
+def slots(
+    placement: str | Sequence[str], topology: Topology, count: int, width: int
+) -> tuple[Slot, ...]:
+    """Place the members of a cohort.
+
+    Args:
+        placement: a name of :data:`PLACEMENTS`, or CPU lists, one for each slot, reused in turn.
+        topology: the CPUs that may be used.
+        count: how many slots.
+        width: CPUs of a slot; lists and ``per_l3`` have their own.
+
+    Returns:
+        Slots 0 … count - 1.
+
+    Raises:
+        UnavailableError: The machine has no such CPUs.
+        ValueError: There is no placement of that name.
+    """
+    if not topology.cpus:
+        raise UnavailableError(
+            "no CPU of this machine may be used", "widen the affinity mask or the cpuset"
+        )
+    if isinstance(placement, str) and placement not in PLACEMENTS:
+        raise ValueError(f"no placement {placement!r}; there are {', '.join(PLACEMENTS)}")
+    places = (
+        PLACEMENTS[placement](topology, width)
+        if isinstance(placement, str)
+        else _listed(placement, topology)
+    )
+    return tuple(_labelled(islice(places, count), topology, width))
+
+
+def _labelled(
+    places: Iterable[tuple[int, ...] | None], topology: Topology, width: int
+) -> Iterator[Slot]:
+    used: set[int] = set()
+    for slot, cpus in enumerate(places):
+        if cpus is None:
+            yield Slot(slot, None, oversubscribed=(slot + 1) * width > len(topology.cpus))
+        else:
+            yield Slot(slot, tuple(sorted(cpus)), oversubscribed=not used.isdisjoint(cpus))
+            used.update(cpus)
+
+
+def _none(_topology: Topology, _width: int) -> Iterator[None]:
+    """Not bound: the kernel's scheduler decides."""
+    return repeat(None)
+
+
+def _compact(topology: Topology, width: int) -> Iterator[tuple[int, ...]]:
+    """Neighbours first: by socket, node, L3 and core, with SMT siblings side by side.
+
+    A slot of width 2 on a machine with SMT is therefore the two siblings of one core.
+    """
+    return _in_turn([cpu.cpu for cpu in topology.compact], topology, width)
+
+
+def _cores(topology: Topology, width: int) -> Iterator[tuple[int, ...]]:
+    """One physical core for each CPU of the width, in compact order; siblings after all cores."""
+    return _in_turn([cpu.cpu for tier in _tiers(topology) for cpu in tier], topology, width)
+
+
+def _spread(topology: Topology, width: int) -> Iterator[tuple[int, ...]]:
+    """Slots go round robin over sockets, then nodes, then L3s, then cores; siblings last.
+
+    Slots are far from each other, but the CPUs of one slot are near each other: a slot starts at
+    the next free CPU of the round and takes the free CPUs closest to it, cores before siblings.
+    """
+    _fits(topology, width)
+    tiers = _tiers(topology)
+    tier_of = {cpu.cpu: rank for rank, tier in enumerate(tiers) for cpu in tier}
+    order = [cpu for tier in tiers for cpu in _round_robin(tier, ("socket", "node", "l3"))]
+
+    def nearest(start: Cpu, free: Sequence[Cpu], count: int) -> list[Cpu]:
+        def distance(cpu: Cpu) -> tuple[int, bool, bool, bool, int]:
+            away = (cpu.socket != start.socket, cpu.node != start.node, cpu.l3 != start.l3)
+            return (tier_of[cpu.cpu], *away, cpu.core)
+
+        return sorted(free, key=distance)[:count]
+
+    free = order
+    while True:
+        slot = nearest(free[0], free, width)
+        taken = slot
+        if len(slot) < width:  # the next round begins within this slot
+            others = [cpu for cpu in order if cpu not in slot]
+            taken = nearest(free[0], others, width - len(slot))
+            slot, free = slot + taken, order
+        free = [cpu for cpu in free if cpu not in taken] or order
+        yield tuple(cpu.cpu for cpu in slot)
+
+
+def _per_l3(topology: Topology, _width: int) -> Iterator[tuple[int, ...]]:
+    """A slot is all CPUs of an L3; without L3 information, of a socket."""
+    return cycle(topology.domains("l3"))
+
+
+PLACEMENTS: dict[str, Placer] = {
+    "none": _none,
+    "compact": _compact,
+    "cores": _cores,
+    "spread": _spread,
+    "per_l3": _per_l3,
+}
+"""Placements by name; a new one is a function and an entry here."""
+
+
+def _listed(lists: Sequence[str], topology: Topology) -> Iterator[tuple[int, ...]]:
+    """A person's CPU lists, in turn. Raises now, not when the first slot is asked for."""
+    usable = set(topology.cpu_ids)
+    entries = [parse_cpu_list(text) for text in lists]
+    if not entries or not all(entries):
+        raise ValueError(f"a placement's list of CPU lists must not be empty: {list(lists)}")
+    missing = set().union(*entries) - usable
+    if missing:
+        raise UnavailableError(
+            f"CPU {format_cpu_list(missing)} is offline, not there, or not allowed; "
+            f"usable are {format_cpu_list(usable)}",
+            f"name CPUs within {format_cpu_list(usable)}, or start with these CPUs allowed "
+            "(taskset, cpuset, the whole node in a batch system)",
+        )
+    return cycle(entries)
+
+
+def _fits(topology: Topology, width: int) -> None:
+    if width > len(topology.cpus):
+        raise UnavailableError(
+            f"a slot of {width} CPUs does not fit: {len(topology.cpus)} may be used "
+            f"({format_cpu_list(topology.cpu_ids)})",
+            f"set intra_op to at most {len(topology.cpus)} (ranks multiply it, loader_cpus adds to "
+            "it), or placement to none",
+        )
+
+
+def _in_turn(order: Sequence[int], topology: Topology, width: int) -> Iterator[tuple[int, ...]]:
+    """Slots of consecutive CPUs of an order, round and round."""
+    _fits(topology, width)
+    ring = cycle(order)
+    return (tuple(islice(ring, width)) for _ in repeat(None))
+
+
+def _tiers(topology: Topology) -> list[list[Cpu]]:
+    """The first CPU of every core, then the second of every core … each in compact order."""
+    cores: dict[int, list[Cpu]] = {}
+    for cpu in topology.compact:
+        cores.setdefault(cpu.core, []).append(cpu)
+    return [[cpu for cpu in tier if cpu is not None] for tier in zip_longest(*cores.values())]
+
+
+def _round_robin(cpus: Sequence[Cpu], levels: Sequence[str]) -> list[Cpu]:
+    """Deal CPUs out over the groups of the first level, within each over those of the next."""
+    if not levels:
+        return list(cpus)
+    groups: dict[int, list[Cpu]] = {}
+    for cpu in cpus:
+        groups.setdefault(getattr(cpu, levels[0]), []).append(cpu)
+    dealt = zip_longest(*(_round_robin(group, levels[1:]) for group in groups.values()))
+    return [cpu for turn in dealt for cpu in turn if cpu is not None]
+
+
+def width(axes: Axes) -> int:
+    """Return how many CPUs a member of a launch asks for to train on; its ranks share them."""
+    threads = axes["intra_op"] if isinstance(axes["intra_op"], int) else 1
+    return threads * ranks.processes(axes)
+
+
+def threads(axes: Axes) -> int | None:
+    """Return how many threads compute in a member; None where torch starts one for each core.
+
+    Several ranks have one thread each by default, as torchrun starts them.
+    """
+    known = isinstance(axes["intra_op"], int) or ranks.processes(axes) > 1
+    return width(axes) if known else None
+
+
+def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot, ...]:
+    own, loaders = width(axes), axes["loader_cpus"]
+    if loaders == loader_cpus.REST:
+        loaders = max(0, len(topology.cpus) // len(given) - own)
+    extra = loaders if isinstance(loaders, int) else 0
+
+    def cut(usable: Topology) -> tuple[Slot, ...]:
+        return slots(axes["placement"], usable, len(given), own + extra)
+
+    placed = cut(topology)
+    if loaders != loader_cpus.SHARED:
+        placed = tuple(_divided(one, own, topology) for one in placed)
+        if _train_on_siblings(placed, topology):
+            placed = tuple(_divided(one, own, topology) for one in cut(_by_threads(topology)))
+    return tuple(
+        replace(new, cpus=new.cpus or one.cpus, policy=one.policy)
+        for one, new in zip(given, placed, strict=True)
+    )
+
+
+def _divided(slot: Slot, own: int, topology: Topology) -> Slot:
+    """Divide a slot's CPUs, core by core: the first ones train, the others are its loader's."""
+    cpus = [cpu.cpu for cpu in sorted(topology.cpus, key=lambda cpu: (cpu.core, cpu.cpu))]
+    others = [cpu for cpu in cpus if cpu in (slot.cpus or ())][own:]
+    if not others:
+        raise UnavailableError(
+            f"slot {slot.slot} has no CPUs for its loader beside the {own} that it trains on "
+            f"({format_cpu_list(slot.cpus or ())}; usable are {format_cpu_list(topology.cpu_ids)})",
+            "start fewer processes, or set loader_cpus to shared",
+        )
+    return replace(slot, loader_cpus=tuple(sorted(others)))
+
+
+def _train_on_siblings(placed: Sequence[Slot], topology: Topology) -> bool:
+    """Whether members train on threads of the same core, one of which a loader might have."""
+    core_of = {cpu.cpu: cpu.core for cpu in topology.cpus}
+    cores = [
+        {core_of[cpu] for cpu in set(slot.cpus or ()).difference(slot.loader_cpus or ())}
+        for slot in placed
+    ]
+    return sum(map(len, cores)) > len(set().union(*cores))
+
+
+def _by_threads(topology: Topology) -> Topology:
+    """Return a machine as if each thread of a core were one: a slot gets both before the next."""
+    alone = [replace(cpu, core=rank) for rank, cpu in enumerate(topology.compact)]
+    return replace(topology, cpus=tuple(sorted(alone, key=lambda cpu: cpu.cpu)))
+
+
+def _read_lists(value: object, _files: bool) -> tuple[str, ...] | None:
+    if not isinstance(value, list | tuple):
+        return None
+    if not value:
+        raise wrong(value, "is empty", CPU_LISTS.allowed)
+    return tuple(read_each(enumerate(value), lambda _, item: read_id_list(item, CPU_LISTS.allowed)))
+
+
+CPU_LISTS = Others('a list with the CPUs of each slot, such as ["0-1", "2,3"]', _read_lists)
+
+
+def _trains_on(asked: Mapping[str, Any]) -> str | None:
+    """Return the CPUs of a slot that are not its loader's."""
+    if asked["cpus"] is None:
+        return None
+    others = parse_cpu_list(asked.get("loader_cpus", ""))
+    return format_cpu_list(set(parse_cpu_list(asked["cpus"])).difference(others))
+
+
+def _requested(_value: Value, asked: Mapping[str, Any]) -> str:
+    cpus = _trains_on(asked)
+    return "not bound" if cpus is None else f"slot {asked['slot']}: {cpus}"
+
+
+def _holds(_value: Value, got: Attestation) -> bool:
+    cpus = _trains_on(got["asked"])
+    # OpenMP may bind its threads to some of them.
+    within = got["thread_cpus"] is not None and set(got["cpus"]) <= set(parse_cpu_list(cpus or ""))
+    return within or cpus in {None, format_cpu_list(got["cpus"])}
+
+
+AXIS = Axis(
+    "the CPUs that a slot is bound to",
+    {
+        "none": "not bound",
+        "compact": "CPUs next to each other",
+        "cores": "one physical core after the other, SMT siblings last",
+        "spread": "round robin over sockets, memory nodes and L3 caches",
+        "per_l3": "a whole L3 cache for each slot, in turn",
+    },
+    CPU_LISTS,
+    order=100,
+    place=_place,
+    requested=_requested,
+    effective=lambda got: f"slot {got['slot']}: {format_cpu_list(got['cpus'])}",
+    holds=_holds,
+)

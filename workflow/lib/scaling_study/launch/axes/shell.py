@@ -1,0 +1,109 @@
+"""What the shell that a study is started from sets for its processes, or ``launches.today`` says.
+
+A value is ``none``, or texts such as ``OMP_PROC_BIND=close``, ``cpus=0-3`` and
+``mempolicy=interleave:0-1``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scaling_study.common.printable import printable
+from scaling_study.common.topology import parse_cpu_list
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.launch.axes.axis import Axis, Effects, MemoryPolicy, Others, Slot, Where, library
+from scaling_study.launch.axes.membind import LIBRARIES, memory_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from scaling_study.common.topology import Topology
+    from scaling_study.launch.axes.axis import Attestation, Axes, Value
+
+NONE = "none"
+CPUS, POLICY = "cpus", "mempolicy"
+"""Names of what is no variable."""
+SAYS = "what the shell says"
+"""In place of the default of an axis whose variables the shell sets."""
+
+# How names of variables begin that the libraries below torch, malloc and Python read, and that
+# change how fast a script trains. None of them holds a key. Members report all of them (`attest`).
+PREFIXES = (
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "ATEN_", "ONEDNN_", "DNNL_"),
+    *("MALLOC_", "TCMALLOC_", "MIMALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "PYTHONMALLOC"),
+    *("PYTHONDEVMODE", "TORCH_LOGS", "TORCH_DISTRIBUTED_DEBUG", "TORCH_COMPILE_DISABLE"),
+)
+
+SHOWN_CHARACTERS = 60
+"""Of one variable: a preload may have many paths."""
+
+
+def split(value: Value) -> dict[str, str]:
+    """Return what a value sets, by name."""
+    texts: Iterable[str] = () if isinstance(value, str | int | float) else value
+    return {name: text for name, _, text in (one.partition("=") for one in texts)}
+
+
+def variables(value: Value) -> dict[str, str]:
+    """Return the environment variables among it."""
+    return {name: text for name, text in split(value).items() if name not in {CPUS, POLICY}}
+
+
+def tell(value: Value) -> str:
+    """Write a value for a person."""
+    texts = (printable(f"{name}={text}") for name, text in split(value).items())
+    cut = (f"{one[:SHOWN_CHARACTERS]}…" if len(one) > SHOWN_CHARACTERS else one for one in texts)
+    return ", ".join(cut) or NONE
+
+
+def _prepare(value: Value, where: Where) -> Effects:
+    if POLICY in split(value):
+        library("numa", where.machine, LIBRARIES["numa"])
+    # A preload is a variable like others here, so an axis that preloads something replaces it.
+    return Effects(variables(value))
+
+
+def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot, ...]:
+    """Give all slots the same CPUs and policy; placement and membind may replace them."""
+    asked = split(axes["shell"])
+    placed = tuple(given)
+    if CPUS in asked:
+        cpus = parse_cpu_list(asked[CPUS])
+        if missing := set(cpus) - {cpu.cpu for cpu in topology.cpus}:
+            listed = ", ".join(map(str, sorted(missing)))
+            raise UnavailableError(
+                f"CPU {listed} is not there or may not be used", "change launches.today.cpus"
+            )
+        placed = tuple(replace(one, cpus=cpus) for one in placed)
+    if POLICY in asked:
+        mode, _, nodes = asked[POLICY].partition(":")
+        bound = memory_policy(nodes, Slot(0), topology)
+        policy = MemoryPolicy("interleave", bound.nodes) if mode == "interleave" else bound
+        placed = tuple(replace(one, policy=policy) for one in placed)
+    return placed
+
+
+def _effective(got: Attestation) -> str:
+    names = variables(got["axes"]["shell"])
+    seen = [f"{name}={got['env'][name]}" for name in names if name in got["env"]]
+    return tell(tuple(seen))
+
+
+def _holds(value: Value, got: Attestation) -> bool:
+    """Whether each variable is there: the script, or another axis, may have given it a value."""
+    return all(name in got["env"] for name in variables(value) if name.startswith(PREFIXES))
+
+
+AXIS = Axis(
+    "what your shell, or launches.today, sets for a process",
+    {NONE: "nothing"},
+    Others("what launches.today describes", lambda _value, _files: None),
+    # The first: what another axis sets replaces it.
+    order=0,
+    prepare=_prepare,
+    place=_place,
+    requested=lambda value, _slot: tell(value),
+    effective=_effective,
+    holds=_holds,
+)

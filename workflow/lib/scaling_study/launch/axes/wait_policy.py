@@ -1,0 +1,52 @@
+"""What an OpenMP thread does while it waits.
+
+libgomp spins GOMP_SPINCOUNT times, libiomp5 and libomp KMP_BLOCKTIME milliseconds before it sleeps;
+OMP_WAIT_POLICY is what all derive their defaults from.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scaling_study.launch.axes.axis import Axis, Effects
+
+if TYPE_CHECKING:
+    from scaling_study.launch.axes.axis import Attestation, Where
+
+PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
+
+# A member is watched for 20 ms after parallel work. Threads that sleep at once use far less than
+# this of it; a default libgomp spins for several ms.
+SPIN_LIMIT_S = 0.002
+
+
+def _prepare(value: str, _where: Where) -> Effects:
+    return Effects(PASSIVE) if value == "passive" else Effects()
+
+
+def _effective(attestation: Attestation) -> str:
+    spin_s = attestation["spin_s"]
+    if spin_s is None:
+        return "one thread, nothing to wait for"
+    runtime = Path(attestation["parallel"] or "no known runtime").name
+    return f"{spin_s * 1e3:.1f} ms of CPU time spent waiting after a parallel region ({runtime})"
+
+
+def _holds(value: str, attestation: Attestation) -> bool:
+    spin_s = attestation["spin_s"]
+    return value == "default" or spin_s is None or spin_s < SPIN_LIMIT_S
+
+
+AXIS = Axis(
+    "what an OpenMP thread does while it waits",
+    {
+        "default": "what the OpenMP runtime chooses: it spins first",
+        "passive": "it sleeps at once, under each runtime of axis openmp",
+    },
+    variables=(*PASSIVE, "KMP_LIBRARY"),
+    order=50,
+    prepare=_prepare,
+    effective=_effective,
+    holds=_holds,
+)

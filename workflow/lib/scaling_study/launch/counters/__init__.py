@@ -1,0 +1,1 @@
+"""What is counted inside members, besides what the kernel counts."""

@@ -1,0 +1,121 @@
+"""The ``dask`` launcher: every member is a task in a worker of a real LocalCluster.
+
+``python -m scaling_study.launch.launchers.dask FOLDER MEMBERS``, with one JSON request a line on stdin
+(see ``host.Host``). Workers have nannies, and inherit this process's environment: Dask's own
+default one, with what the launch sets instead (``environment``). A nanny exports a
+default of Dask's only where the environment does not have the variable yet.
+
+Scheduler, nannies and workers run whatever a peer sends them, and every user of the machine can
+reach their ports. So they speak TLS, with a key that lives as long as the cluster: a peer without
+it is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from scaling_study.launch.launchers.host import hosted, print_apart
+from scaling_study.launch.launchers.launcher import Launcher
+
+
+def environment() -> dict[str, str]:
+    """Return what this installation's Dask puts into its workers' environment by default."""
+    import dask  # noqa: PLC0415
+    import distributed  # noqa: F401, PLC0415 (it adds its defaults to dask.config)
+
+    defaults = dask.config.get("distributed.nanny.pre-spawn-environ")
+    return {name: str(value) for name, value in defaults.items() if value is not None}
+
+
+def pid() -> int:
+    """Return the worker's process id; runs in the worker."""
+    return os.getpid()
+
+
+def serve_member(folder: str, request: dict[str, Any]) -> None:
+    """Be a member; runs in a thread of the worker, as Dask's tasks do."""
+    from scaling_study.member import bind, worker  # noqa: PLC0415 (torch is the worker's to import)
+
+    print_apart(Path(folder), request["slot"])
+    if request["cpus"] is not None:
+        for task in Path("/proc/self/task").iterdir():
+            os.sched_setaffinity(int(task.name), bind.parse_ids(request["cpus"]))
+    try:
+        worker.serve(
+            Path(folder),
+            request["slot"],
+            request["command"],
+            step=request["step"],
+            switches=request["switches"],
+            change=request["change"],
+            loader=request["loader"],
+            launcher="dask",
+            replaceable=False,  # a nanny expects the process that it has started
+        )
+    except BaseException:  # noqa: BLE001 (whatever it is, Python would end with it)
+        import traceback  # noqa: PLC0415
+
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def main(folder: str, members: int) -> None:
+    """Start the cluster, then a member for every request."""
+    import dask  # noqa: PLC0415
+    from distributed import Client, LocalCluster, Security  # noqa: PLC0415
+
+    dask.config.set(
+        {
+            "temporary-directory": folder,  # else a folder of Dask's own stays in /tmp
+            # Its HTTP servers have no TLS here, and cannot be left out: they serve nothing.
+            "distributed.scheduler.http.routes": [],
+            "distributed.worker.http.routes": [],
+        }
+    )
+    cluster = LocalCluster(
+        n_workers=members,
+        threads_per_worker=1,
+        dashboard_address=None,
+        silence_logs=40,
+        security=Security.temporary(),
+    )
+    with Client(cluster) as client:
+        addresses = [worker.worker_address for worker in cluster.workers.values()]
+        pids = client.run(pid)
+        started: list[Any] = []
+        for line in sys.stdin:
+            request = json.loads(line)
+            address = addresses[request["slot"]]
+            if len(started) > request["slot"]:
+                answer = "error: a Dask worker's task is not started twice"
+            else:
+                started.append(
+                    client.submit(serve_member, folder, request, workers=[address], pure=False)
+                )
+                answer = str(pids[address])
+            sys.stdout.write(f"{answer}\n")
+            sys.stdout.flush()
+
+
+LAUNCHER = Launcher(
+    "workers of a Dask LocalCluster with Dask's own default environment",
+    hosted(__name__),
+    # A worker samples its own stack a hundred times a second, also while its task sleeps.
+    rests=False,
+    # The cluster starts its workers itself.
+    binds_memory=False,
+    environment=environment,
+    note=(
+        "The measured members were workers of a Dask LocalCluster. This script starts plain",
+        "processes with the environment that Dask gave its workers.",
+    ),
+    remark="Dask's nanny sets MALLOC_TRIM_THRESHOLD_=65536, which freezes glibc's mmap threshold.",
+)
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

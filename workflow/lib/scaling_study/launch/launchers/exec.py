@@ -1,0 +1,72 @@
+"""The ``exec`` launcher: a fresh interpreter for each member."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+from scaling_study.launch.launchers.launcher import (
+    Launcher,
+    bind_command,
+    describe_exit,
+    split_preload,
+)
+from scaling_study.member import program, runtime_settings
+
+if TYPE_CHECKING:
+    from scaling_study.launch.launchers.launcher import Launch, Member
+
+
+class Exec:
+    """Starts a fresh interpreter for each member."""
+
+    host: int | None = None
+
+    def __init__(self, launch: Launch, _members: int = 1) -> None:
+        self._launch = launch
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, member: Member) -> int:
+        """Start ``worker`` in a new interpreter, bound before it begins."""
+        launch = self._launch
+        env, preload = split_preload(launch.env)
+        options = ["--step", launch.step, "--launcher", launch.launcher]
+        options += runtime_settings.options(launch.switches)
+        for name in launch.change:
+            options += ["--change", name]
+        options += ["--loader", launch.loader] if launch.loader else []
+        options += launch.group
+        again = ["--again"] if launch.group else []
+        command = [
+            *bind_command(member.cpus, member.mempolicy, preload, [*launch.group, *again]),
+            *program.harness(launch.python, "scaling_study.member.worker"),
+            *(str(launch.folder), str(member.slot), *options, "--", *member.command),
+        ]
+        with (
+            launch.log(member.slot).open("ab") as log,
+            launch.errors(member.slot).open("ab") as errors,
+        ):
+            process = subprocess.Popen(
+                command,
+                env=env,
+                cwd=launch.cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=errors,
+                start_new_session=True,
+            )
+        self._processes.append(process)
+        return process.pid
+
+    def close(self) -> None:
+        """Wait for the members, which have been killed."""
+        for process in self._processes:
+            process.wait()
+
+    def exit_reason(self, pid: int) -> str:
+        """Say how a member ended."""
+        code = next(process for process in self._processes if process.pid == pid).wait()
+        return describe_exit(code)
+
+
+LAUNCHER = Launcher("a fresh interpreter for each", Exec)

@@ -1,0 +1,73 @@
+"""The ``fork`` launcher: a server imports torch once, and every member is forked from it.
+
+``python -m scaling_study.launch.launchers.fork FOLDER MEMBERS``, with one JSON request a line on stdin
+(see ``host.Host``). The server runs no parallel region, so a forked member starts with no
+OpenMP threads of its parent's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from scaling_study.launch.launchers.host import hosted, print_apart
+from scaling_study.launch.launchers.launcher import Launcher
+from scaling_study.member import bind, worker
+
+
+def serve_member(folder: Path, request: dict[str, Any], server: int) -> None:
+    """Become a member in a freshly forked process."""
+    os.setsid()
+    bind.die_with_parent(server)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    print_apart(folder, request["slot"])
+    bind.apply(request["cpus"], request["mempolicy"])
+    worker.serve(
+        folder,
+        request["slot"],
+        request["command"],
+        step=request["step"],
+        switches=request["switches"],
+        change=request["change"],
+        loader=request["loader"],
+        launcher="fork",
+    )
+
+
+def main(folder: Path) -> None:
+    """Fork a member for every request, and answer with its process id."""
+    import torch  # noqa: PLC0415 (the member's to import)
+
+    # What members share is torch, with the half of it that it imports for the first optimizer.
+    # The base class, as making one changes its class: a script's own must be as they were.
+    torch.optim.Optimizer([torch.zeros(1, requires_grad=True)], {})
+    # Ended members are reaped by the kernel; the coordinator watches them by itself.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    server = os.getpid()
+    for line in sys.stdin:
+        request = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            serve_member(folder, request, server)
+        sys.stdout.write(f"{pid}\n")
+        sys.stdout.flush()
+
+
+LAUNCHER = Launcher(
+    "forked from one server that has imported torch",
+    hosted(__name__),
+    # A forked process shares nearly all of what a fresh one keeps for itself.
+    least_bytes=4 * 1024**2,
+    note=(
+        "The measured members were forked from one server with torch loaded. This script starts",
+        "a fresh interpreter for each, with the same environment and binding.",
+    ),
+)
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,91 @@
+"""Members that come from a process of their own: a fork server, or a Dask cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from scaling_study.common import last_words
+from scaling_study.launch.launchers.launcher import LaunchError, bind_command, split_preload
+from scaling_study.member import program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from scaling_study.launch.launchers.launcher import Launch, Member
+
+APPENDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+SHARED = ("step", "switches", "change", "loader")
+"""Fields of a launch that a request holds, beside the member's."""
+
+
+def hosted(module: str) -> Callable[[Launch, int], Host]:
+    """Return what starts the members of a cohort from a process of a module, the launcher's own."""
+    return lambda launch, members: Host(launch, module, members)
+
+
+def print_apart(folder: Path, slot: int) -> None:
+    """Have this process print to the files of a slot (``Launch.log`` and ``errors``)."""
+    os.dup2(os.open(folder / f"log-{slot}", APPENDED, 0o600), 1)
+    os.dup2(os.open(folder / f"errors-{slot}", APPENDED, 0o600), 2)
+
+
+class Host:
+    """A process that starts members when it is asked to.
+
+    The host reads one JSON line for each member and answers with a line: the process id, or a
+    text that begins with ``error``.
+    """
+
+    def __init__(self, launch: Launch, module: str, members: int) -> None:
+        self._launch = launch
+        env, preload = split_preload(launch.env)
+        command = [
+            *bind_command(None, "default", preload),
+            *program.harness(launch.python, module),
+            *(str(launch.folder), str(members)),
+        ]
+        with launch.log(-1).open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                env=env,
+                cwd=launch.cwd,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+        self.host = self._process.pid
+
+    def start(self, member: Member) -> int:
+        """Have the host start a member."""
+        launch = self._launch
+        request = asdict(member) | {name: getattr(launch, name) for name in SHARED}
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise LaunchError("the host has no pipes")
+        try:
+            stdin.write(json.dumps(request) + "\n")
+            stdin.flush()
+            answer = stdout.readline().strip()
+        except BrokenPipeError:
+            answer = ""
+        if not answer.isdecimal():
+            words = last_words.words_of(launch.log(-1))
+            raise LaunchError(answer or f"the launcher's host ended: {words}")
+        return int(answer)
+
+    def close(self) -> None:
+        """End the host."""
+        self._process.kill()
+        self._process.communicate()
+
+    def exit_reason(self, pid: int) -> str:
+        """Say that a member ended; only its host could tell how."""
+        return f"process {pid} ended"

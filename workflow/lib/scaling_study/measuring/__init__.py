@@ -1,1 +1,0 @@
-"""Cohorts, windows, counters: from one launch of the plan to its records."""

@@ -1,0 +1,285 @@
+"""What a member really got, read back inside it.
+
+A launch is a set of intents: environment variables, preloads, masks, policies. Whether they took
+effect is read here from the kernel, the dynamic linker, torch and the libraries themselves, never
+from the variables that asked for them. Called at the gate, in one member at a time or in few on a
+large machine, so that the SGEMM probe is not disturbed. Standard library and torch only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from scaling_study.member import changes, loader_substitutes
+
+# 512 x 512 fits the L2 cache of current CPUs and is large enough to reach a BLAS kernel's plateau.
+SGEMM_SIZE = 512
+SGEMM_REPEATS = 6
+
+# Enough for all repeats on any processor; an emulated one takes seconds for each, and one will do.
+SGEMM_LONGEST_S = 0.5
+
+# Long enough for a spinning OpenMP thread to show (libgomp's default spins for milliseconds).
+SPIN_WATCH_S = 0.02
+
+# How names of variables begin that can change a measurement: threads, libraries and their kernels,
+# memory, Python. A report holds nothing of the rest of the environment, which may have keys in it.
+MATTERS = (
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "VECLIB_", "NUMEXPR_"),
+    *("MALLOC_", "GLIBC_TUNABLES", "TCMALLOC_", "MIMALLOC_", "JEMALLOC_", "LD_", "PYTHON"),
+    *("TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "ATEN_", "ONEDNN_", "DNNL_", "CUDA_VISIBLE_DEVICES"),
+)
+
+# Variables that make OpenMP bind its threads.
+BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
+
+_OPENMP = re.compile(r"/lib(gomp|iomp5|omp)[-.]")
+
+
+class _DlInfo(ctypes.Structure):
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def owner(symbol: str) -> str | None:
+    """Return the path of the library whose ``symbol`` torch's calls resolve to (dladdr(3)).
+
+    The global scope, where preloads are, is searched before libtorch_cpu's own, as the dynamic
+    linker does for libtorch_cpu's calls.
+    """
+    address, info = ctypes.cast(_function(symbol), ctypes.c_void_p), _DlInfo()
+    if address and ctypes.CDLL(None).dladdr(address, ctypes.byref(info)) and info.file:
+        return os.path.realpath(os.fsdecode(info.file))
+    return None
+
+
+def _function(symbol: str) -> Any:
+    for library in (None, str(_torch_cpu())):
+        with contextlib.suppress(AttributeError, OSError):
+            return getattr(ctypes.CDLL(library), symbol)
+    return None
+
+
+def _torch_cpu() -> Path:
+    return Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+
+
+def _sgemm_seconds(repeats: int) -> float:
+    # The script may have set another default type or device.
+    left = torch.ones(SGEMM_SIZE, SGEMM_SIZE, dtype=torch.float32, device="cpu")
+    out = torch.empty_like(left)
+    times: list[float] = []
+    with torch.no_grad():
+        while len(times) < repeats and sum(times) < SGEMM_LONGEST_S:
+            began = time.perf_counter()
+            torch.mm(left, left, out=out)
+            times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def sgemm_kernel(library: str | None) -> str | None:
+    """Return the kernel that a BLAS library chose for this CPU, as the library names it.
+
+    OpenBLAS and BLIS have a function for it; MKL prints it with its verbose mode. None where
+    the library says nothing.
+    """
+    if library is None:
+        return None
+    blas = ctypes.CDLL(library)
+    if hasattr(blas, "openblas_get_corename"):
+        blas.openblas_get_corename.restype = ctypes.c_char_p
+        return str(blas.openblas_get_corename().decode())
+    if hasattr(blas, "bli_arch_string"):
+        blas.bli_arch_string.restype = ctypes.c_char_p
+        return str(blas.bli_arch_string(blas.bli_arch_query_id()).decode())
+    if hasattr(blas, "MKL_Verbose"):
+        return _mkl_kernel(blas)
+    return None
+
+
+def _mkl_kernel(blas: ctypes.CDLL) -> str | None:
+    # MKL writes to C's stdout, so its file descriptor is lent to a file for one small multiply.
+    libc = ctypes.CDLL(None)
+    with tempfile.TemporaryFile() as caught:
+        libc.fflush(None)
+        try:
+            stdout = os.dup(1)
+        except OSError:  # the script has closed it
+            return None
+        os.dup2(caught.fileno(), 1)
+        try:
+            blas.MKL_Verbose(1)
+            _sgemm_seconds(1)
+            blas.MKL_Verbose(0)
+            libc.fflush(None)
+        finally:
+            os.dup2(stdout, 1)
+            os.close(stdout)
+        caught.seek(0)
+        text = caught.read().decode(errors="replace")
+    # The header says for which instruction set the kernel is, between "architecture" and ", Lnx".
+    found = re.search(r"architecture (.*?)(?: with support.*| enabled processors)?, Lnx", text)
+    return found.group(1).replace("Intel(R) ", "") if found else None
+
+
+def memory_policy() -> tuple[str, dict[str, int]]:
+    """Return this process's memory policy and its pages per NUMA node (numa_maps in proc(5)).
+
+    The policy is that of the heap: ``default``, ``bind:0``, ``interleave:0-1``.
+    """
+    try:
+        lines = Path("/proc/self/numa_maps").read_text().splitlines()
+    except FileNotFoundError:  # a kernel without NUMA
+        return "default", {}
+    pages: dict[str, int] = {}
+    policy = lines[0].split()[1] if lines else "default"
+    for line in lines:
+        fields = line.split()
+        if "heap" in fields:
+            policy = fields[1]
+        for node, count in re.findall(r" N(\d+)=(\d+)", line):
+            pages[node] = pages.get(node, 0) + int(count)
+    return policy, pages
+
+
+def _huge_page_bytes() -> int | None:
+    try:
+        text = Path("/proc/self/smaps_rollup").read_text()
+    except OSError:  # not in every kernel and container
+        return None
+    found = re.search(r"^AnonHugePages:\s+(\d+) kB", text, re.MULTILINE)
+    return int(found.group(1)) * 1024 if found else None
+
+
+def _spin_s() -> float | None:
+    """CPU time that this process takes while its only work is to sleep, after parallel work."""
+    if torch.get_num_threads() == 1:
+        return None
+    _sgemm_seconds(1)
+    torch.ones(1 << 20, device="cpu").add_(1)  # an OpenMP region of ATen's own
+    began = time.process_time()
+    time.sleep(SPIN_WATCH_S)
+    return time.process_time() - began
+
+
+def thread_cpus() -> list[list[int]] | None:
+    """Return the CPUs of each OpenMP thread, read by itself in a parallel region.
+
+    None where no variable binds them: then all of them have those of the process.
+    """
+    parallel, number = _function("GOMP_parallel"), _function("omp_get_thread_num")
+    if parallel is None or os.environ.keys().isdisjoint(BINDING):
+        return None
+    found: dict[int, list[int]] = {}
+
+    def note(_: object) -> None:
+        found[number()] = sorted(os.sched_getaffinity(0))
+
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(note)
+    parallel(call, None, 0, 0)  # by as many threads as torch has set
+    return [found[thread] for thread in sorted(found)]
+
+
+def _jemalloc_decay_ms() -> int | None:
+    """Return jemalloc's opt.dirty_decay_ms (its manual, mallctl); None for other allocators."""
+    control, value = _function("mallctl"), ctypes.c_ssize_t()
+    if control is None:
+        return None
+    size = ctypes.c_size_t(ctypes.sizeof(value))
+    control(b"opt.dirty_decay_ms", ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t())
+    return value.value
+
+
+def compiled() -> dict[str, Any]:
+    """Return what torch.compile has compiled in this process.
+
+    Returns:
+        ``times`` (compiled functions, of which torch keeps the last 64), ``seconds`` for them and,
+        of their kernels, those ``anew`` and those ``cached``: found in a cache on the disk.
+    """
+    utils = sys.modules.get("torch._dynamo.utils")
+    done = utils.get_compilation_metrics() if utils else []
+
+    def total(name: str) -> int:
+        return sum(getattr(one, name, 0) or 0 for one in done)
+
+    return {
+        "times": len(done),
+        "seconds": total("duration_us") / 1e6,
+        "anew": total("inductor_fx_local_cache_miss_count"),
+        "cached": total("inductor_fx_local_cache_hit_count"),
+    }
+
+
+def report(*, with_kernel: bool) -> dict[str, Any]:
+    """Return what this process really is, as JSON data; docs/records.md describes the keys.
+
+    Allocations of the probe are freed on return. The random state is not touched.
+
+    Args:
+        with_kernel: ask the BLAS library for its kernel, which takes MKL a second.
+    """
+    policy, pages = memory_policy()
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    mapped = {line.split(maxsplit=5)[-1] for line in maps}
+    sgemm, threads = owner("sgemm_"), thread_cpus()
+    capability = torch.backends.cpu.get_cpu_capability()
+    return {
+        "pid": os.getpid(),
+        "cpus": sorted(os.sched_getaffinity(0).union(*threads or ())),
+        "thread_cpus": threads,
+        "policy": policy,
+        "pages_by_node": pages,
+        "os_threads": len(list(Path("/proc/self/task").iterdir())),
+        "intra_op": torch.get_num_threads(),
+        "inter_op": torch.get_num_interop_threads(),
+        "openmp": sorted(path for path in mapped if _OPENMP.search(path)),
+        # What ATen's operators and MKL call: compilers other than GCC have another name for it.
+        "parallel": owner("GOMP_parallel") or owner("__kmpc_fork_call"),
+        "sgemm": sgemm,
+        "sgemm_kernel": sgemm_kernel(sgemm) if with_kernel else None,
+        "sgemm_gflops": 2 * SGEMM_SIZE**3 / _sgemm_seconds(SGEMM_REPEATS) / 1e9,
+        "intel_path": owner("mkl_serv_intel_cpu_true"),
+        "allocator": owner("malloc"),
+        "jemalloc_decay_ms": _jemalloc_decay_ms(),
+        "huge_page_bytes": _huge_page_bytes(),
+        "isa": capability,
+        "default_dtype": str(torch.get_default_dtype()),
+        "spin_s": _spin_s(),
+        "changes": changes.effective(),
+        "impossible": changes.impossible(),
+        "cached": loader_substitutes.facts(),
+        "compiled": compiled(),
+        "torch": torch.__version__,
+        "python": sys.executable,
+        "env": {name: text for name, text in os.environ.items() if name.startswith(MATTERS)},
+    }
+
+
+def write(folder: str, counted: object) -> None:
+    """Write down what this process got, which no coordinator asks, as a member reports it.
+
+    Args:
+        folder: gets the file, with the process's id in its name.
+        counted: what has ended iterations (``Iterations.report``).
+    """
+    found = {"launcher": "exec", "once": False, "switches": {}, "loaders": [], "counted": counted}
+    path = Path(folder) / f"attestation-{os.getpid()}"
+    beside = path.with_suffix(".part")
+    beside.write_text(json.dumps(found | report(with_kernel=True)), encoding="utf-8")
+    beside.replace(path)

@@ -1,1 +1,0 @@
-"""Figures, launch script, report."""

@@ -1,0 +1,1 @@
+"""The report, its figures, the flame graphs and the launch script."""

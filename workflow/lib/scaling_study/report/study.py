@@ -1,0 +1,204 @@
+"""A study as a whole: its lock, and what the terminal says before and after."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scaling_study.common import file_errors, locks, storage
+from scaling_study.common.objectives import OBJECTIVES
+from scaling_study.common.printable import printable_lines
+from scaling_study.config import estimate, process_counts
+from scaling_study.config.plan import asked_replicates
+from scaling_study.diagnosis.cause_file import read_causes
+from scaling_study.host import probe
+from scaling_study.report.busy import tell_lost_windows, warn_busy
+from scaling_study.report.headline import tell_throughput, write_headline
+from scaling_study.report.headline_causes import summarise
+from scaling_study.report.report_machines import write_notes
+from scaling_study.runner import foreign
+from scaling_study.search import forecast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from scaling_study.config.plan import Plan
+
+
+# Of a process id (pid_max is 2**22 at most).
+MOST_DIGITS = 7
+
+# After this time who has a lock has written its number. That of another node is no process here.
+NUMBER_S = 1.0
+
+
+# Of what a script has printed.
+SHOWN_LINES, SHOWN_CHARACTERS = 15, 300
+
+
+class StudyInUseError(Exception):
+    """Another process works in the study's folder."""
+
+
+class StudyLock:
+    """The right to write a study's folder, held until this process ends, however it ends.
+
+    Raises:
+        StudyInUseError: another process holds it.
+        UnusableError: something in the folder leads out of it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        file_errors.refuse_links(folder)
+        # Kept open: the lock is the open file's, and the kernel lets go of it with the process.
+        self._file = (folder / ".lock").open("a+")
+        if not locks.take(self._file):
+            raise StudyInUseError(
+                f"{folder} is being written by process {self._writer()}:"
+                " wait for it, or stop it, then run again"
+            )
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
+
+    def _writer(self) -> str:
+        """The process that holds the lock; an ended one is there until it writes its number."""
+        deadline_s = time.monotonic() + NUMBER_S
+        while True:
+            self._file.seek(0)
+            number = self._file.read(MOST_DIGITS)
+            if (number and Path("/proc", number).exists()) or time.monotonic() > deadline_s:
+                return number or "unknown"
+            time.sleep(locks.LOOK_AGAIN_S)
+
+
+def outline(plan: Plan, jobs: int, measured: int, machines: Sequence[str] = ()) -> str:
+    """Say what a run will do on this machine.
+
+    Args:
+        plan: the plan.
+        jobs: how many (launch, replicate) it has.
+        measured: how many of them are measured already.
+        machines: names of those that are measured; none in a study of this machine alone.
+    """
+    machine = probe.read_machine()
+    counts = process_counts.resolve(plan.processes, machine.usable, machine.quota_cpus)
+    race = forecast.describe(plan.to_dict(), machine.usable, machine.quota_cpus)
+    text = estimate.describe(plan, counts, estimate.estimate(plan, counts), race)
+    if odd := machine.usable.oddities:
+        text += f"\n  NUMA nodes of this machine: {'; '.join(odd)}"
+    if machines:
+        text += (
+            f"\n  all of it on each machine: {', '.join(machines)} (counts and time as on this one)"
+        )
+    return f"{text}\n  {measured} of {jobs} cohorts are measured already" if measured else text
+
+
+def tell_stopped(path: Path) -> str:
+    """Say how the default launch's script ended before its first step.
+
+    Args:
+        path: measure/stopped.json.
+    """
+    found = storage.read_json(path)
+    lines = found["log"].splitlines()[-SHOWN_LINES:]
+    shown = "".join(f"  | {line[:SHOWN_CHARACTERS]}\n" for line in lines)
+    return printable_lines(
+        f"The study stopped: {found['script']} ended before its first step.\n"
+        f"  Reason: {found['reason']}\nIts last lines were:\n{shown}"
+        "No other launch was started. Put that right and run the same command again: it measures"
+        " this launch first."
+    )
+
+
+def look_around() -> str:
+    """Say who else is at work on this machine, which takes a second; empty if nobody is."""
+    return warn_busy(foreign.look(frozenset(probe.read_machine().allowed_cpus)))
+
+
+def read_confirmations(results: Path) -> dict[str, dict[str, Any]]:
+    """Entries of analysis/confirmation.json by machine; none in a study that was not confirmed."""
+    path = results / "analysis/confirmation.json"
+    if not path.exists():
+        return {}
+    return {entry["machine"]: entry for entry in storage.read_json(path)["machines"]}
+
+
+def _conclude_causes(targets: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why each launch does not scale further, with what is left unexplained and what helps."""
+    lines = []
+    for because in summarise(targets):
+        rest = [share for share in because.growth if share.kind == "unexplained"]
+        left = f" ({rest[0].value} unexplained)" if rest and len(because.growth) > 1 else ""
+        lines.append(f"  why, {because.launch}: {because.verdict}{left}")
+        if because.question:
+            lines.append(f"    {because.question}")
+        lines += [f"    Warning: {note.text}" for note in because.notes if note.warning]
+        if because.remedy:
+            lines.append(f"    What helps: {because.remedy}")
+    return lines
+
+
+def _conclude_machines(
+    results: Path, folder: Path, plan: Mapping[str, Any], name: str = "", main: str = ""
+) -> list[str]:
+    """What came out on the machines of a folder: one, unless nodes under its name differ."""
+    recommendations, noise, lost, provenance = (
+        {entry["machine"]: entry for entry in storage.read_json(path)["machines"]}
+        for path in (
+            folder / "analysis" / f"{analysis}.json"
+            for analysis in ("recommendation", "noise", "failures", "provenance")
+        )
+    )
+    causes, confirmed = read_causes(folder), read_confirmations(folder)
+    lines = []
+    for machine, entry in recommendations.items():
+        found = write_headline(
+            entry,
+            noise.get(machine),
+            replicates=asked_replicates(plan),
+            failures=lost.get(machine),
+            confirmation=confirmed.get(machine),
+        )
+        lines += [found.verdict, *(f"  {bar.text}: {bar.value} {bar.unit}" for bar in found.bars)]
+        if entry["status"] == "ok" and OBJECTIVES[entry["objective"]].single:
+            lines.append(f"  {tell_throughput(entry)}")
+        notes = (*tell_lost_windows(lost[machine], provenance[machine]), *found.notes)
+        lines += [f"  Warning: {note.text}" for note in notes if note.warning]
+        if machine != main and main:
+            lines.append("  measured on nodes that are another machine")
+        elif entry["status"] == "ok":
+            script = results / f"launch/recommended{f'-{name}' if name else ''}.sh"
+            lines.append(f"  launch it: bash {script}")
+        lines += _conclude_causes(causes.get(machine, []))
+    return lines
+
+
+def conclusion(results: Path, planned: Path, report: Path, *, compared: bool = False) -> str:
+    """Say what came out of a study, and where its report is.
+
+    Args:
+        results: results/<study>.
+        planned: its plan.json, or what a race has made of it.
+        report: the report.
+        compared: whether the study names machines, so that analysis/machines.json has them.
+    """
+    plan = storage.read_json(planned)
+    lines = []
+    if compared:
+        content = storage.read_json(results / "analysis/machines.json")
+        for entry in content["machines"]:
+            if entry["status"] == "measured":
+                folder = results / "machines" / entry["name"]
+                lines.append(f"{entry['name']} ({entry['cpu_model']}):")
+                own = _conclude_machines(results, folder, plan, entry["name"], entry["machine"])
+                lines += [f"  {line}" for line in own]
+        notes = write_notes(content)
+        lines += [f"{'Warning: ' if note.warning else ''}{note.text}" for note in notes]
+    else:
+        lines = _conclude_machines(results, results, plan)
+    return printable_lines("\n".join([*lines, f"Report: {report}"]))

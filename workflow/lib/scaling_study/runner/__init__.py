@@ -1,0 +1,1 @@
+"""From one launch of the plan to its record file: cohorts, windows, journal."""

@@ -1,0 +1,324 @@
+"""The windows of one cohort: from its start to the last one, with those that are needed besides.
+
+What is planned is taken first. Where the script had not settled from the beginning, the windows of
+that time are taken anew and do not count (`settling`). Where too little was seen of what comes back
+between steps, further ones are taken (`between`).
+
+Cohorts of several launches can take their windows in turns: whoever takes a cohort's windows can
+pause after each of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.launch.axes import axis_table
+from scaling_study.runner import cohort, footprint, foreign, non_step, settling, windows
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Mapping, Sequence
+
+    from scaling_study.runner.journal import Journal
+
+Json = dict[str, Any]
+
+MEMBER_RESTARTS = 2
+"""A member that ended is started again this often in a cohort; then its points are given up."""
+
+WARM_UP_LONGEST_S = 30.0
+"""The warm-up ends after this time at the latest, however few steps were done."""
+
+MORE_LONGEST_S = 120.0
+"""Windows that are taken anew take no longer than this, and further ones begin within it."""
+
+SETTLING_ROUNDS = 2
+"""Windows are taken anew at most this often."""
+
+FEWEST_BLOCKS = 3
+"""Whether the last windows have settled by themselves is asked of so many blocks at least."""
+
+log = logging.getLogger("measure")
+
+
+class CohortWindows:
+    """The windows of one cohort.
+
+    Args:
+        one: the cohort, not started yet.
+        job: what is measured: a job's ``plan``, ``launch`` and ``seed``.
+        number: the cohort's, in the record file.
+        counts: its process counts.
+        journal: of the record file.
+        lookout: for other programs.
+        before: records of an interrupted run.
+
+    Attributes:
+        started_s: from the beginning to the first window; None before that.
+        in_windows_s: time in windows.
+        member: what each member takes of the memory, once all have started.
+        paused_s: time between windows in which others had the machine.
+    """
+
+    def __init__(
+        self,
+        one: cohort.Cohort,
+        job: Any,
+        *,
+        number: int,
+        counts: Sequence[int],
+        journal: Journal,
+        lookout: foreign.Lookout,
+        before: Sequence[Mapping[str, Any]],
+    ) -> None:
+        self._cohort, self._number, self._counts = one, number, counts
+        self._settings: Mapping[str, Any] = job.plan["measure"]
+        self._axes: Mapping[str, Any] = job.launch["axes"]
+        self._seed: int = job.seed
+        self._journal, self._lookout = journal, lookout
+        self.started_s: float | None = None
+        self.in_windows_s = 0.0
+        self.paused_s = 0.0
+        self.member: footprint.Footprint | None = None
+        self._steps: list[tuple[int, non_step.Steps]] = []
+        self._lost: set[int] = set()
+        self._last_end: str | None = None
+        # Where windows begin that are not planned.
+        taken = [one for one in before if one["kind"] == "window" and one["n"] in counts]
+        planned: int = self._settings["windows"]
+        self._block = max([planned, *(one["block"] + 1 for one in taken)])
+        self._window = max([planned * len(counts), *(one["window"] + 1 for one in taken)])
+
+    def take(
+        self,
+        slots: Sequence[Mapping[str, Any]],
+        todo: Sequence[windows.Window],
+        began: float,
+        unsettled: float | None = None,
+        *,
+        first_decides: bool = False,
+    ) -> Generator[None, None, tuple[str, str | None]]:
+        """Start the cohort and take its windows; return its status and the reason.
+
+        Pauses when it is about to take a window, except the first.
+
+        Args:
+            slots: of the launch, by process count.
+            todo: windows that are left to take.
+            began: when the cohort's time began (s of the performance counter).
+            unsettled: how all windows changed that an interrupted run has taken; they are taken
+                anew. None where they had settled, or some are left to take.
+            first_decides: of all members, as ``Cohort.wait_started`` has it.
+        """
+        timeout_s = self._settings["start_timeout_s"]
+        memory = footprint.Meter()
+        started = [spec["slot"] for spec in slots[: self._cohort.size]]
+        self._cohort.start(started, timeout_s, first_decides=first_decides)
+        reports = self._cohort.attest(timeout_s)
+        self._write_events()
+        if not reports:
+            return "failed", f"no member came as far as its first step{self._because()}"
+        wrong = self._attested("before", slots, reports)
+        if wrong:
+            return "failed", wrong
+        self._cohort.warm_up(self._settings["warmup_steps"], WARM_UP_LONGEST_S)
+        self.member = memory.each(len(self._cohort.alive))
+        self.started_s = time.perf_counter() - began
+        yield from self._take_all(todo)
+        yield from self._take_more(unsettled)
+        wrong = self._attest_again(slots, reports)
+        self._write_events()
+        if wrong:
+            return "failed", f"{wrong}, after the last window"
+        return self._status(set(self._counts))
+
+    def _status(self, wanted: set[int]) -> tuple[str, str | None]:
+        if not self._lost:
+            return "complete", None
+        text = ", ".join(map(str, sorted(self._lost)))
+        reason = f"members ended, so that windows of {text} processes could not be taken"
+        status = "partial" if self._lost < wanted else "failed"
+        return status, f"{reason}{self._because()}"
+
+    def _pause(self) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.paused_s += time.perf_counter() - began
+
+    def _now(self) -> float:
+        """The time (s), without pauses."""
+        return time.perf_counter() - self.paused_s
+
+    def _take_all(self, todo: Sequence[windows.Window]) -> Iterator[None]:
+        counts = len({window.n for window in todo})
+        for at, window in enumerate(todo):
+            if at % counts == 0:
+                log.info("window %d of %d", at + 1, len(todo))
+            if at:
+                yield from self._pause()
+            if not self._take(window):
+                self._lost.add(window.n)
+
+    def _take_more(self, change: float | None) -> Iterator[None]:
+        """Take windows anew, or further ones, until what was seen is settled and enough.
+
+        Args:
+            change: how windows of an interrupted run changed.
+        """
+        counts = sorted(set(self._counts) - self._lost)
+        further = dict.fromkeys(counts, 0)
+        until_s = self._now() + MORE_LONGEST_S
+        anew = 0
+        if change is None:
+            change = self._change()
+        while change is not None and anew < SETTLING_ROUNDS and not self._lost:
+            anew += 1
+            change = yield from self._take_anew(change, until_s)
+        until_s = self._now() + MORE_LONGEST_S
+        while self._now() < until_s:
+            steps = non_step.Steps.concat(self._by_window())
+            short = non_step.lacking(steps, non_step.find(steps), counts)
+            if not short:
+                return
+            # Each in its turn: what one count never shows another may.
+            n = min(short, key=lambda each: further[each])
+            further[n] += 1
+            log.info("n = %d: another window, for what comes back between steps", n)
+            yield from self._pause()
+            if not all(map(self._take, self._further([n], 1))):
+                return
+
+    def _change(self, block: int = 0) -> float | None:
+        """How windows from a block on change with the age of their members."""
+        seen = self._by_window(block)
+        return settling.change(seen, non_step.find(non_step.Steps.concat(seen)))
+
+    def _take_anew(self, change: float, until_s: float) -> Generator[None, None, float | None]:
+        """Replace the windows in which the script had not settled; return how all change then.
+
+        These are the first blocks, where the others have settled by themselves, or else all; as
+        many of them as there is time for. Where too few would be left, all stay as they are.
+        """
+        blocks = sorted({block for block, _ in self._steps})
+        enough = blocks[1 : 1 - FEWEST_BLOCKS]
+        first = next((block for block in enough if self._change(block) is None), self._block)
+        left = [block for block in blocks if block >= first]
+        planned = self._settings["windows"]
+        again = planned - len(left)
+        if blocks:
+            room_s = max(0.0, until_s - self._now())
+            again = min(again, int(room_s / self._block_s(len(blocks))))
+        if len(left) + again < min(planned, FEWEST_BLOCKS):
+            log.info("the script has not settled (%+.0f%% of all time)", 100 * change)
+            return None
+        log.info(
+            "the script has not settled (%+.0f%% of all time): windows are taken anew", 100 * change
+        )
+        self._steps = [one for one in self._steps if one[0] >= first]
+        for window in self._further(self._counts, again):
+            yield from self._pause()
+            if not self._take(window):
+                self._lost.add(window.n)
+        still = self._change()
+        self._journal.write(
+            {"kind": "settled", "cohort": self._number, "block": first, "change": change,
+             "left": still}
+        )  # fmt: skip
+        return still
+
+    def _block_s(self, blocks: int) -> float:
+        """What a block of windows takes (s)."""
+        return max(0.01, self.in_windows_s / blocks)
+
+    def _further(self, counts: Sequence[int], blocks: int) -> list[windows.Window]:
+        """Return further windows, after all those that were planned or taken."""
+        found = [
+            windows.Window(self._window + one.window, self._block + one.block, one.n)
+            for one in windows.schedule(counts, blocks, self._seed + self._block)
+        ]
+        self._window, self._block = self._window + len(found), self._block + blocks
+        return found
+
+    def _by_window(self, block: int = 0) -> list[non_step.Steps]:
+        """Steps of the windows that count from a block on, each with those of all its members."""
+        return [steps for own, steps in self._steps if own >= block]
+
+    def _attested(
+        self, when: str, slots: Sequence[Mapping[str, Any]], reports: Sequence[Json]
+    ) -> str:
+        """Write what members have; say what of the launch does not hold."""
+        checks = axis_table.checks(self._axes, slots, reports)
+        shared = self._cohort.shared_files()
+        self._journal.write(
+            {"kind": "attestation", "cohort": self._number, "when": when, "checks": checks,
+             "members": reports, **({"shared_files": shared} if shared else {})}
+        )  # fmt: skip
+        return axis_table.failed(checks)
+
+    def _attest_again(
+        self, slots: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]]
+    ) -> str:
+        """Have members report again what they have; say what of the launch does not hold any more.
+
+        A script may set threads, CPUs or types while it trains.
+        """
+        kernels = {report["slot"]: report["sgemm_kernel"] for report in before}
+        found = self._cohort.attest(self._settings["start_timeout_s"], with_kernel=False)
+        reports = [{**one, "sgemm_kernel": kernels.get(one["slot"])} for one in found]
+        return self._attested("after", slots, reports) if reports else ""
+
+    def _take(self, window: windows.Window) -> bool:
+        """Take a window until it is valid or has been taken often enough.
+
+        A member that ends while it is taken costs none of its takes, but one of the member's
+        restarts.
+
+        Returns:
+            Whether it was taken; False when one of its members is left no more.
+        """
+        timing = cohort.WindowSettings(
+            **{key: self._settings[key] for key in ("steps", "shortest_s", "longest_s", "settle_s")}
+        )
+        take = 0
+        while take <= self._settings["retakes"]:
+            self._revive()
+            # The first n members, no others: a slot has CPUs and memory of its own.
+            if not set(range(window.n)) <= set(self._cohort.alive):
+                return False
+            try:
+                record = self._cohort.take(window, timing)
+            except cohort.MemberEndedError:
+                self._write_events()
+                continue
+            self.in_windows_s += record["window_s"]
+            if record["valid"]:
+                self._steps.append((window.block, non_step.window_steps(record)))
+            self._journal.write({"kind": "window", "cohort": self._number, "take": take, **record})
+            seen = self._lookout.after_window(record["flags"])
+            if seen is not None:
+                told = foreign.describe(seen) or "whoever took it is not at it any more"
+                log.warning("windows keep being lost to others' CPU time: %s", told)
+            if record["valid"]:
+                return True
+            log.info("n = %d: invalid (%s)", window.n, ", ".join(record["flags"]))
+            take += 1
+        return True
+
+    def _revive(self) -> None:
+        """Start ended members again, as often as that is allowed."""
+        missing = self._cohort.restartable(MEMBER_RESTARTS)
+        if missing:
+            self._cohort.start(missing, self._settings["start_timeout_s"])
+            self._cohort.warm_up(self._settings["warmup_steps"], WARM_UP_LONGEST_S)
+            self._write_events()
+
+    def _write_events(self) -> None:
+        for event in self._cohort.events:
+            log.info("member %s: %s", event["slot"], event["reason"])
+            self._last_end = event["reason"]
+            self._journal.write({"kind": "event", "cohort": self._number, **event})
+        self._cohort.events.clear()
+
+    def _because(self) -> str:
+        return f" (the last one: {self._last_end})" if self._last_end else ""

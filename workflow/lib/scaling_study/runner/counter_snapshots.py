@@ -1,0 +1,166 @@
+"""What the kernel has counted at the two edges of a window, and what that makes for the window.
+
+Edges lie before members are released and after they have come to rest: counters then belong to
+whole steps, and reading them disturbs none.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from scaling_study.host import kernel_counters, machine_counters, perf_events
+from scaling_study.member import channel
+from scaling_study.runner import windows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+class Watched(Protocol):
+    """Processes by slot, and in each slot's words which of its threads trains."""
+
+    pids: dict[int, int]
+
+    def words(self, slot: int) -> Any:
+        """Return a slot's words (see ``channel``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Counters at one edge of a window; per slot where they are of a member.
+
+    Attributes:
+        wall_ns: when they were read.
+        machine: of the CPUs that the study may use.
+        throttled: time (s) that each cgroup above a member was held back by its quota.
+        trainers: the thread that trains.
+        trees: every thread of a member and of what it has started.
+        events: hardware counters.
+        sleeping_s: CPU time of the members that the window leaves out.
+        study_s: CPU time of all that belongs to the study.
+        coordinator_s: CPU time of this process.
+    """
+
+    wall_ns: int
+    machine: machine_counters.Machine
+    throttled: dict[Path, float]
+    trainers: dict[int, int]
+    trees: dict[int, dict[int, kernel_counters.Process]]
+    events: dict[int, dict[str, perf_events.Reading]]
+    sleeping_s: float
+    study_s: float
+    coordinator_s: float
+
+
+def read(
+    members: Watched,
+    active: Sequence[int],
+    cpus: frozenset[int],
+    hardware: perf_events.PerfEvents,
+) -> Edge:
+    """Read all counters.
+
+    Args:
+        members: all that live.
+        active: the slots of the members in the window.
+        cpus: the CPUs that the study may use.
+        hardware: the members' hardware counters.
+    """
+    pids = members.pids
+    trainers = {slot: members.words(slot)[channel.TRAINER_TID] for slot in active}
+    trees = {slot: kernel_counters.read_tree(pids[slot], trainers[slot]) for slot in active}
+    active_s = sum(kernel_counters.known_cpu_s(tree) for tree in trees.values())
+    sleeping_s = sum(kernel_counters.tree_cpu_s(pids[slot]) for slot in set(pids) - set(active))
+    # Whatever else belongs to this study: the launcher's host, cohorts of other launches.
+    others_s = kernel_counters.tree_cpu_s(os.getpid(), without=pids.values())
+    return Edge(
+        wall_ns=time.perf_counter_ns(),
+        machine=machine_counters.read_machine(cpus),
+        throttled=machine_counters.read_throttled(pids[slot] for slot in active),
+        trainers=trainers,
+        trees=trees,
+        events={slot: hardware.read(slot) for slot in active},
+        sleeping_s=sleeping_s,
+        study_s=active_s + sleeping_s + others_s,
+        coordinator_s=time.process_time(),
+    )
+
+
+def read_frequencies_mhz(files: Sequence[tuple[int, Path]]) -> dict[int, float]:
+    """Return the frequency of each CPU whose file (kHz) can be read now."""
+    found = {}
+    for cpu, path in files:
+        try:
+            found[cpu] = int(kernel_counters.read_text(path)) / 1e3
+        except (OSError, ValueError):  # the CPU is offline; "<unknown>"
+            continue
+    return found
+
+
+def members_mhz(frequencies_mhz: Mapping[int, float], before: Edge, after: Edge) -> float | None:
+    """Return the mean frequency of the CPUs that the members' threads ran on, by their run time.
+
+    CPUs on which no member ran say nothing: idle ones are slow, others' busy ones are fast.
+
+    Args:
+        frequencies_mhz: by CPU, as read when the window closed.
+        before: the window's first edge.
+        after: its second one.
+
+    Returns:
+        None where the frequency of any of these CPUs is not known.
+    """
+    used: defaultdict[int, float] = defaultdict(float)
+    for slot, tree in after.trees.items():
+        for cpu, run_s in kernel_counters.run_s_by_cpu(before.trees[slot], tree).items():
+            used[cpu] += run_s
+    if not used or not used.keys() <= frequencies_mhz.keys():
+        return None
+    return sum(run_s * frequencies_mhz[cpu] for cpu, run_s in used.items()) / sum(used.values())
+
+
+def member_record(
+    stretches: Sequence[windows.Stretch], at: int, before: Edge, after: Edge
+) -> dict[str, Any]:
+    """Return a window's record of one member.
+
+    Args:
+        stretches: of the window.
+        at: its place among their activities.
+        before: the first edge.
+        after: the second one.
+    """
+    slot = stretches[0].activities[at].slot
+    used = kernel_counters.usage(before.trees[slot], after.trees[slot], after.trainers[slot])
+    hardware = perf_events.count(before.events[slot], after.events[slot], used.cpu_s)
+    record = {**windows.window_record(stretches, at), **asdict(used), **hardware}
+    record |= kernel_counters.read_usage(before.trees[slot], after.trees[slot])
+    if len(stretches) == 1:
+        one = stretches[0]
+        record |= windows.life_record(one.activities[at], one.opened_ns, one.closed_ns)
+    return record
+
+
+def machine_record(before: Edge, after: Edge) -> dict[str, Any]:
+    """Return a window's record of the machine, without its frequency; CPU times in s."""
+    machine = machine_counters.machine_usage(before.machine, after.machine)
+    study_s = after.study_s - before.study_s
+    every = (kernel_counters.allowed_cpus(tree) for tree in after.trees.values())
+    own = (
+        kernel_counters.allowed_cpus(tree, after.trainers[slot])
+        for slot, tree in after.trees.items()
+    )
+    return machine | {
+        "throttled_s": machine_counters.throttled_s(before.throttled, after.throttled),
+        "foreign_cpu_s": max(0.0, machine["busy_cpu_s"] - study_s),
+        "sleeping_cpu_s": max(0.0, after.sleeping_s - before.sleeping_s),
+        "coordinator_cpu_s": after.coordinator_s - before.coordinator_s,
+        # How many CPUs all threads of the members, and those that train, may run on.
+        "members_cpus": len(frozenset().union(*every)),
+        "trainers_cpus": len(frozenset().union(*own)),
+    }

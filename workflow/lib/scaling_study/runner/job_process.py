@@ -1,0 +1,79 @@
+"""How the process of a measuring job is set up: its end, its limits, its log, its orphans."""
+
+import logging
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from scaling_study.common import file_errors
+from scaling_study.common.printable import printable
+from scaling_study.host import allocation, named_machine
+from scaling_study.runner import cohort, descendants, supervisor
+
+
+class _Line(logging.Formatter):
+    """A message on one line: no name or output in it breaks it, or steers a terminal.
+
+    Args:
+        title: stands before each message.
+    """
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._title = title
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's own name)
+        """Return the line."""
+        return printable(f"{self._title}: {record.message}")
+
+
+@contextmanager
+def prepared(title: str, log: Path, probed: Path | None = None) -> Iterator[None]:
+    """Set this process up for a job that starts members, and leave none of them behind.
+
+    A disk, a limit or a part of a node that stops the job ends this process with a message.
+
+    Args:
+        title: stands before each message.
+        log: gets the messages, which go to the terminal too.
+        probed: machine.json of the machine that the job measures in the name of; another node than
+            that stops the job too.
+
+    Raises:
+        SystemExit: with ``keep.STOPS`` where no other job of the study is worth a start.
+    """
+    signal.signal(signal.SIGTERM, _stop)
+    # A keeper does this too; this process does it where the keeper was killed.
+    descendants.adopt()
+    # A member takes two descriptors of its coordinator; the usual soft limit is 1,024.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # What a full disk does not take into the log is on the terminal all the same.
+    logging.raiseExceptions = False
+    with file_errors.told(title, logging.getLogger()):
+        handlers: list[logging.Handler] = [
+            logging.FileHandler(log, mode="w"),
+            logging.StreamHandler(),
+        ]
+        for handler in handlers:
+            handler.setFormatter(_Line(title))
+        logging.basicConfig(level=logging.INFO, handlers=handlers)
+        allocation.require_whole_node()
+        named_machine.require_probed(probed)
+        try:
+            yield
+        except cohort.ScriptEndedError:
+            sys.exit(supervisor.STOPS)
+        finally:
+            descendants.end(supervisor.ORPHANS_S)
+
+
+def _stop(signum: int, _frame: FrameType | None) -> None:
+    """End members and remove the private folder on the way out, then exit."""
+    # Once: another signal must not cut the clean-up short.
+    signal.signal(signum, signal.SIG_IGN)
+    sys.exit(128 + signum)

@@ -1,0 +1,543 @@
+"""Measure one (launch, replicate): from the plan to its record file.
+
+What depends on the machine is resolved by a probe of the machine that measures: the ladder, the
+CPUs of each slot, libraries, and what must be skipped. An expected failure is a stored status
+with its reason, never a missing file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import random
+import shutil
+import time
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common import code_digest, entries, private
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.config import work
+from scaling_study.host import headroom, probe
+from scaling_study.launch.launchers.launcher_table import LAUNCHERS
+from scaling_study.member import program
+from scaling_study.runner import (
+    cohort,
+    footprint,
+    foreign,
+    non_step,
+    pool,
+    resolve,
+    settling,
+    windows,
+)
+from scaling_study.runner.cohort_windows import CohortWindows
+from scaling_study.runner.free_run import Program
+from scaling_study.runner.journal import Journal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+
+    from scaling_study.launch.launchers.launcher import Launch
+
+SCHEMA_VERSION = 1
+
+# What decides what is measured and how: a change of any of them makes old windows another thing.
+HARNESS = (
+    *("runner/measure", "member/worker", "member/hook/sitecustomize"),
+    *("launch/axes", "launch/counters", "launch/launchers"),
+)
+"""What measures: these modules and folders, with all that they import."""
+
+OUTSIDE = ("axes", "counters", "launchers")
+"""Of these, files of a user's own belong to it."""
+
+FAILED, SKIPPED = "failed", "skipped"
+"""Why the next run measures a record file again: it lacks results, or the machine lacks something.
+"""
+STOPPED = "stopped.json"
+"""In measure/: the event of the default launch's first member whose script came to no step."""
+
+log = logging.getLogger("measure")
+
+ROOM = 1.5
+"""So many times the memory of the largest cohort yet must be left for another one beside it."""
+
+_ENDED = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one job measures.
+
+    Attributes:
+        plan: what of plan.json the measurement depends on (see ``job_text``), with the values of
+            ``workload.env``.
+        launch: the launch's entry in the plan.
+        replicate: which fresh start of the launch this is.
+    """
+
+    plan: Mapping[str, Any]
+    launch: Mapping[str, Any]
+    replicate: int
+
+    @property
+    def seed(self) -> int:
+        """The seed of this job's shuffles, from the study's seed and the job's name."""
+        text = f"{self.plan['seed']} {self.launch['id']} {self.replicate}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+def job_text(
+    plan: Mapping[str, Any], launch: Mapping[str, Any] | None, files: str = "", *sections: str
+) -> str:
+    """Return, as JSON, all that measuring a launch, or profiling it, depends on.
+
+    What only names or counts afterwards is left out: changing it measures nothing anew.
+
+    Args:
+        plan: the content of plan.json.
+        launch: one of its launches; None if the job itself finds out which.
+        files: a digest of all files that count; with other files it is another measurement.
+        sections: further sections of the plan that count, without their list of launches.
+    """
+    return json.dumps(
+        {
+            **{key: plan[key] for key in ("study", "seed", "processes")},
+            "measure": _without(plan["measure"], "replicates"),
+            "workload": _without(
+                plan["workload"], "steps_per_model", "samples_per_step", "samples_per_epoch"
+            ),
+            **{
+                name: _without(plan[name], "launches")
+                if isinstance(plan[name], dict)
+                else plan[name]
+                for name in sections
+            },
+            "launch": launch,
+            "files": files,
+        },
+        sort_keys=True,
+    )
+
+
+def read_job(text: str, replicate: int) -> Job:
+    """Return the job of a text that ``job_text`` made."""
+    plan = json.loads(text)
+    return Job(plan, plan.pop("launch"), replicate)
+
+
+def _without(section: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {name: value for name, value in section.items() if name not in keys}
+
+
+def each_alone(settings: Mapping[str, Any], axes: Mapping[str, Any]) -> bool:
+    """Whether each process count of a launch has a cohort of its own.
+
+    Members that do not rest take CPU time beside those that train.
+
+    Args:
+        settings: the plan's ``measure`` section.
+        axes: of the launch.
+    """
+    return bool(settings["isolated"]) or not LAUNCHERS[axes["launcher"]].rests
+
+
+def digest(*parts: object) -> str:
+    """Return 12 hexadecimal digits for anything that JSON can hold."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def workload_digest(workload: Mapping[str, Any]) -> str:
+    """Return a digest of a workload's files.
+
+    A script counts by its content, and so do the modules of a package below the working directory
+    that a module is run from. Inputs may be large, so they count by their names, sizes and
+    times of modification, with everything below a folder.
+    """
+    folder = Path(work.folder(workload))
+    script = [hashlib.sha256(file.read_bytes()).hexdigest() for file in _program(workload, folder)]
+    files = [
+        file
+        for path in (folder / name for name in workload["inputs"])
+        for file in ([path, *path.rglob("*")] if path.is_dir() else [path])
+    ]
+    states = {str(file): file.stat() for file in files}
+    return digest(
+        script, sorted((name, state.st_size, state.st_mtime_ns) for name, state in states.items())
+    )
+
+
+def _program(workload: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Return the files of the program: the script, or all modules of the module's package."""
+    if not workload.get("module"):
+        return [folder / workload["script"]]
+    top = folder / workload["module"].partition(".")[0]
+    return sorted(top.rglob("*.py")) if top.is_dir() else [*top.parent.glob(f"{top.name}.py")]
+
+
+def measured_digest(workload: Mapping[str, Any], python: str) -> str:
+    """Return the digest of what is measured: files, arguments, environment and build.
+
+    Args:
+        workload: of a job.
+        python: the interpreter of the build.
+    """
+    return digest(
+        workload_digest(workload),
+        workload.get("cwd"),
+        work.program(workload),
+        *(workload[key] for key in ("args", "step", "env")),
+        asdict(resolve.versions(python)),
+    )
+
+
+def harness_digest(*further: str) -> str:
+    """Return the digest of the code that measures, and of further modules with their imports."""
+    outside = [file for kind in OUTSIDE for file in entries.files_outside(kind)]
+    return code_digest.of_modules(*HARNESS, *further, further=outside)[:12]
+
+
+class Measurement:
+    """The running of one job.
+
+    Args:
+        job: what is measured.
+        path: its record file.
+        builds: folder of the environments that were made from requirements.
+        counts: the process counts; the whole ladder where none are given.
+        batch: what it is measured together with, in turns; nothing where it has no name.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        path: Path,
+        builds: Path,
+        counts: Sequence[int] | None = None,
+        batch: str | None = None,
+    ) -> None:
+        self._job = job
+        self._folder = path.parent.parent
+        self._journal = Journal(path)
+        self._builds = builds
+        self._settings = job.plan["measure"]
+        self._machine = probe.read_machine().to_dict()
+        self._ladder = sorted(counts) if counts else resolve.counts(job.plan, self._machine)
+        self._batch = batch
+        self._cohort = 0
+        self._left = SKIPPED
+        self._lookout = foreign.Lookout(resolve.host(self._machine).cpus)
+
+    def run(self) -> None:
+        """Measure, and leave a whole record file."""
+        with private.folder() as folder:
+            for _ in self.pausing(folder):
+                pass
+
+    def pausing(self, folder: Path) -> Generator[None]:
+        """Measure, and leave a whole record file; pause between windows, all members asleep.
+
+        Args:
+            folder: a private one.
+        """
+        try:
+            resolved = resolve.resolve(
+                self._job.plan, self._job.launch["axes"], self._machine, self._builds,
+                self._ladder, member=footprint.known(self._folder, self._job.launch["id"]),
+            )  # fmt: skip
+            head = self._head(resolved)
+        except UnavailableError as error:
+            self._skip(error)
+        else:
+            yield from self._measure_all(resolved, head, folder)
+        self._journal.finish(self._left)
+
+    def _lacks(self, counts: Sequence[int]) -> bool:
+        """Whether a count has no result. A race asks again for single ones: whether none has."""
+        records = self._journal.read()
+        failed = _failed(records)
+        seen = {
+            one["n"]
+            for one in records
+            if one["kind"] == "window" and one["valid"] and one["cohort"] not in failed
+        }
+        return not (seen if self._batch else seen.issuperset(counts))
+
+    def _skip(self, error: UnavailableError) -> None:
+        log.info("skipped: %s (%s)", error.reason, error.remedy)
+        self._journal.restart()
+        self._journal.write({**self._head(None), "cohort": self._cohort})
+        self._journal.write(self._end("skipped", error.reason, error.remedy))
+
+    def _measure_all(
+        self, resolved: resolve.Resolved, head: dict[str, Any], folder: Path
+    ) -> Iterator[None]:
+        records = self._journal.resume(head)
+        if records:
+            log.info("goes on after %d records of an earlier run", len(records))
+        failed = _failed(records)
+        if failed:
+            log.info("what failed before is measured again")
+            records = self._journal.keep([one for one in records if one["cohort"] not in failed])
+        self._cohort = max((one["cohort"] + 1 for one in records), default=0)
+        if resolved.missing is not None:
+            log.info("not tried above %d processes: %s", max(resolved.counts), resolved.missing)
+        for counts in self._cohorts(resolved.counts):
+            yield from self._measure(resolved, head, counts, records, folder)
+        self._left = FAILED if self._lacks(resolved.counts) else ""
+
+    def _head(self, resolved: resolve.Resolved | None) -> dict[str, Any]:
+        """Return a cohort's first record; of a launch that this machine cannot do, None.
+
+        Raises:
+            UnavailableError: the interpreter does not run, or has no torch.
+        """
+        plan, launch = self._job.plan, self._job.launch
+        return {
+            "kind": "cohort",
+            "schema_version": SCHEMA_VERSION,
+            "study": plan["study"],
+            **{key: launch[key] for key in ("arm", "label", "axes")},
+            "launch": launch["id"],
+            "replicate": self._job.replicate,
+            "ladder": self._ladder,
+            **({"batch": self._batch} if self._batch else {}),
+            "seed": self._job.seed,
+            "measure": dict(self._settings),
+            "measured_hash": measured_digest(plan["workload"], resolved.launch.python)
+            if resolved
+            else "",
+            "harness_hash": harness_digest(),
+            "machine_hash": self._machine["hash"],
+            "machine": self._machine,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "slots": list(resolved.slots) if resolved else [],
+            "requested_env": resolved.requested_env if resolved else {},
+        }
+
+    def _compiling_anew(self, folder: Path) -> dict[str, str]:
+        """Return an empty cache for torch.compile, as a variable, for a launch's first replicate.
+
+        Later ones find what it has compiled: so both kinds of start are seen.
+        """
+        asked = self._job.launch["axes"]["compile"] != "off"
+        if (
+            self._job.replicate
+            or not asked
+            or resolve.COMPILE_CACHE in self._job.plan["workload"]["env"]
+        ):
+            return {}
+        return {resolve.COMPILE_CACHE: str(folder / "compiled")}
+
+    def _cohorts(self, counts: Sequence[int]) -> list[list[int]]:
+        """Return the ladders to measure, each in a fresh cohort."""
+        if each_alone(self._settings, self._job.launch["axes"]):
+            shuffle = random.Random(self._job.seed)  # noqa: S311 (an order, no secret)
+            return [[count] for count in shuffle.sample(counts, len(counts))]
+        return [list(counts)]
+
+    def _measure(
+        self,
+        resolved: resolve.Resolved,
+        head: Mapping[str, Any],
+        counts: Sequence[int],
+        before: Sequence[Mapping[str, Any]],
+        private_folder: Path,
+    ) -> Iterator[None]:
+        """Measure one cohort's windows, without those that an interrupted run has taken."""
+        todo = self._todo(counts, before)
+        interrupted = _interrupted(counts, before)
+        unsettled = None if todo or interrupted is None else _unsettled(interrupted, before)
+        if not todo and unsettled is None:
+            if interrupted is not None:  # the last window was taken, the end not yet written
+                self._journal.write({**self._end("complete", None, None), "cohort": interrupted})
+            return
+        began = time.perf_counter()
+        self._journal.write({**head, "cohort": self._cohort})
+        with private.part(private_folder, f"cohort-{self._cohort}") as folder:
+            own = self._compiling_anew(folder)
+            running = replace(resolved.launch, folder=folder, env={**resolved.launch.env, **own})
+            first_decides, script_ended = self._first_decides(before), None
+            if self._job.plan["workload"]["pool"]:
+                taken: pool.PoolWindows | CohortWindows
+                taken = pooled = self._of_pool(running, resolved)
+                status, reason = yield from pooled.take(todo, began, first_decides=first_decides)
+                script_ended = pooled.script_ended
+            else:
+                specs = resolved.members[: max(counts)]
+                host, hang_s = resolve.host(self._machine), self._settings["hang_timeout_s"]
+                with cohort.Cohort(running, specs, host, hang_s=hang_s) as one:
+                    taken = gated = CohortWindows(
+                        one,
+                        self._job,
+                        number=self._cohort,
+                        counts=counts,
+                        journal=self._journal,
+                        lookout=self._lookout,
+                        before=before,
+                    )
+                    status, reason = yield from gated.take(
+                        resolved.slots,
+                        todo,
+                        began,
+                        unsettled,
+                        first_decides=first_decides,
+                    )
+                script_ended = one.script_ended
+            if script_ended:
+                reason = script_ended["reason"]
+            for name, place in own.items():
+                _keep(Path(place), Path(resolved.launch.env[name]))
+        remedy = None
+        if status == "complete" and resolved.missing is not None:
+            status, reason, remedy = "partial", resolved.missing.reason, resolved.missing.remedy
+        wall_s = time.perf_counter() - began - taken.paused_s
+        self._journal.write(
+            self._end(
+                status,
+                reason,
+                remedy,
+                wall_s=wall_s,
+                started_s=taken.started_s,
+                in_windows_s=taken.in_windows_s,
+                member=taken.member,
+            )
+        )
+        log.info("%s%s", status, f": {reason}" if reason else "")
+        self._cohort += 1
+        if script_ended:
+            script = program.name(work.program(self._job.plan["workload"]))
+            story = {**script_ended, "script": script}
+            (self._folder / STOPPED).write_text(json.dumps(story))
+            raise cohort.ScriptEndedError(reason)
+
+    def _first_decides(self, before: Sequence[Mapping[str, Any]]) -> bool:
+        first = is_first(self._job.launch, self._job.replicate)
+        return first and not any(record["kind"] == "window" for record in before)
+
+    def _of_pool(self, launch: Launch, resolved: resolve.Resolved) -> pool.PoolWindows:
+        """Return the windows of a program that trains in processes of its own."""
+        workload = self._job.plan["workload"]
+        return pool.PoolWindows(
+            launch,
+            resolved.members[0],
+            Program(work.program(workload), marks=work.marks(workload)),
+            self._job,
+            self._cohort,
+            self._journal,
+            self._lookout,
+            resolve.host(self._machine),
+        )
+
+    def _todo(
+        self, counts: Sequence[int], before: Sequence[Mapping[str, Any]]
+    ) -> list[windows.Window]:
+        schedule = windows.schedule(counts, self._settings["windows"], self._job.seed)
+        done = {
+            (record["window"], record["n"])
+            for record in before
+            if record["kind"] == "window" and record["valid"]
+        }
+        return [window for window in schedule if (window.window, window.n) not in done]
+
+    def _end(
+        self,
+        status: str,
+        reason: str | None,
+        remedy: str | None,
+        *,
+        wall_s: float = 0.0,
+        started_s: float | None = None,
+        in_windows_s: float = 0.0,
+        member: footprint.Footprint | None = None,
+    ) -> dict[str, Any]:
+        return {
+            "kind": "end",
+            "cohort": self._cohort,
+            "status": status,
+            "reason": reason,
+            "remedy": remedy,
+            "wall_s": wall_s,
+            "start_s": started_s if status in {"complete", "partial"} else None,
+            "in_windows_s": in_windows_s,
+            **footprint.record(member),
+        }
+
+
+def is_first(launch: Mapping[str, Any], replicate: int) -> bool:
+    """Whether a start is the study's first: where its script fails, all others would."""
+    return bool(launch["arm"] == "default" and replicate == 0)
+
+
+def _failed(records: Iterable[Mapping[str, Any]]) -> set[int]:
+    """Return the cohorts that failed: their windows, if there are any, are of another launch."""
+    return {one["cohort"] for one in records if one["kind"] == "end" and one["status"] == "failed"}
+
+
+def _keep(made: Path, place: Path) -> None:
+    """Put what was compiled where later starts look for it, each file as a whole."""
+
+    def put(source: str, target: str) -> None:
+        part = f"{target}.{os.getpid()}"
+        shutil.copy2(source, part)
+        os.replace(part, target)  # noqa: PTH105 (as copytree gives them)
+
+    if made.exists():
+        shutil.copytree(made, place, dirs_exist_ok=True, copy_function=put)
+
+
+def in_turns(
+    measurements: Iterable[Measurement],
+    free_bytes: Callable[[], int] = lambda: headroom.read_free_memory().free,
+) -> None:
+    """Run measurements side by side, one window of each in turn: what drifts meets all alike.
+
+    Their cohorts start one after another and live until the last window of each; whoever is not in
+    a window sleeps. Where memory is short, the next one starts when another has ended.
+
+    Args:
+        measurements: in the order in which they start.
+        free_bytes: tells how much memory is left.
+    """
+    waiting, taken = list(measurements), 0
+    left: list[Generator[None]] = []
+    with private.folder() as folder, contextlib.ExitStack() as stack:
+        while waiting or left:
+            before = free_bytes()
+            if waiting and (not left or before > ROOM * taken):
+                own = stack.enter_context(private.part(folder, f"launch-{len(waiting)}"))
+                run = stack.enter_context(contextlib.closing(waiting.pop(0).pausing(own)))
+                left += [run] if next(run, _ENDED) is not _ENDED else []
+                taken = max(taken, before - free_bytes())
+            else:
+                left = [run for run in left if next(run, _ENDED) is not _ENDED]
+
+
+def _interrupted(counts: Sequence[int], before: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the last cohort of these counts if an interrupted run has left it without its end."""
+    windows_of = [
+        record["cohort"]
+        for record in before
+        if record["kind"] == "window" and record["n"] in counts
+    ]
+    ended = {record["cohort"] for record in before if record["kind"] == "end"}
+    return windows_of[-1] if windows_of and windows_of[-1] not in ended else None
+
+
+def _unsettled(number: int, before: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return how a cohort's windows still changed when an interrupted run left it."""
+    own = [record for record in before if record.get("cohort") == number]
+    block = max((record["block"] for record in own if record["kind"] == "settled"), default=0)
+    taken = [
+        non_step.window_steps(record)
+        for record in own
+        if record["kind"] == "window" and record["valid"] and record["block"] >= block
+    ]
+    steps = non_step.Steps.concat(taken)
+    return settling.change(taken, non_step.find(steps))

@@ -1,0 +1,411 @@
+"""Windows of a program that trains in processes of its own, run as a whole and without gates.
+
+For each window the program starts anew, as its user would start it. The window opens once n of its
+processes train and have warmed up, and closes once each has done the config's number of steps,
+within its shortest and longest time; then the program is stopped. Each process counts its own steps
+(``counted``), and the kernel's counters are read at the window's edges. As nobody can say when a
+process will end, the second edge is read several times, ever more seldom: the last one at which all
+n still trained closes the window.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import time
+from bisect import bisect_right
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common import last_words, placeholders, private
+from scaling_study.common.counter import TIMED
+from scaling_study.host import kernel_counters, perf_events
+from scaling_study.launch.axes import axis_table
+from scaling_study.launch.launchers.launcher import split_preload
+from scaling_study.member import channel, iteration_counter, model_queue
+from scaling_study.runner import cohort, counter_snapshots, descendants, windows
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from scaling_study.launch.launchers.launcher import Launch, Member
+    from scaling_study.runner.foreign import Lookout
+    from scaling_study.runner.free_run import Program
+    from scaling_study.runner.journal import Journal
+
+LOOK_S = 0.25
+"""Before a window, whether all processes train is looked at so often."""
+LAST_STEP_S = 5.0
+"""After it, its processes have this long to end the step that the window's end has met."""
+PHASES = ("load_s", "forward_s", "backward_s", "optimizer_s", *(one.field for one in TIMED))
+"""What only members with a harness can tell."""
+
+log = logging.getLogger("measure")
+
+Json = dict[str, Any]
+
+
+class PoolError(Exception):
+    """A window that cannot be taken; the text says why.
+
+    Args:
+        output: the end of what a program has printed that ended without a step; else empty.
+    """
+
+    def __init__(self, reason: str, output: str = "") -> None:
+        super().__init__(reason)
+        self.output = output
+
+
+def whole(member: Member, n: int) -> Member:
+    """Return a program with the number of its processes in place of ``{n}``."""
+    words = tuple(placeholders.fill_known(word, {placeholders.N: n}) for word in member.command)
+    return replace(member, command=words)
+
+
+class Workers:
+    """The n processes that train at once, as slots."""
+
+    def __init__(self, pages: Sequence[iteration_counter.Page]) -> None:
+        self.pages = dict(enumerate(sorted(pages, key=lambda page: page.pid)))
+        self.pids = {slot: page.pid for slot, page in self.pages.items()}
+
+    def words(self, slot: int) -> dict[int, int]:
+        """Return which thread of a slot trains, as a member's words have it."""
+        return {channel.TRAINER_TID: self.pages[slot].trainer_tid}
+
+    def fewest_steps(self, before: counter_snapshots.Edge, after: counter_snapshots.Edge) -> int:
+        """Return how many steps each of them has done at least between two edges."""
+        return min(_inside(page.ends_ns(), before, after)[1] for page in self.pages.values())
+
+
+@dataclass(slots=True)
+class PoolWindows:
+    """The windows of a pool at all its process counts; takes the place of ``CohortWindows``.
+
+    Attributes:
+        launch: its folder is private.
+        whole: the program, with ``{n}`` for the number of its processes.
+        program: the same without its arguments.
+        job: what is measured.
+        number: the cohort's, in the record file.
+        journal: of the record file.
+        lookout: for other programs.
+        host: of the machine.
+        started_s: from the beginning to the first window; None before that.
+        in_windows_s: time in windows.
+        paused_s: time between windows in which others had the machine.
+        member: what a process takes of the memory: not known.
+        script_ended: that the program has ended without a step, where the first run decides.
+    """
+
+    launch: Launch
+    whole: Member
+    program: Program
+    job: Any
+    number: int
+    journal: Journal
+    lookout: Lookout
+    host: cohort.Host
+    started_s: float | None = None
+    in_windows_s: float = 0.0
+    paused_s: float = 0.0
+    member: None = None
+    script_ended: Json | None = None
+
+    def take(
+        self, todo: Sequence[windows.Window], began: float, *, first_decides: bool
+    ) -> Generator[None, None, tuple[str, str | None]]:
+        """Take windows; return the status and the reason. Pauses before each but the first."""
+        wanted, lost, reason = {window.n for window in todo}, set[int](), ""
+        proven = False
+        for at, window in enumerate(todo):
+            if window.n in lost:
+                continue
+            log.info("window %d of %d: n = %d", at + 1, len(todo), window.n)
+            if at:
+                paused = time.perf_counter()
+                yield
+                self.paused_s += time.perf_counter() - paused
+            try:
+                wrong = self._take(window, began, attest=not proven)
+            except PoolError as error:
+                log.info("n = %d: %s", window.n, error)
+                if first_decides and error.output and not proven:
+                    self.script_ended = {"log": error.output, "reason": str(error)}
+                    return "failed", str(error)
+                lost.add(window.n)
+                reason = reason or f"n = {window.n}: {error}"
+                continue
+            if wrong:
+                return "failed", wrong
+            proven = True
+        if not lost:
+            return "complete", None
+        return "partial" if lost < wanted else "failed", reason
+
+    def _take(self, window: windows.Window, began: float, *, attest: bool) -> str:
+        """Take a window until it is valid or has been taken often enough.
+
+        Returns:
+            What of the launch did not take effect; empty if all did.
+        """
+        for take in range(self.job.plan["measure"]["retakes"] + 1):
+            with private.part(self.launch.folder, f"run-{window.window}-{take}") as folder:
+                run = _Run(replace(self.launch, folder=folder), self.whole, self.program, window.n)
+                with run.started(attest=attest):
+                    workers = self._all_train(run, attest=attest)
+                    if attest and (wrong := self._attested(run, workers)):
+                        return wrong
+                    attest = False
+                    if self.started_s is None:
+                        self.started_s = time.perf_counter() - began
+                    record = self._window(run, workers)
+            self.in_windows_s += record["window_s"]
+            self.journal.write(
+                {"kind": "window", "cohort": self.number, "take": take, **asdict(window), **record}
+            )
+            self.lookout.after_window(record["flags"])
+            if record["valid"]:
+                break
+            log.info("n = %d: invalid (%s)", window.n, ", ".join(record["flags"]))
+        return ""
+
+    def _all_train(self, run: _Run, *, attest: bool) -> Workers:
+        """Wait until n processes train and have warmed up.
+
+        Raises:
+            PoolError: the program has ended before, or is too slow; other numbers train.
+        """
+        settings = self.job.plan["measure"]
+        warm = max(settings["warmup_steps"], iteration_counter.ATTESTED) + 1
+        deadline = time.monotonic() + settings["start_timeout_s"]
+        most = 0
+        while time.monotonic() < deadline:
+            pages = run.training()
+            most = max(most, len(pages))
+            warmed = all(page.iterations >= warm for page in pages)
+            if len(pages) == run.n and warmed and (not attest or run.reports(pages)):
+                return Workers(pages)
+            if len(pages) > run.n:
+                raise PoolError(
+                    f"{len(pages)} processes train at once: the number that {{n}} stands for in"
+                    " workload.args is not that of the processes that train"
+                )
+            if run.wait(LOOK_S):
+                if not most:
+                    reason = f"the program ended without a step: {run.last_words()}"
+                    raise PoolError(reason, run.output())
+                raise PoolError(
+                    f"the program ended before {run.n} of its processes trained at once"
+                    f" (at most {most} did); give it work for so many"
+                )
+        raise PoolError(
+            f"no {run.n} processes train after {settings['start_timeout_s']:g} s (at most {most}"
+            f" did): {run.last_words()}"
+        )
+
+    def _attested(self, run: _Run, workers: Workers) -> str:
+        reports = [
+            {"slot": slot, **report}
+            for slot, report in enumerate(run.reports([*workers.pages.values()]))
+        ]
+        slots = [{"slot": slot, "cpus": None, "policy": "default"} for slot in workers.pids]
+        axes = self.job.launch["axes"]
+        # What the program sets itself, as Dask does, is no failure of a launch that sets nothing.
+        own = {name for name, axis in axis_table.AXES.items() if axes.get(name) == axis.default}
+        checks = [
+            {**row, "ok": row["ok"] or row["axis"] in own}
+            for row in axis_table.checks(axes, slots, reports)
+        ]
+        self.journal.write(
+            {"kind": "attestation", "cohort": self.number, "when": "before", "checks": checks,
+             "members": reports}
+        )  # fmt: skip
+        return axis_table.failed(checks)
+
+    def _window(self, run: _Run, workers: Workers) -> Json:
+        """Let the window pass, and return its record.
+
+        Raises:
+            PoolError: a process ended at once.
+        """
+        settings, slots = self.job.plan["measure"], sorted(workers.pids)
+        hardware = perf_events.PerfEvents(len(slots), ())
+
+        def edge() -> counter_snapshots.Edge:
+            return counter_snapshots.read(workers, slots, self.host.cpus, hardware)
+
+        before, after = edge(), None
+        span_s = settings["shortest_s"]
+        while span_s <= settings["longest_s"]:
+            if run.sleep(workers, before.wall_ns + round(span_s * 1e9)):
+                break
+            with suppress(FileNotFoundError, ProcessLookupError):
+                after = edge()
+                if workers.fewest_steps(before, after) >= settings["steps"]:
+                    break
+            last = settings["longest_s"]
+            span_s = last if span_s < last < 2 * span_s else 2 * span_s
+        if after is None:
+            raise PoolError(
+                f"{run.n} processes train together for less than {settings['shortest_s']:g} s"
+                " (measure.shortest_s): give the program more models, or longer ones"
+            )
+        frequencies_mhz = counter_snapshots.read_frequencies_mhz(self.host.frequency)
+        run.sleep(workers, after.wall_ns + round(LAST_STEP_S * 1e9), until_stepped=after.wall_ns)
+        activities = [_activity(slot, workers.pages[slot], before, after) for slot in slots]
+        opened_ns, closed_ns = before.wall_ns, after.wall_ns
+        stretch = windows.Stretch(opened_ns, closed_ns, activities, frequencies_mhz)
+        members = [
+            counter_snapshots.member_record([stretch], at, before, after) | dict.fromkeys(PHASES)
+            for at in range(len(slots))
+        ]
+        machine = counter_snapshots.machine_record(before, after)
+        machine["frequency_mhz"] = counter_snapshots.members_mhz(frequencies_mhz, before, after)
+        found = windows.flags(
+            activities,
+            members,
+            overlap_share=1.0,
+            edges_s=(closed_ns - opened_ns) / 1e9,
+            usable_cpus=len(self.host.cpus),
+            foreign_cpu_s=machine["foreign_cpu_s"],
+            stolen_cpu_s=machine["steal_s"],
+            sleeping_cpu_s=0.0,
+            throttled_s=machine["throttled_s"] or 0.0,
+            asked_steps=settings["steps"],
+            bursts=False,
+            saved=False,
+        )
+        return {
+            "valid": not windows.INVALID.intersection(found),
+            "flags": found,
+            "window_s": (closed_ns - opened_ns) / 1e9,
+            "start_skew_s": 0.0,
+            "overlap": 1.0,
+            "machine": machine,
+            "members": members,
+        }
+
+
+def _inside(
+    ends_ns: Sequence[int], before: counter_snapshots.Edge, after: counter_snapshots.Edge
+) -> tuple[int, int]:
+    """Return how many steps ended before a window, and how many in it."""
+    earlier = bisect_right(ends_ns, before.wall_ns)
+    return earlier, bisect_right(ends_ns, after.wall_ns) - earlier
+
+
+def _activity(
+    slot: int,
+    page: iteration_counter.Page,
+    before: counter_snapshots.Edge,
+    after: counter_snapshots.Edge,
+) -> windows.Activity:
+    """Return what a process did in a window: from the step that its opening met, to one more."""
+    ends = page.ends_ns()
+    earlier, inside = _inside(ends, before, after)
+    return windows.Activity(
+        slot=slot,
+        released_ns=ends[earlier - 1],
+        parked_ns=after.wall_ns,
+        steps_active=inside,
+        restarts=0,
+        steps=[channel.Step(end, 0, 0, 0, 0) for end in ends[earlier : earlier + inside + 1]],
+        earlier=earlier,
+    )
+
+
+class _Run:
+    """One run of the program.
+
+    Args:
+        launch: its folder is private to this run.
+        member: the program, with ``{n}`` for the number of its processes.
+        program: the same without its arguments.
+        n: how many of its processes are to train.
+    """
+
+    def __init__(self, launch: Launch, member: Member, program: Program, n: int) -> None:
+        self.n = n
+        self._launch, self._program = launch, program
+        self._member = whole(member, n)
+        self._pages = launch.folder / "memory" / "pages"
+        self._slots = model_queue.Slots(1)
+        self._ended = False
+
+    def __enter__(self) -> None:
+        """Do nothing: the program has been started."""
+
+    def __exit__(self, *_: object) -> None:
+        """End the program, with all that it has started."""
+        self._slots.stop(grace_s=0)
+        descendants.end(0.0)
+
+    def started(self, *, attest: bool) -> _Run:
+        """Start the program; it ends with the context that is returned."""
+        launch = self._launch
+        self._pages.mkdir()
+        words = self._program.command(launch, self._member, self._pages, attest=attest)
+        env, _ = split_preload(self._program.environment(launch))
+        self._slots.start(0, words, launch.log(0), env, launch.errors(0), folder=launch.cwd)
+        return self
+
+    def wait(self, seconds: float) -> bool:
+        """Wait; return whether the program has ended."""
+        self._ended = self._ended or bool(self._slots.wait(seconds))
+        return self._ended
+
+    def last_words(self) -> str:
+        """Return the last line that says why it ended."""
+        files = self._launch.errors(0), self._launch.log(0)
+        return last_words.words_of(*files) or "it has printed nothing"
+
+    def output(self) -> str:
+        """Return the end of what it has printed, its standard error last."""
+        files = self._launch.log(0), self._launch.errors(0)
+        return b"".join(map(last_words.tail, files)).decode(errors="replace") or "(no output)"
+
+    def training(self) -> list[iteration_counter.Page]:
+        """Return what processes have counted that live."""
+        living = set(kernel_counters.descendants(os.getpid()))
+        return [page for page in iteration_counter.read_pages(self._pages) if page.pid in living]
+
+    def reports(self, pages: Sequence[iteration_counter.Page]) -> list[Json]:
+        """Return what processes have written down of themselves; nothing until all have."""
+        paths = [self._pages / f"{iteration_counter.ATTESTATION}{page.pid}" for page in pages]
+        if not all(path.exists() for path in paths):
+            return []
+        return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+    def sleep(self, workers: Workers, until_ns: int, *, until_stepped: int = 0) -> bool:
+        """Sleep until a time; return whether one of the processes has ended before.
+
+        Args:
+            workers: the processes.
+            until_ns: the time.
+            until_stepped: return as soon as each has ended a step after this time, if it is given.
+        """
+        poll = select.poll()
+        opened = []
+        try:
+            for pid in workers.pids.values():
+                opened.append(os.pidfd_open(pid))
+                poll.register(opened[-1], select.POLLIN)
+            while (left_ns := until_ns - time.perf_counter_ns()) > 0:
+                if until_stepped and all(
+                    page.ends_ns()[-1] > until_stepped for page in workers.pages.values()
+                ):
+                    return False
+                wait_ms = min(left_ns / 1e6, 1e3 * LOOK_S if until_stepped else left_ns / 1e6)
+                if poll.poll(max(1, round(wait_ms))):
+                    return True
+        except ProcessLookupError:
+            return True
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
+        return False

@@ -1,0 +1,305 @@
+"""What a launch becomes on this machine: interpreter, environment, members and their slots.
+
+Measuring and profiling start their cohorts from the same resolved launch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common import placeholders
+from scaling_study.common.topology import parse_cpu_list
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.config import process_counts, work
+from scaling_study.host import probe
+from scaling_study.launch.axes import axis_table, placement, ranks
+from scaling_study.launch.axes.axis import Where
+from scaling_study.launch.launchers.launcher import Launch, Member
+from scaling_study.member import iterations
+from scaling_study.runner import capacity, cohort, environment
+from scaling_study.runner.footprint import UNKNOWN, Footprint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scaling_study.common.topology import Topology
+
+
+COMPILE_CACHE = "TORCHINDUCTOR_CACHE_DIR"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A launch on this machine.
+
+    Attributes:
+        launch: what all members share; its folder is the cohort's to set.
+        members: of the largest cohort, by slot.
+        slots: the same as they are recorded.
+        requested_env: the variables that the launch and ``workload.env`` set.
+        need: what all members take of the machine's limits.
+        counts: process counts that this machine has room for.
+        missing: why it has none for others that were asked for; None where there are none.
+    """
+
+    launch: Launch
+    members: tuple[Member, ...]
+    slots: tuple[dict[str, Any], ...]
+    requested_env: dict[str, str]
+    need: capacity.Need
+    counts: tuple[int, ...]
+    missing: UnavailableError | None
+
+
+def counts(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> list[int]:
+    """Return the ladder of a plan on this machine."""
+    topology = probe.usable_topology(machine)
+    return list(process_counts.resolve(plan["processes"], topology, machine["quota_cpus"]))
+
+
+def resolve(
+    plan: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    machine: Mapping[str, Any],
+    builds: Path,
+    counts: Sequence[int],
+    *,
+    member: Footprint = UNKNOWN,
+) -> Resolved:
+    """Resolve a launch.
+
+    Slots are those of a cohort of the largest count, also where there is no room for so many.
+
+    Args:
+        plan: what of plan.json the job depends on.
+        asked: the launch's axes.
+        machine: machine.json.
+        builds: folder of the environments that were made from requirements.
+        counts: how many processes there will be: one count or several.
+        member: what of the memory a member was seen to take.
+
+    Raises:
+        UnavailableError: this machine cannot do it, at none of these counts.
+    """
+    workload = plan["workload"]
+    effects = axis_table.prepare(asked, Where(machine, builds))
+    topology = probe.usable_topology(machine)
+    slots = [slot.to_dict() for slot in axis_table.place(asked, topology, max(counts))]
+    own = work.parameters_of(workload, asked)
+    if workload.get("pool"):  # of one program, which is told how many
+        own[placeholders.N] = f"{{{placeholders.N}}}"
+    members = [_member(workload, own, slot) for slot in slots]
+    python = effects.python or work.interpreter(workload)
+    cache = compile_cache(plan, asked, machine, builds)
+    caching = {} if cache is None else {COMPILE_CACHE: str(cache)}
+    variables = {name: placeholders.fill_known(text, own) for name, text in workload["env"].items()}
+    threads = _threads(asked, members, topology)
+    need = capacity.Need(
+        max(counts), threads, asked["launcher"], member, processes=ranks.processes(asked)
+    )
+    fitting, missing = capacity.fitting(need, counts)
+    return Resolved(
+        launch=Launch(
+            folder=Path(),
+            python=python,
+            cwd=work.folder(workload),
+            env=environment.member_environment(
+                os.environ | environment.activated(python, os.environ),
+                effects.environment() | caching,
+                variables,
+                workload["pass_env"],
+            ),
+            step=iterations.encode(workload["step"]),
+            launcher=asked["launcher"],
+            switches=axis_table.switches(asked),
+            passed=frozenset(workload["pass_env"]),
+            ranks=ranks.asked(asked),
+            loader=workload.get("loader") or "",
+        ),
+        members=tuple(members),
+        slots=tuple(slots),
+        requested_env=effects.environment() | variables,
+        need=need,
+        counts=tuple(fitting),
+        missing=missing,
+    )
+
+
+def can(
+    plan: Mapping[str, Any], asked: Mapping[str, Any], machine: Mapping[str, Any], builds: Path
+) -> bool:
+    """Whether this machine can start a launch now; arguments as ``resolve`` takes them."""
+    try:
+        found = resolve(plan, asked, machine, builds, counts(plan, machine))
+        versions(found.launch.python)
+    except UnavailableError:
+        return False
+    return True
+
+
+def compile_cache(
+    plan: Mapping[str, Any], asked: Mapping[str, Any], machine: Mapping[str, Any], builds: Path
+) -> Path | None:
+    """Return a launch's own cache for torch.compile: its starts depend on this study alone.
+
+    Args:
+        plan: what of plan.json the job depends on.
+        asked: the launch's axes; None is returned where they compile nothing.
+        machine: machine.json.
+        builds: folder of the environments that were made from requirements.
+    """
+    if asked["compile"] == "off":
+        return None
+    workload = plan["workload"]
+    key = [
+        plan["study"],
+        workload.get("cwd"),
+        *work.program(workload),
+        machine["hash"],
+        dict(asked),
+    ]
+    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    return (builds / "compiled" / name).absolute()
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What an interpreter is: its own version, and that of its torch."""
+
+    python: str
+    torch: str
+
+
+def versions(python: str) -> Versions:
+    """Return the versions of an interpreter that can run members.
+
+    Raises:
+        UnavailableError: it does not run, is too old, has no torch, or cannot import the harness.
+    """
+    found = _ask(python, VERSIONS)
+    if found.returncode:
+        raise UnavailableError(f"{python} does not run: {_last(found.stderr)}", ANOTHER)
+    version, number, torch = found.stdout.splitlines()
+    if json.loads(number) < [*OLDEST_PYTHON]:
+        oldest = ".".join(map(str, OLDEST_PYTHON))
+        reason = f"{python} is Python {version.split()[0]}; {oldest} or newer is needed"
+        raise UnavailableError(reason, ANOTHER)
+    if not torch:
+        raise UnavailableError(f"{python} has no torch", f"{python} -m pip install torch")
+    library = {"PYTHONPATH": str(environment.LIBRARY_FOLDER)}
+    harness = _ask(python, IMPORT, env=library)
+    if harness.returncode:
+        reason = f"{python} cannot import what measures: {_last(harness.stderr)}"
+        raise UnavailableError(reason, ANOTHER)
+    return Versions(version, torch)
+
+
+def require_module(python: str, module: str, folder: str) -> None:
+    """Check that ``python -m MODULE`` would find its module, whose packages are imported for that.
+
+    Raises:
+        UnavailableError: it would not.
+    """
+    found = _ask(python, FIND, module, folder=folder)
+    if found.returncode:
+        why = _last(found.stderr) or f"No module named {module}"
+        raise UnavailableError(
+            f"workload.module = '{module}': {python} finds no such module in {folder}: {why}",
+            "correct workload.module or workload.cwd, or install the package that has it",
+        )
+
+
+def check_workload(workload: Mapping[str, Any]) -> str:
+    """Check that a workload can start here; return what its interpreter is, for a person.
+
+    Args:
+        workload: the plan's section.
+
+    Raises:
+        UnavailableError: its interpreter cannot run members, or its module is not found.
+    """
+    python = work.interpreter(workload)
+    found = versions(python)
+    if workload["module"]:
+        require_module(python, workload["module"], work.folder(workload))
+    return f"{python}: Python {found.python.split()[0]}, torch {found.torch}"
+
+
+OLDEST_PYTHON = (3, 9)
+ANOTHER = "name another interpreter (workload.python)"
+VERSIONS = """
+import sys
+sys.path[:] = filter(None, sys.path)  # without the folder of this process
+print(sys.version.replace("\\n", " "))
+print(list(sys.version_info[:2]))
+try:
+    from importlib.metadata import version
+    print(version("torch"))
+except ImportError:
+    print("")
+"""
+IMPORT = "import sys; sys.path[:] = filter(None, sys.path); import scaling_study.member.worker"
+FIND = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+
+
+def _ask(
+    python: str,
+    code: str,
+    *words: str,
+    folder: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a line of Python in an interpreter.
+
+    Raises:
+        UnavailableError: it cannot be started.
+    """
+    try:
+        return subprocess.run(
+            [python, "-c", code, *words], cwd=folder, env={**os.environ, **(env or {})},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    except OSError as error:
+        raise UnavailableError(f"{python}: {error.strerror}", ANOTHER) from error
+
+
+def _last(text: str) -> str:
+    return "".join(text.strip().splitlines()[-1:])
+
+
+def _member(workload: Mapping[str, Any], own: Mapping[str, Any], slot: Mapping[str, Any]) -> Member:
+    """Return the member of a slot, with the launch's values of the study's own axes."""
+    values = {**own, placeholders.MEMBER: slot["slot"]}
+    arguments = [placeholders.fill(text, values) for text in workload["args"]]
+    command = (*work.program(workload), *arguments)
+    return Member(slot["slot"], slot["cpus"], slot["policy"], command)
+
+
+def _threads(asked: Mapping[str, Any], members: Sequence[Member], topology: Topology) -> int:
+    """Return how many threads operators start in all members: by default one for each core."""
+    each = placement.threads(asked)
+    if each is not None:
+        return each * len(members)
+    core_of = {cpu.cpu: cpu.core for cpu in topology.cpus}
+    masks = [core_of if one.cpus is None else parse_cpu_list(one.cpus) for one in members]
+    return sum(len({core_of[cpu] for cpu in mask}) for mask in masks)
+
+
+def host(machine: Mapping[str, Any]) -> cohort.Host:
+    """Return what a coordinator must know of this machine."""
+    cpus = parse_cpu_list(machine["allowed_cpus"])
+    files = [
+        (cpu, Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq")) for cpu in cpus
+    ]
+    whole_bytes = machine["memory_bytes"]
+    return cohort.Host(
+        cpus=frozenset(cpus),
+        memory_bytes=min(machine["memory_limit_bytes"] or whole_bytes, whole_bytes),
+        frequency=tuple((cpu, file) for cpu, file in files if os.access(file, os.R_OK)),
+    )

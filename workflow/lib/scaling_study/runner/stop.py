@@ -1,0 +1,91 @@
+"""Ends the jobs of a Snakemake that is asked to stop.
+
+Ctrl-C in a terminal reaches the jobs, too. A signal to Snakemake alone, as from systemd, scancel or
+another supervisor, does not: Snakemake starts no further job, and waits until those that run have
+come to their end, which takes hours. So the signal is passed on to them, from a thread that sleeps
+in a blocking read until a signal's number is in Python's wake-up pipe. That works whatever handlers
+Snakemake installs, and in a ``module:`` of another workflow, whose hooks Snakemake does not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.host import kernel_counters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from types import FrameType
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+# Interrupts Snakemake's main thread, as SIGINT does where it is not handled.
+INTERRUPT = signal.SIGRTMIN
+
+# Snakemake's lock is held for milliseconds, or for `latency-wait` where a file is missing. Where
+# SIGTERM finds its main thread with the lock, Snakemake's handler waits for it forever.
+LOCK_S = 1.0
+
+# A job may be on its way to its start when the signal comes.
+AGAIN_S = 0.1
+
+
+def end_jobs_with(workflow: Any, jobs: Callable[[], Collection[int]]) -> list[str]:
+    """End all jobs when SIGINT or SIGTERM comes to this process, Snakemake's.
+
+    Args:
+        workflow: Snakemake's.
+        jobs: gives the processes of the jobs that run on this machine.
+
+    Returns:
+        The name of the signal, once it has come.
+    """
+    came: list[str] = []
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        # Without a scheduler there are no jobs. A cluster's jobs are cancelled by Snakemake.
+        if workflow.scheduler is None or not workflow.local_exec:
+            signal.default_int_handler(signum, frame)
+
+    if threading.current_thread() is not threading.main_thread():
+        return came  # signals are not for Snakemake where it is run in another thread
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.signal(INTERRUPT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored
+        signal.signal(signal.SIGINT, interrupt)
+    told = (reading, workflow, jobs, came)
+    threading.Thread(target=_end_jobs, args=told, daemon=True).start()
+    return came
+
+
+def _end_jobs(
+    reading: int, workflow: Any, jobs: Callable[[], Collection[int]], came: list[str]
+) -> None:
+    """Wait for a signal; then let no job begin, and end those that run."""
+    while (signum := os.read(reading, 1)[0]) not in STOP_SIGNALS:
+        pass
+    while (scheduler := workflow.scheduler) is None:
+        time.sleep(AGAIN_S)
+    came.append(signal.Signals(signum).name)
+    with contextlib.suppress(OSError):  # the terminal may be gone
+        print(f"{came[0]}: all jobs are being stopped", file=sys.stderr, flush=True)
+    asked = threading.Thread(target=scheduler.exit_gracefully, daemon=True)
+    asked.start()
+    asked.join(LOCK_S)
+    if asked.is_alive() or (signum == signal.SIGTERM and not workflow.local_exec):
+        signal.pthread_kill(threading.main_thread().ident or 0, INTERRUPT)
+    while True:
+        for pid in [one for job in jobs() for one in kernel_counters.descendants(job)]:
+            # What a keeper has started is in another group: the keeper ends it.
+            with contextlib.suppress(ProcessLookupError):
+                if os.getpgid(pid) == os.getpgrp():
+                    os.kill(pid, signal.SIGTERM)
+        time.sleep(AGAIN_S)

@@ -1,0 +1,124 @@
+"""Run one command and leave nothing behind, however it or its caller ends.
+
+``python -m scaling_study.runner.supervisor --watch PID -- COMMAND``
+
+The keeper adopts whatever the command leaves orphaned (PR_SET_CHILD_SUBREAPER, prctl(2)) and kills
+it when the command ends. When the watched process ends, for instance because Snakemake was killed,
+the command is asked to stop and then killed. Waiting is a blocking poll(2): a keeper takes no CPU
+time. If the keeper itself is killed, the kernel sends SIGTERM to the command.
+
+A signal that asks the keeper to stop raises nothing: it makes a pipe readable, on which the keeper
+waits too. So it can come at any moment, and more than once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from scaling_study.common import private
+from scaling_study.launch.launchers.launcher import describe_exit
+from scaling_study.member import bind
+from scaling_study.runner import descendants
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+# Time for the command to write what it has, after it was asked to stop. With the time for
+# orphans, all is over well before ten seconds.
+STOP_S = 5.0
+
+# Time for orphans that end by themselves: multiprocessing's resource tracker removes semaphores.
+ORPHANS_S = 2.0
+
+
+STOPS = 94
+"""Exit status of a job after which the study is to stop; no program of ours ends so otherwise."""
+
+WHAT_NOW = "what it had written is kept; the same command goes on where it stopped"
+
+# What asks a keeper to stop.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def _noted(_signum: int, _frame: FrameType | None) -> None:
+    """Do nothing: Python has written the signal's number into the wake-up pipe."""
+
+
+def run(command: list[str], watched: int) -> int:
+    """Run ``command`` until it or the watched process ends.
+
+    Args:
+        command: the program and its arguments.
+        watched: a process id.
+
+    Returns:
+        The command's return code, 128 + N when signal N ended it; 128 + SIGTERM when this
+        process stopped it.
+    """
+    descendants.adopt()
+    stop, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wakeup)
+    for signum in STOP_SIGNALS:
+        signal.signal(signum, _noted)
+    binding = [sys.executable, "-P", str(bind.__file__), "--die-with", str(os.getpid())]
+    folder = private.choose()
+    # A session of its own: Ctrl-C in a terminal reaches the keeper, which passes it on once.
+    process = subprocess.Popen(
+        [*binding, "--die-signal", "TERM", "--", *command],
+        env={**os.environ, private.VARIABLE: str(folder)},
+        start_new_session=True,
+    )
+    code = _wait(process, watched, stop)
+    # All ends now in any case; an ignored signal is harmless up to the interpreter's very end.
+    for signum in STOP_SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
+    if code is None:
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        code = 128 + signal.SIGTERM
+    descendants.end(ORPHANS_S)
+    private.remove(folder)
+    if code == STOPS:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(watched, signal.SIGTERM)  # Snakemake starts no further job, and fails
+    if code < 0:
+        # Said last: the terminal may be gone.
+        with contextlib.suppress(OSError):
+            print(f"the job {describe_exit(code)}: {WHAT_NOW}", file=sys.stderr, flush=True)
+    return code if code >= 0 else 128 - code
+
+
+def _wait(process: subprocess.Popen[bytes], watched: int, stop: int) -> int | None:
+    """Wait for the command; return its code, or None if it has to be stopped."""
+    poll = select.poll()
+    ours = os.pidfd_open(process.pid)
+    poll.register(ours, select.POLLIN)
+    poll.register(stop, select.POLLIN)
+    try:
+        poll.register(os.pidfd_open(watched), select.POLLIN)
+    except ProcessLookupError:
+        return None
+    return process.wait() if ours in dict(poll.poll()) else None
+
+
+def main(argv: list[str]) -> int:
+    """Parse the command line and run the command."""
+    parser = argparse.ArgumentParser(description="Run a command and leave nothing behind.")
+    parser.add_argument("--watch", type=int, required=True, metavar="PID")
+    arguments, command = bind.split_command(argv)
+    return run(command, parser.parse_args(arguments).watch)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,164 @@
+"""What starts a recommended launch's program, and the file that makes its switches true."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common.problems import ConfigError
+from scaling_study.launch.axes import optimizer_kernel
+from scaling_study.launch.axes.axis_table import AXES, DEFAULTS, read_value
+from scaling_study.member import after_torch, loader_arguments, program, rerun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from types import ModuleType
+
+    from scaling_study.launch.axes.axis import Axes
+
+TEXT = '''\
+"""Start a script with {label}, in its own process.
+
+    python {name} SCRIPT ARGUMENTS...
+    python {name} -m MODULE ARGUMENTS...
+
+It takes effect when the script imports torch. These lines of the script, after the import, do the
+same without this file:
+
+{lines}
+"""
+
+from __future__ import annotations
+
+{modules}
+
+
+{functions}
+
+
+def start():
+    """Make all of it true in this process, in which torch is imported."""
+{calls}
+
+
+call_back(start)
+if __name__ == "__main__":
+    del sys.path[0]
+    add_path(sys.argv[1:])
+    run(sys.argv[1:])
+'''
+
+FUTURE = "from __future__ import annotations\n"
+OWN_IMPORT = re.compile(r"^ *from scaling_study\.member\.\w+ import [\w, ]+\n\n?", re.MULTILINE)
+
+
+def command(python: str, words: Sequence[str], switches: Path | None) -> list[str]:
+    """Return the command line of one process that trains one model, without its arguments.
+
+    Args:
+        python: the interpreter.
+        words: the program's (``work.program``).
+        switches: the file that makes a launch's switches true; None where it has none.
+    """
+    return [python, *([str(switches)] if switches else []), *words]
+
+
+def reused_command(python: str, words: Sequence[str], switches: Path | None) -> list[str]:
+    """Return the command line of one process that trains one model after the other.
+
+    The arguments are those of ``command``.
+    """
+    options = ["--switches", str(switches)] if switches else []
+    return [python, str(rerun.__file__), *options, "--", *words]
+
+
+def switched(axes: Axes) -> dict[str, object]:
+    """Return the values of a launch that are made true in the process itself, by axis.
+
+    Raises:
+        ValueError: a value is none of its axis: it may not become part of a program.
+    """
+    found = {
+        name: value
+        for name, value in axes.items()
+        if name in AXES and value != DEFAULTS[name] and AXES[name].apply is not None
+    }
+    for name, value in found.items():
+        try:
+            read_value(name, value, files=False)
+        except ConfigError as error:
+            raise ValueError(f"{name}: {error}") from None
+    return found
+
+
+def optimizers_of(attestation: Mapping[str, Any], launch: str) -> list[str]:
+    """Return the classes of the optimizers that a launch's script used, as far as is known.
+
+    Args:
+        attestation: a machine's entry of analysis/attestation.json.
+        launch: its id.
+    """
+    counted = [one.get("counted") for one in attestation["launches"] if one["launch"] == launch]
+    members = (member for members in counted for member in members or ())
+    return [one["name"] for member in members if member for one in member["optimizers"]]
+
+
+def lines(axes: Axes, optimizers: Iterable[str] = ()) -> list[str]:
+    """Return what does the same in the script itself, after it has imported torch.
+
+    Args:
+        axes: the launch's values.
+        optimizers: the classes that the script uses, as far as is known.
+    """
+    unknown = optimizer_kernel.UNKNOWN
+    classes = optimizer_kernel.classes(axes.get("optimizer_kernel", ""), optimizers)
+    return [
+        line.replace(unknown, one)
+        for name, value in switched(axes).items()
+        for line in AXES[name].lines(value).splitlines()
+        for one in (classes if unknown in line else [unknown])
+    ]
+
+
+def render_switches(axes: Axes, name: str, optimizers: Iterable[str] = ()) -> str | None:
+    """Return the text of the file; None for a launch without switches.
+
+    Args:
+        axes: the launch's values.
+        name: of the file.
+        optimizers: the classes that the script uses, as far as is known.
+    """
+    found = switched(axes)
+    if not found:
+        return None
+    return TEXT.format(
+        label=", ".join(f"{axis} {value}" for axis, value in found.items()),
+        name=name,
+        lines="\n".join(f"    {line}" for line in lines(axes, optimizers)),
+        modules="\n\n\n".join(map(_source, _needed(found))),
+        functions="\n\n".join(map(_function, found)).rstrip(),
+        calls="\n".join(f"    {axis}({json.dumps(value)})" for axis, value in found.items()),
+    )
+
+
+def _needed(found: Iterable[str]) -> list[ModuleType]:
+    """Return the modules of this package that are copied, each after those that it needs."""
+    of_loaders = any(loader_arguments.__name__ in _applied(axis) for axis in found)
+    return [program, after_torch, *([loader_arguments] if of_loaders else [])]
+
+
+def _source(module: ModuleType) -> str:
+    """Return all but its docstring, which speaks of this package."""
+    _, _, text = Path(module.__file__ or "").read_text(encoding="utf-8").partition(FUTURE)
+    return OWN_IMPORT.sub("", text).strip()
+
+
+def _applied(axis: str) -> str:
+    return inspect.getsource(AXES[axis].apply)  # type: ignore[arg-type]
+
+
+def _function(axis: str) -> str:
+    return OWN_IMPORT.sub("", _applied(axis)).replace("def apply(", f"def {axis}(", 1)

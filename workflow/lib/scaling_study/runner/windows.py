@@ -1,0 +1,358 @@
+"""The windows of a cohort: their order, what is kept of them, and when one is invalid.
+
+Pure: times and counts go in, records come out. Times are ns of the monotonic clock, which all
+processes of a machine share.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common.counter import TIMED
+from scaling_study.member.channel import CAPACITY
+from scaling_study.stats.thresholds import FOREIGN_CPUS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scaling_study.member.channel import Step
+
+# A foreign program that takes this share of the study's CPUs can move a step time by as much.
+FOREIGN_SHARE = 0.02
+
+# /proc/stat counts whole ticks, of 10 ms at most. A quota ends the turn of every CPU once in its
+# period, of 100 ms most often, and in the middle of a tick: half a tick too much on each.
+THROTTLED_ERROR = 0.05
+
+# Sleeping members together: idle helper threads that wake now and then are allowed.
+SLEEPING_SHARE = 0.005
+SLEEPING_FLOOR_CPUS = 0.02
+
+# The share of the window in which all n members trained.
+SHORTEST_OVERLAP = 0.99
+
+# The same of bursts, which hold few steps: they end with the last step of the slowest member.
+SHORTEST_BURST_OVERLAP = 0.75
+
+# Each member has so many whole steps in a window, however long they take: a launch is not left out
+# for being slow.
+FEWEST_STEPS = 1
+
+# Being measured takes some 10 to 20 us of a step (benchmarks/attached.py): of a shorter step than
+# this, about one percent and more.
+SHORT_STEP_S = 1.5e-3
+
+# More than this part of a member's window spent in starting its script anew is worth a word.
+RESTART_SHARE = 0.05
+
+NONE_NS = (0,) * len(TIMED)
+
+# Reasons that make a window invalid; any other flag is a remark on a valid window.
+INVALID = frozenset(
+    {
+        "foreign_cpu",
+        "stolen_cpu",
+        "sleeping_member_ran",
+        "short_overlap",
+        "throttled_burst",
+        "few_steps",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One window to take: the first ``n`` members train."""
+
+    window: int
+    block: int
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What one active member did around a window, from its page.
+
+    Attributes:
+        slot: the member's.
+        released_ns: when it went on.
+        parked_ns: when it rested again.
+        steps_active: steps in between.
+        restarts: how often its script was started anew.
+        steps: those that are kept.
+        earlier: steps that it did before.
+        others: steps of its other ranks, if it is a group.
+        apart: how often one of them went on from where rank 0 did not come (see ``ranked``).
+        samples: those that its script, in all ranks, has marked in all of its steps.
+    """
+
+    slot: int
+    released_ns: int
+    parked_ns: int
+    steps_active: int
+    restarts: int
+    steps: Sequence[Step]
+    earlier: int = 0
+    others: Sequence[Sequence[Step]] = ()
+    apart: int = 0
+    samples: int = 0
+
+    @property
+    def starts_ns(self) -> list[int]:
+        """When each step began: a step begins where the one before it ended."""
+        return [self.released_ns, *(step.end_ns for step in self.steps[:-1])][: len(self.steps)]
+
+    @property
+    def durations_ns(self) -> list[int]:
+        """How long each step took."""
+        return [step.end_ns - start for step, start in zip(self.steps, self.starts_ns, strict=True)]
+
+    @property
+    def longest_step_ns(self) -> int:
+        """The longest of them."""
+        return max(self.durations_ns, default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Training without a rest: a window is one, or a series of short ones (bursts).
+
+    Attributes:
+        opened_ns: when its settle time was over.
+        closed_ns: steps that begin after this time do not count.
+        activities: what members did.
+        frequencies_mhz: by CPU, when it closed; without those that cannot be read.
+        saved: whether batches that were saved up before it may have shortened counted steps.
+    """
+
+    opened_ns: int
+    closed_ns: int
+    activities: Sequence[Activity]
+    frequencies_mhz: Mapping[int, float]
+    saved: bool = False
+
+    @property
+    def counted_ns(self) -> int:
+        """The end of the last counted step: until then all members trained."""
+        ends = [
+            step.end_ns
+            for one in self.activities
+            for step in counted_steps(one, self.opened_ns, self.closed_ns)[1][-1:]
+        ]
+        return max(ends, default=self.closed_ns)
+
+
+def schedule(ladder: Sequence[int], blocks: int, seed: int) -> tuple[Window, ...]:
+    """Return ``blocks`` randomised blocks, each with one window for every n of the ladder."""
+    shuffle = random.Random(seed)  # noqa: S311 (an experiment's order, no secret)
+    windows: list[Window] = []
+    for block in range(blocks):
+        for n in shuffle.sample(ladder, len(ladder)):
+            windows.append(Window(len(windows), block, n))
+    return tuple(windows)
+
+
+def counted_steps(
+    activity: Activity, opened_ns: int, closed_ns: int
+) -> tuple[list[int], list[Step]]:
+    """Return the durations (ns) and the steps that begin in [opened, closed).
+
+    Whether a step counts depends on when it begins, never on how long it takes: else a window would
+    leave out the longest ones, and a mean over counted steps would be too small. So it is
+    consistent (Wald's equation: the number of counted steps is a stopping time). A step in which
+    the script was started anew is no training step and does not count.
+    """
+    inside = [
+        (step.end_ns - start, step)
+        for start, step in zip(activity.starts_ns, activity.steps, strict=True)
+        if opened_ns <= start < closed_ns and not step.fresh
+    ]
+    return [duration for duration, _ in inside], [step for _, step in inside]
+
+
+def ranks_wait_ns(activity: Activity, opened_ns: int, closed_ns: int) -> float:
+    """Return what the slowest rank took beyond the mean of all, summed over the counted steps.
+
+    Only outside of backward, in which ranks wait for each other, their own work can be seen.
+    """
+    if not activity.others:
+        return 0.0
+    # A rank that did not rest with the others still has steps of before.
+    others = [
+        [step for step in rank if step.end_ns > activity.released_ns] for rank in activity.others
+    ]
+    ranks = [activity.steps, *others]
+    wait_ns = 0.0
+    # The first step has no end of another one before it, in any rank.
+    for at in range(1, min(map(len, ranks))):
+        begins = activity.steps[at - 1].end_ns
+        if not opened_ns <= begins < closed_ns or any(rank[at].fresh for rank in ranks):
+            continue
+        own = [rank[at].end_ns - rank[at - 1].end_ns - rank[at].backward_ns for rank in ranks]
+        wait_ns += max(own) - statistics.fmean(own)
+    return wait_ns
+
+
+def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[str, Any]:
+    """Return a member's part of a window record, without the kernel's counters.
+
+    Args:
+        activity: the member's steps since its release.
+        opened_ns: when the settle time was over.
+        closed_ns: when the window was closed.
+    """
+    durations, steps = counted_steps(activity, opened_ns, closed_ns)
+    load, backward, optimizer = (
+        sum(times) / 1e9
+        for times in (
+            [step.load_ns for step in steps],
+            [step.backward_ns for step in steps],
+            [step.optimizer_ns for step in steps],
+        )
+    )
+    timed_ns = [sum(each) for each in zip(*(step.timed_ns for step in steps), strict=True)]
+    return {
+        "slot": activity.slot,
+        "steps": len(steps),
+        "step_us": [round(duration / 1e3) for duration in durations],
+        "load_s": load,
+        "forward_s": max(0.0, sum(durations) / 1e9 - load - backward - optimizer),
+        "backward_s": backward,
+        "optimizer_s": optimizer,
+        **{one.field: ns / 1e9 for one, ns in zip(TIMED, timed_ns or NONE_NS, strict=True)},
+        "ranks_wait_s": ranks_wait_ns(activity, opened_ns, closed_ns) / 1e9,
+        "active_s": (activity.parked_ns - activity.released_ns) / 1e9,
+        "steps_active": activity.steps_active,
+        "samples_active": activity.samples,
+        "restarts": activity.restarts,
+    }
+
+
+def life_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[str, Any]:
+    """Return where a member's window stands among all steps that it has ever done.
+
+    What comes back every so many steps is found by it (``between``).
+
+    Args:
+        activity: the member's steps since its release.
+        opened_ns: when the settle time was over.
+        closed_ns: when the window was closed.
+    """
+    starts = activity.starts_ns
+    us = [round(duration / 1e3) for duration in activity.durations_ns]
+    settled_us = [one for one, start in zip(us, starts, strict=True) if start < opened_ns]
+    after_us = [one for one, start in zip(us, starts, strict=True) if start >= closed_ns]
+    return {
+        "first_step": activity.earlier,
+        "settled_us": settled_us,
+        "inside": len(us) - len(settled_us) - len(after_us),
+        "after_us": after_us,
+        "fresh": [[at, us[at]] for at, step in enumerate(activity.steps) if step.fresh],
+    }
+
+
+def window_record(stretches: Sequence[Stretch], at: int) -> dict[str, Any]:
+    """Return the same over all stretches of a window.
+
+    Args:
+        stretches: of the window, at least one.
+        at: the member's place among the activities.
+    """
+    first, *others = (
+        member_record(one.activities[at], one.opened_ns, one.closed_ns) for one in stretches
+    )
+    for other in others:
+        first = {name: first[name] + other[name] for name in first} | {"slot": first["slot"]}
+    return first
+
+
+def restart_share(activity: Activity) -> float:
+    """Return the part of a member's active time that went into starting its script anew."""
+    fresh = sum(
+        duration
+        for duration, step in zip(activity.durations_ns, activity.steps, strict=True)
+        if step.fresh
+    )
+    return fresh / max(1, activity.parked_ns - activity.released_ns)
+
+
+def start_skew_s(activities: Sequence[Activity]) -> float:
+    """Return the time between the first and the last member's start."""
+    released = [activity.released_ns for activity in activities]
+    return (max(released) - min(released)) / 1e9
+
+
+def overlap(activities: Sequence[Activity], opened_ns: int, closed_ns: int) -> float:
+    """Return the share of a time in which all members were active.
+
+    Args:
+        activities: what they did.
+        opened_ns: its start: when a window's settle time was over.
+        closed_ns: its end: that of the last step that the window counts.
+    """
+    first = max(opened_ns, *(activity.released_ns for activity in activities))
+    last = min(closed_ns, *(activity.parked_ns for activity in activities))
+    return max(0, last - first) / max(1, closed_ns - opened_ns)
+
+
+def foreign_limit_cpus(usable_cpus: int) -> float:
+    """Return how many CPUs others may keep busy before a window is invalid."""
+    return max(FOREIGN_CPUS, FOREIGN_SHARE * usable_cpus)
+
+
+def flags(
+    activities: Sequence[Activity],
+    records: Sequence[Mapping[str, Any]],
+    *,
+    overlap_share: float,
+    edges_s: float,
+    usable_cpus: int,
+    foreign_cpu_s: float,
+    stolen_cpu_s: float,
+    sleeping_cpu_s: float,
+    throttled_s: float,
+    asked_steps: int,
+    bursts: bool,
+    saved: bool,
+) -> tuple[str, ...]:
+    """Return what is to be said against a window; it is invalid if any flag is in INVALID.
+
+    Args:
+        activities: the active members.
+        records: their records, in the same order.
+        overlap_share: as from ``overlap``.
+        edges_s: wall time between the two readings of the counters.
+        usable_cpus: CPUs that the study may use.
+        foreign_cpu_s: CPU time that other programs took between the readings.
+        stolen_cpu_s: CPU time that other virtual machines took from this one.
+        sleeping_cpu_s: CPU time that members took which should have slept.
+        throttled_s: time for which a quota held members back.
+        asked_steps: the steps that the config asks of each member.
+        bursts: whether the window consists of bursts that no quota may hold back.
+        saved: whether batches saved up before the window may have shortened counted steps.
+    """
+    limit_s = edges_s * foreign_limit_cpus(usable_cpus)
+    error_s = edges_s * THROTTLED_ERROR * usable_cpus if throttled_s else 0.0
+    steps = min(record["steps"] for record in records)
+    tests = {
+        "foreign_cpu": foreign_cpu_s > limit_s + error_s,
+        "stolen_cpu": stolen_cpu_s > limit_s,
+        "sleeping_member_ran": sleeping_cpu_s
+        > edges_s * max(SLEEPING_FLOOR_CPUS, SLEEPING_SHARE * usable_cpus),
+        "short_overlap": overlap_share < (SHORTEST_BURST_OVERLAP if bursts else SHORTEST_OVERLAP),
+        "throttled_burst": bursts and throttled_s > 0,
+        "few_steps": steps < FEWEST_STEPS,
+        "longest_time": FEWEST_STEPS <= steps < asked_steps,
+        "saved_batches": saved,
+        "ranks_apart": any(activity.apart for activity in activities),
+        "steps_not_kept": any(activity.steps_active > CAPACITY for activity in activities),
+        "short_steps": any(
+            one["steps"] and statistics.fmean(one["step_us"]) < SHORT_STEP_S * 1e6
+            for one in records
+        ),
+        "script_restarts": any(restart_share(one) > RESTART_SHARE for one in activities),
+    }
+    return tuple(flag for flag, raised in tests.items() if raised)

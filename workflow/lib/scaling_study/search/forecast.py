@@ -1,0 +1,136 @@
+"""What a race will find time for: the planner itself plays it, before anything is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scaling_study.common.objectives import ONE_MODEL
+from scaling_study.common.quantities import format_count
+from scaling_study.search import rounds
+from scaling_study.search.race import MEMBER_S, START_S, Race, dealt
+from scaling_study.stats.throughputs import Start
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scaling_study.common.topology import Topology
+    from scaling_study.search.race import Task
+
+SPREAD = 0.05
+"""Standard deviation of what a launch changes, as logarithm: some are better, some are not."""
+MINUTE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """How a race is expected to go.
+
+    Attributes:
+        first_s: until the first answer.
+        screened: launches that were measured, beside the default one and the baseline.
+        others: how many there are.
+        screened_s: until the answer after the last of these; None where the time is not enough.
+        all_s: until the end.
+        starts: that it makes.
+    """
+
+    first_s: float
+    screened: int
+    others: int
+    screened_s: float | None
+    all_s: float
+    starts: int
+
+
+def play(
+    plan: Mapping[str, Any], topology: Topology, quota_cpus: float | None, window_s: float
+) -> Forecast:
+    """Play a race on a simulated clock.
+
+    Every process adds the same throughput until all CPUs are taken. How much better or worse a
+    launch is, is drawn.
+
+    Args:
+        plan: plan.json.
+        topology: of the CPUs that may be used.
+        quota_cpus: the cgroup's quota in CPUs, None without one.
+        window_s: what each window takes, beside settling.
+    """
+    rng = np.random.default_rng(plan["seed"])
+    field = rounds.competing(plan, topology, quota_cpus)
+    point_s = plan["measure"]["windows"] * (window_s + rounds.beside_window_s(plan))
+    gains: dict[str, float] = {field.baseline.launch: 0.0}
+    top = max(field.boundaries, default=max(field.ladder))
+    starts: list[Start] = []
+    others = {one.launch for one in field.others}
+    seen: set[str] = set()
+    clock_s, first_s, screened_s, batches = 0.0, 0.0, None, 0
+
+    def start(task: Task) -> Start:
+        gain = gains.setdefault(task.launch, float(rng.normal(0, SPREAD)))
+        room = max(1.0, top / field.entrants[task.launch].threads)  # alone it has all CPUs
+        rates = {n: min(n, room) * float(np.exp(gain)) for n in task.counts}
+        members = max(task.counts)
+        cohorts = field.entrants[task.launch].cohorts(task.counts)
+        start_s = sum(START_S + MEMBER_S * members for members in cohorts)
+        windows_s = point_s * len(rates)
+        return Start(task.launch, batches, rates, members, start_s, windows_s, round=str(done))
+
+    for done in range(rounds.most(MINUTE_S * plan["search"]["budget_minutes"])):
+        found = Race(field, rounds.settings(plan, done), starts, done).next()
+        if not found.batches:
+            break
+        field = replace(field, others=(*field.others, *found.combined))
+        nodes_s = []
+        for node, own in enumerate(dealt(found.batches, plan["search"]["nodes"])):
+            made = []
+            for batch in own:
+                made += [replace(start(task), node=str(node)) for task in batch]
+                batches += 1
+            starts += made
+            seen |= {one.launch for one in made}
+            nodes_s.append(sum(one.wall_s for one in made))
+        clock_s += max(nodes_s) + rounds.ROUND_S
+        first_s = first_s or clock_s
+        if screened_s is None and others <= seen:
+            screened_s = clock_s
+    return Forecast(first_s, len(others & seen), len(others), screened_s, clock_s, len(starts))
+
+
+def describe(
+    plan: Mapping[str, Any], topology: Topology, quota_cpus: float | None
+) -> Sequence[str]:
+    """Say in a few lines what a race will do on a machine; nothing where there is none."""
+    search, timing = plan["search"], plan["measure"]
+    if search["budget_minutes"] is None:
+        return []
+    short, long = (
+        play(plan, topology, quota_cpus, timing[name]) for name in ("shortest_s", "longest_s")
+    )
+    budget = f"a race of {search['budget_minutes']:g} minutes, the confirmation included"
+    if plan["objective"] == ONE_MODEL:
+        (n,) = rounds.competing(plan, topology, quota_cpus).ladder
+        budget += f", with {format_count(n, 'process', 'processes')} (objective: {ONE_MODEL})"
+    again = f"those again that may be best by more than {search['tolerance']:.0%}"
+    return [
+        f"  {budget}: each launch once, then {again};",
+        f"  a first answer after {_minutes(short.first_s, long.first_s)}; {_screened(short, long)}",
+    ]
+
+
+def _screened(short: Forecast, long: Forecast) -> str:
+    """When all launches have been measured, or how many will be."""
+    if short.screened_s is not None and long.screened_s is not None:
+        return f"each launch is met after {_minutes(short.screened_s, long.screened_s)}"
+    fewest, most = sorted((short.screened, long.screened))
+    met = str(most) if fewest == most else f"{fewest} to {most}"
+    return f"there is time for {met} of {short.others} further launches; the report names the rest"
+
+
+def _minutes(short_s: float, long_s: float) -> str:
+    """Write a span of times, in minutes."""
+    low, high = (f"{seconds / MINUTE_S:.2g}" for seconds in (short_s, long_s))
+    return f"{low} minutes" if low == high else f"{low} to {high} minutes"

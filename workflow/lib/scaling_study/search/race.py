@@ -1,0 +1,631 @@
+"""What to measure next, of all launches and process counts: a pure function of what is known.
+
+first
+    The baseline, its repeat (the A/A check) and the default launch and today's, twice each, at few
+    counts of the whole ladder, each boundary of the machine among them.
+screen
+    Every other launch once, at the baseline's best count and those around it.
+combine
+    Changes of different axes that were better, together, best first: those of the best launch and
+    one more. A combination enters the race like any other launch, and the next one builds on it
+    only if it is measured to be better.
+race
+    Fresh starts of the best launch, and of those from which most is expected (expected improvement:
+    Jones, Schonlau and Welch, Journal of Global Optimization 13, 1998), at the counts that may be
+    their best ones and those beside.
+aside
+    Launches that change training itself are screened, and neither chosen nor raced. At the end the
+    choice starts once more with each axis's best such change.
+
+A race ends when the best point is surely within the tolerance of the best one, or when no round
+fits into the budget. Looking again after every round finds a lucky moment sooner or later, so each
+look may spend only its part of what may go wrong (Lan and DeMets, Biometrika 70, 1983).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from scaling_study.stats.throughputs import Point, Start, Throughputs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from scaling_study.stats.throughputs import Floats
+
+Changes = frozenset[tuple[str, str]]
+Dealt = TypeVar("Dealt")
+
+FIRST_COUNTS = 8
+"""Of the ladder, in the first round; the boundaries of the machine come besides."""
+DEFAULT_COUNTS = 3
+"""Of these, for the default launch: it may be twenty times slower."""
+BATCH = 5
+"""Launches that are measured side by side, with the one that all batches have."""
+FEWEST = 2
+"""Launches side by side: alone one tells nothing of others. As many counts show growth."""
+MOST_TRIES = 4
+"""Starts of the baseline, without which there is no race, while none could be measured."""
+MOST_BATCHES = 3
+"""Fresh starts of the same launches in a round, before it is asked again which are worth it."""
+ROUND_S = 420.0
+"""A round is about this long: after it the report is made anew."""
+MOST_STARTS = 10
+"""Of one launch: what more of them would tell costs more than it gives."""
+WORTH = 0.05
+"""Of the tolerance: a launch from which less improvement is expected gets no further start."""
+HARDLY = 0.5
+"""Of the tolerance: between launches that differ by less, the one that changes least is chosen."""
+LIKELY = 0.1
+"""A count that is a launch's best one with less probability is not measured again."""
+WIDEST = 4
+"""Axes that a combination changes at most."""
+INTERACTION = 0.03
+"""Standard deviation of what two changes do together beyond what each does alone, as logarithm."""
+ADDITIVE, ADDITIVE_SPREAD = 0.8, 0.4
+"""How much of what a change brings alone it brings beside another, before any two were tried."""
+FAR = math.log(2)
+"""A choice that is better than the baseline by so much (as logarithm) leaves another script to
+speed up: what changes bring beside it is not what they bring alone."""
+LEAST_LEFT = 0.3
+"""Of a step's time, at least, where a change is thought to save what it saves alone."""
+DRAWS = 2000
+START_S, MEMBER_S = 8.0, 0.1
+"""Of a cohort's start, and for each member, where none is measured yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A launch in the race.
+
+    Attributes:
+        launch: its id.
+        changes: what differs from the baseline, as axis and value.
+        threads: CPUs that a member uses: its best count is smaller by that factor.
+        alone: each process count has a cohort of its own.
+        aside: it changes training itself, so it may not be chosen.
+    """
+
+    launch: str
+    changes: Changes
+    threads: int = 1
+    alone: bool = False
+    aside: bool = False
+
+    def cohorts(self, counts: Sequence[int]) -> list[int]:
+        """Return how many members each cohort has that is started for some counts."""
+        return list(counts) if self.alone else [max(counts)]
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """A rule that no combination may match.
+
+    Attributes:
+        changes: all of these,
+        unchanged: with these axes as the baseline has them.
+    """
+
+    changes: Changes
+    unchanged: frozenset[str] = frozenset()
+
+    def holds(self, changes: Changes) -> bool:
+        """Whether a launch with these changes is excluded."""
+        return self.changes <= changes and self.unchanged.isdisjoint(axis for axis, _ in changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """All that may be measured on a machine.
+
+    Attributes:
+        default: the launch of a person who sets nothing.
+        baseline: the launch that changes start from; it may be the default one.
+        others: all further ones, as the config has them; combinations of before.
+        ladder: process counts, ascending.
+        boundaries: those at which something of the machine runs out.
+        exclusions: of combinations.
+        today: the launch that the user's shell makes, if that is another one.
+    """
+
+    default: Entrant
+    baseline: Entrant
+    others: tuple[Entrant, ...]
+    ladder: tuple[int, ...]
+    boundaries: tuple[int, ...]
+    exclusions: tuple[Exclusion, ...] = ()
+    today: Entrant | None = None
+
+    @property
+    def fixed(self) -> tuple[Entrant, ...]:
+        """Launches that are always measured, first; one of them may be there twice."""
+        return (self.baseline, self.default, *([self.today] if self.today else []))
+
+    @property
+    def entrants(self) -> dict[str, Entrant]:
+        """All launches by id."""
+        return {one.launch: one for one in (*self.fixed, *self.others)}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the config asks for.
+
+    Attributes:
+        budget_s: of all rounds together.
+        tolerance: a smaller difference in throughput is none.
+        confidence: that the choice is within it.
+        window_s: a window's length.
+        windows: of each count in a start.
+        round_s: a round of fresh starts takes about this long, where so many are worth it.
+        nodes: of one kind, that measure batches side by side.
+        seed: of the draws behind probabilities.
+        again: launches that gave nothing in an earlier run: they start whatever time is left.
+    """
+
+    budget_s: float
+    tolerance: float = 0.02
+    confidence: float = 0.9
+    window_s: float = 2.0
+    windows: int = 2
+    round_s: float = 0.0
+    nodes: int = 1
+    seed: int = 1
+    again: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A start to make: which launch, at which counts."""
+
+    launch: str
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What comes next.
+
+    Attributes:
+        stage: first, screen, combine or race; done where nothing comes.
+        batches: each a job, whose launches are measured side by side.
+        combined: launches that are new.
+        reason: where nothing comes: why.
+    """
+
+    stage: str
+    batches: tuple[tuple[Task, ...], ...] = ()
+    combined: tuple[Entrant, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The best point so far.
+
+    Attributes:
+        launch: its id.
+        n: processes.
+        probability: that it is within the tolerance of the best point that was measured.
+    """
+
+    launch: str
+    n: int
+    probability: float
+
+
+class Race:
+    """A race, as far as it has come.
+
+    Args:
+        field: what may be measured.
+        settings: of the config.
+        starts: all that were made, in their order.
+        rounds: how many rounds these were.
+    """
+
+    def __init__(
+        self, field: Field, settings: Settings, starts: Sequence[Start], rounds: int
+    ) -> None:
+        self._field, self._settings, self._rounds = field, settings, rounds
+        self._entrants = field.entrants
+        self._starts = starts
+        self._made = Counter(one.launch for one in starts)
+        measured = [one for one in starts if one.rates]
+        self._counts: dict[str, list[int]] = {}
+        for launch in self._entrants:
+            own = {n for one in measured if one.launch == launch for n in one.rates}
+            if own:
+                self._counts[launch] = sorted(own)
+        if measured:
+            self._known = Throughputs(measured)
+            self._draws = self._known.draws(DRAWS, settings.seed)
+            self._column = self._known.column
+            best = self._simplest()
+            ours = self._draws[:, self._column[best]]
+            rivals = [at for point, at in self._column.items() if self._eligible(point[0])]
+            enough = self._draws[:, rivals].max(axis=1) + math.log1p(-settings.tolerance)
+            self.choice: Choice | None = Choice(*best, float((ours >= enough).mean()))
+        else:
+            self.choice = None
+
+    def next(self) -> Round:
+        """Return the next round."""
+        return self._first() or self._screen() or self._race(self._chosen())
+
+    # Stages
+
+    def _first(self) -> Round | None:
+        baseline = self._field.baseline.launch
+        wanted = Counter([*dict.fromkeys(one.launch for one in self._field.fixed)] * 2)
+        if 0 < self._made[baseline] < MOST_TRIES and baseline not in self._counts:
+            wanted[baseline] = self._made[baseline] + 1
+        coarse = self._coarse()
+        tasks = [
+            Task(launch, coarse if launch == baseline else _thinned(coarse, DEFAULT_COUNTS))
+            for launch in (wanted - self._made).elements()
+        ]
+        return self._round("first", [tasks], always=True) if tasks else None
+
+    def _screen(self) -> Round | None:
+        if self._field.baseline.launch not in self._counts:
+            return Round("done", reason="the baseline could not be measured")
+        lame = {one.launch for one in self._starts if one.lost}
+        left = [
+            one
+            for one in self._field.others
+            if self._made[one.launch] < (2 if one.launch in lame else 1)
+        ]
+        if not left:
+            return None
+        again = [one for one in left if one.launch in self._settings.again]
+        left = again or left
+        common = Task(self._field.baseline.launch, self._screened(self._field.baseline))
+        batches = [
+            [common, *(Task(one.launch, self._screened(one)) for one in left[at : at + BATCH - 1])]
+            for at in range(0, len(left), BATCH - 1)
+        ]
+        return self._round("screen", batches, unbounded=bool(again))
+
+    def _race(self, choice: Choice) -> Round:
+        combined = self._combinations(choice)
+        gains = self._gains(choice)
+        hopeful = [
+            launch
+            for launch in sorted(gains, key=lambda one: -gains[one])
+            if gains[launch] > WORTH * self._settings.tolerance and self._made[launch] < MOST_STARTS
+        ]
+        own = self._asked(choice.launch)
+        unseen = set(own) - set(self._counts[choice.launch])
+        if not combined and not unseen:
+            reason = None
+            if not hopeful:
+                reason = "nothing else is expected to be better"
+            elif choice.probability >= self._needed() and self._made[choice.launch] > 1:
+                reason = "the choice is sure enough"
+            if reason is not None:
+                return self._aside(choice) or Round("done", reason=reason)
+        rivals = [
+            *(Task(one.launch, self._asked(choice.launch)) for one in combined),
+            *(Task(launch, self._asked(launch)) for launch in hopeful if launch != choice.launch),
+        ]
+        others = [one for one in gains if one != choice.launch]
+        if not rivals and others:  # alone a launch tells nothing of others
+            beside = max(others, key=lambda one: gains[one])
+            rivals = [Task(beside, self._asked(beside))]
+        batch = [Task(choice.launch, own), *rivals[: BATCH - 1]]
+        # Few seconds of measuring are not worth a report. New launches are started once first.
+        often = 1 if combined else self._settings.round_s / self.expected_s(batch)
+        often = max(1, min(MOST_BATCHES, int(often)))
+        batches = [batch] * (often if combined else often * self._settings.nodes)
+        return self._round("combine" if combined else "race", batches, combined)
+
+    def _aside(self, choice: Choice) -> Round | None:
+        """The choice with each axis's best change of training beside, once; None without any."""
+        best = self._entrants[choice.launch]
+        if best is self._field.default or not best.changes:
+            return None
+        gains = {
+            one: float(self._effect(one.launch).mean()) for one in self._singles() if one.aside
+        }
+        by_axis: dict[str, Entrant] = {}
+        for single in sorted(gains, key=lambda one: -gains[one]):
+            if gains[single] > 0:
+                ((axis, _),) = single.changes
+                by_axis.setdefault(axis, single)
+        new = [self._together(best, single) for single in by_axis.values()]
+        beside = tuple(one for one in new if one is not None)
+        if not beside:
+            return None
+        asked = self._asked(choice.launch)
+        batch = [Task(one.launch, asked) for one in (best, *beside)]
+        found = self._round("aside", [batch], beside)
+        return found if found.batches else None
+
+    # Counts
+
+    def _coarse(self) -> tuple[int, ...]:
+        """Few counts over the whole ladder, and all boundaries."""
+        ladder = self._field.ladder
+        near = {_nearest(ladder, place) for place in np.geomspace(1, max(ladder), FIRST_COUNTS)}
+        return tuple(sorted(near | set(self._field.boundaries)))
+
+    def _screened(self, entrant: Entrant) -> tuple[int, ...]:
+        """Counts around the baseline's best, fewer for a launch of several threads."""
+        base = self._counts[self._field.baseline.launch]
+        best = self._best(self._field.baseline.launch)
+        at = base.index(best)
+        threads = entrant.threads
+        wanted: Sequence[float] = base[max(0, at - 1) : at + 2]
+        if threads > 1:  # they may leave each other room, or take turns
+            wanted = [best / threads, best / math.sqrt(threads), best]
+        return tuple(sorted({_nearest(self._field.ladder, n) for n in wanted}))
+
+    def _asked(self, launch: str) -> tuple[int, ...]:
+        """Counts that may be a launch's best one, and those next to them that nobody looked at."""
+        ladder, seen = self._field.ladder, self._counts[launch]
+        best = self._best(launch)
+        columns = [self._column[launch, n] for n in seen]
+        winners = np.bincount(self._draws[:, columns].argmax(axis=1), minlength=len(seen))
+        likely = {n for n, won in zip(seen, winners, strict=True) if won > LIKELY * DRAWS}
+        at = ladder.index(best)
+        beside = set(ladder[max(0, at - 1) : at + 2])
+        further = self._further(launch)
+        near = {n for n in self._field.boundaries if best / 2 <= n <= best * 2}
+        lost = {n for one in self._starts if one.launch == launch for n in one.lost}
+        unseen = (beside | near | {n for n, _ in further}) - set(seen) - lost
+        return tuple(sorted(likely | {best} | unseen))
+
+    # What is known
+
+    def _chosen(self) -> Choice:
+        """The best point so far; there is one, since the baseline was measured."""
+        if self.choice is None:
+            raise LookupError("no point was measured")
+        return self.choice
+
+    def _simplest(self) -> Point:
+        """The best point; of those that hardly differ, the one that changes and takes the least."""
+        means = {
+            point: self._known.mean(point) for point in self._column if self._eligible(point[0])
+        }
+        enough = max(means.values()) - HARDLY * self._settings.tolerance
+        close = [point for point, mean in means.items() if mean >= enough]
+
+        def order(point: Point) -> tuple[int, int, float]:
+            return len(self._entrants[point[0]].changes), point[1], -means[point]
+
+        return min(close, key=order)
+
+    def _eligible(self, launch: str) -> bool:
+        """Whether a launch may be chosen; all may, where the others gave nothing."""
+        return not self._entrants[launch].aside or all(
+            self._entrants[one].aside for one in self._counts
+        )
+
+    def _best(self, launch: str) -> int:
+        """The count with the highest mean."""
+        return max(self._counts[launch], key=lambda n: (self._known.mean((launch, n)), -n))
+
+    def _further(self, launch: str) -> list[tuple[int, float]]:
+        """Where throughput still grew at the highest count seen: one further, and by how much.
+
+        Returns:
+            The count and the logarithm of the growth that is expected there; empty where it did
+            not grow, or nothing is further.
+        """
+        ladder, seen = self._field.ladder, self._counts[launch]
+        if len(seen) < FEWEST or self._best(launch) != seen[-1] or seen[-1] == ladder[-1]:
+            return []
+        last, before = (self._known.mean((launch, n)) for n in (seen[-1], seen[-2]))
+        steep = min(1.0, max(0.0, (last - before) / math.log(seen[-1] / seen[-2])))
+        n = max(_nearest(ladder, 2 * seen[-1]), ladder[ladder.index(seen[-1]) + 1])
+        return [(n, steep * math.log(n / seen[-1]))]
+
+    def _gains(self, choice: Choice) -> dict[str, float]:
+        """How much better than the choice each launch is expected to be, where it is better."""
+        ours = self._draws[:, self._column[choice.launch, choice.n]]
+        found = {}
+        for launch, counts in self._counts.items():
+            if not self._eligible(launch):
+                continue
+            own = self._draws[:, [self._column[launch, n] for n in counts]].max(axis=1)
+            own += sum(growth for _, growth in self._further(launch))
+            found[launch] = float(np.maximum(own - ours, 0).mean())
+        return found
+
+    def _needed(self) -> float:
+        """The probability that ends the race after this round."""
+        return 1 - (1 - self._settings.confidence) * self._rounds / (self._rounds + 1)
+
+    def _effect(self, launch: str) -> Floats:
+        """Draws of what a launch changes, at its best count, against the baseline at its own."""
+        base = self._field.baseline.launch
+        ours = self._column[launch, self._best(launch)]
+        theirs = self._column[base, self._best(base)]
+        return np.asarray(self._draws[:, ours] - self._draws[:, theirs])
+
+    def _combinations(self, choice: Choice) -> tuple[Entrant, ...]:
+        """Combinations that are new and worth a start, best first."""
+        best = self._entrants[choice.launch]
+        if best is self._field.default or not best.changes or len(best.changes) >= WIDEST:
+            return ()
+        ours = self._effect(choice.launch)
+        far = float(ours.mean()) > FAR
+        share = ADDITIVE if far else self._additive()
+        chance = np.random.default_rng(self._settings.seed).standard_normal(DRAWS) * INTERACTION
+        found = []
+        for one in self._singles():
+            new = self._together(best, one) if self._eligible(one.launch) else None
+            if new is None:
+                continue
+            alone = self._effect(one.launch)
+            effect = _beside(alone, ours) if far else alone
+            gain = float(np.maximum(share * effect + chance, 0).mean())
+            # Chance alone gives a gain too; the change gets no credit for that part.
+            worth = gain - INTERACTION / math.sqrt(2 * math.pi)
+            if worth > WORTH * self._settings.tolerance and alone.mean() > 0:
+                # Beside a large gain the best of each axis: what one brings says nothing of others.
+                ((axis, value),) = one.changes
+                found.append((worth, axis if far else (axis, value), new))
+        kinds: dict[object, Entrant] = {}
+        for _, kind, new in sorted(found, key=lambda one: -one[0]):
+            kinds.setdefault(kind, new)
+        return tuple(kinds.values())[: BATCH - 2]
+
+    def _together(self, best: Entrant, single: Entrant) -> Entrant | None:
+        """A launch with one change more; None where it is there, excluded, or changes that axis."""
+        new = combination(best, single)
+        there = any(new.changes == one.changes for one in self._entrants.values())
+        taken = {axis for axis, _ in best.changes} & {axis for axis, _ in single.changes}
+        excluded = any(rule.holds(new.changes) for rule in self._field.exclusions)
+        return None if there or taken or excluded else new
+
+    def _singles(self) -> list[Entrant]:
+        """Launches that change one thing of the baseline, and were measured."""
+        default = self._field.default.launch
+        return [
+            one
+            for one in map(self._entrants.__getitem__, self._counts)
+            if len(one.changes) == 1 and one.launch != default
+        ]
+
+    def _additive(self) -> float:
+        """How much of what further changes bring alone they bring together with others.
+
+        Learnt from the combinations that were measured; by least squares, with a weak prior.
+        """
+        alone = {
+            next(iter(one.changes)): float(self._effect(one.launch).mean())
+            for one in self._singles()
+            if self._eligible(one.launch)
+        }
+        over, under = ADDITIVE / ADDITIVE_SPREAD**2, 1 / ADDITIVE_SPREAD**2
+        for launch in self._counts:
+            changes = self._entrants[launch].changes
+            if len(changes) > 1 and changes <= set(alone):
+                parts = sorted(alone[one] for one in changes)
+                further = sum(parts[:-1])
+                brought = float(self._effect(launch).mean()) - parts[-1]
+                over += further * brought / INTERACTION**2
+                under += further**2 / INTERACTION**2
+        return max(0.0, min(1.0, over / under))
+
+    # Time
+
+    @property
+    def spent_s(self) -> float:
+        """What all rounds took: each is over when its last node is through."""
+        rounds_s: dict[str, dict[str, float]] = {}
+        for one in self._starts:
+            nodes_s = rounds_s.setdefault(one.round, {})
+            nodes_s[one.node] = nodes_s.get(one.node, 0.0) + one.wall_s
+        return sum(max(nodes_s.values()) for nodes_s in rounds_s.values())
+
+    def round_s(self, batches: Sequence[Sequence[Task]]) -> float:
+        """Return what a round is expected to take."""
+        return max(sum(map(self.expected_s, own)) for own in dealt(batches, self._settings.nodes))
+
+    def expected_s(self, batch: Iterable[Task]) -> float:
+        """Return what a batch is expected to take."""
+        return sum(self._start_s(task) + self._windows_s(task) for task in batch)
+
+    def _start_s(self, task: Task) -> float:
+        # One that a round has just put together is no entrant yet.
+        entrant = self._entrants.get(task.launch, self._field.baseline)
+        return sum(map(self._cohort_s, entrant.cohorts(task.counts)))
+
+    def _cohort_s(self, members: int) -> float:
+        alone = {launch for launch, entrant in self._entrants.items() if entrant.alone}
+        known = [one for one in self._starts if one.start_s and one.launch not in alone]
+        if not known:
+            return START_S + MEMBER_S * members
+        # Part of a start is there once, part of it grows with the members.
+        near = min(known, key=lambda one: abs(math.log(one.members / members)))
+        return near.start_s * (1 + max(0.0, members / near.members - 1) / 2)
+
+    def _windows_s(self, task: Task) -> float:
+        each = [
+            one.windows_s / len(one.rates)
+            for one in self._starts
+            if one.launch == task.launch and one.rates
+        ]
+        one_s = float(np.mean(each)) if each else self._settings.windows * self._settings.window_s
+        return len(task.counts) * one_s
+
+    def _round(
+        self,
+        stage: str,
+        batches: Sequence[Sequence[Task]],
+        combined: tuple[Entrant, ...] = (),
+        *,
+        always: bool = False,
+        unbounded: bool = False,
+    ) -> Round:
+        """Return as many batches as fit into a round, and into what is left of the budget."""
+        left_s = math.inf if unbounded else self._settings.budget_s - self.spent_s
+        nodes_s = [0.0] * self._settings.nodes
+        fitting: list[tuple[Task, ...]] = []
+        for batch in batches:
+            node = len(fitting) % len(nodes_s)
+            tasks = list(batch)
+            # A smaller batch is better than none; alone the launch that all have tells nothing.
+            while len(tasks) > FEWEST and nodes_s[node] + self.expected_s(tasks) > left_s:
+                tasks.pop()
+            needed_s = self.expected_s(tasks)
+            if not always and nodes_s[node] + needed_s > left_s:
+                break
+            if nodes_s[node] and nodes_s[node] + needed_s > ROUND_S:
+                break
+            fitting.append(tuple(tasks))
+            nodes_s[node] += needed_s
+        if not fitting:
+            return Round("done", reason="the budget is spent")
+        names = {task.launch for batch in fitting for task in batch}
+        new = tuple(one for one in combined if one.launch in names)
+        return Round(stage, tuple(fitting), new)
+
+
+def _beside(alone: Floats, ours: Floats) -> Floats:
+    """Draws of what a change may bring beside the choice: its ratio, or the time that it saves.
+
+    Where the choice has made most of a step disappear, the same time is a larger part of it.
+
+    Args:
+        alone: what the change brings the baseline, as logarithm.
+        ours: what the choice brings it.
+    """
+    saved = -np.expm1(-np.maximum(alone, 0)) * np.exp(np.maximum(ours, 0))
+    return np.asarray(np.maximum(alone, -np.log(np.maximum(1 - saved, LEAST_LEFT))))
+
+
+def combination(first: Entrant, second: Entrant) -> Entrant:
+    """Return the launch with the changes of both."""
+    changes = first.changes | second.changes
+    return Entrant(
+        "+".join(f"{axis}={value}" for axis, value in sorted(changes)),
+        changes,
+        max(first.threads, second.threads),
+        first.alone or second.alone,
+        first.aside or second.aside,
+    )
+
+
+def dealt(batches: Sequence[Dealt], nodes: int) -> list[Sequence[Dealt]]:
+    """Return the batches of each node, in their order."""
+    return [batches[node::nodes] for node in range(nodes)]
+
+
+def _nearest(ladder: Sequence[int], place: float) -> int:
+    return min(ladder, key=lambda n: abs(math.log(n / max(place, 0.5))))
+
+
+def _thinned(counts: Sequence[int], most: int) -> tuple[int, ...]:
+    """Return the first, the last, and those between them, at equal distances."""
+    places = np.linspace(0, len(counts) - 1, min(most, len(counts))).round().astype(int)
+    return tuple(counts[at] for at in places)

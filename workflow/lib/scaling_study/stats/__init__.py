@@ -1,0 +1,1 @@
+"""Intervals, ratios, and how much starts of one launch differ."""

@@ -1,0 +1,213 @@
+"""Intervals, ratios, probabilities and quantiles.
+
+The statistical unit is the replicate: windows and steps inside one cohort share its memory layout,
+its placement and its neighbours, so they are averaged first. A study has few replicates, often two
+or three. Student's t interval of two ends at 0 times and at 300,000 times the value where the two
+differ by a factor of 7, and resampling two or three values never leaves their range. So the spread
+between replicates is learnt from all launches and process counts of a machine together
+(``pooling``), on the log scale. Machines are never pooled.
+
+Every mean is then known as a normal distribution on the log scale. Intervals, ratios and
+probabilities of being best all come from these, so none contradicts another. The interval of a
+ratio of two launches joins the intervals of both (Zou and Donner, Statistics in Medicine 27, 2008).
+Two process counts of one launch are measured in the same cohorts: their ratio is paired by
+replicate, and the spread of such ratios is pooled over the launches.
+"""
+
+import dataclasses
+import zlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from scaling_study.stats import pooling
+
+CONFIDENCE = pooling.CONFIDENCE
+INTERVAL = (
+    "95%, on the log scale: the spread between replicates is learnt from all launches and process "
+    "counts of the machine together (moderated variances); paired by replicate within a launch; "
+    "none where no launch has two replicates"
+)
+DRAWS = 4000  # a share near one half is then known to 0.008
+STEP_BITS = 32  # record_schema.LARGEST_STEP_US
+QUANTILE = float(ndtri((1 + CONFIDENCE) / 2))
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Estimate:
+    """A positive quantity with its 95% interval; NaN where there is none."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LogMean:
+    """The logarithm of a geometric mean, and its standard deviation; NaN where not known."""
+
+    mean: float
+    deviation: float
+
+    def estimate(self) -> Estimate:
+        """The mean and its interval in the unit of the values."""
+        reach = QUANTILE * self.deviation
+        ends = self.mean, self.mean - reach, self.mean + reach
+        return Estimate(*(float(np.exp(end)) for end in ends))
+
+
+def ratio(over: LogMean, under: LogMean) -> Estimate:
+    """Ratio of two means that have no replicate in common."""
+    deviation = float(np.hypot(over.deviation, under.deviation))
+    return LogMean(over.mean - under.mean, deviation).estimate()
+
+
+class Means:
+    """Geometric means of one quantity at all points of one machine.
+
+    Args:
+        rows: one machine's rows of the table of replicates, or some of them: columns launch, n,
+            replicate.
+        name: column of the positive values.
+    """
+
+    def __init__(self, rows: pd.DataFrame, name: str = "steps_per_s") -> None:
+        logs = rows.assign(log=np.log(rows[name].to_numpy(dtype=np.float64)))
+        # Each pair is there once; pivot_table would aggregate, at many times the cost.
+        self._logs = {
+            str(launch): own.pivot(index="replicate", columns="n", values="log")  # noqa: PD010
+            for launch, own in logs.groupby("launch", sort=False)
+        }
+        matrices = {launch: own.to_numpy(np.float64) for launch, own in self._logs.items()}
+        self._deviations, self._correlation = pooling.deviations(matrices)
+
+    def of(self, launch: str, n: int) -> LogMean:
+        """The mean of a point; NaN where it has no replicate."""
+        own = self._logs.get(launch)
+        if own is None or n not in own.columns:
+            return LogMean(np.nan, np.nan)
+        deviation = self._deviations[launch][own.columns.get_loc(n)]
+        return LogMean(float(own[n].mean()), float(deviation))
+
+    def scatter(self, launch: str) -> Floats:
+        """Deviation of each of a launch's points, by n, without what all its points share."""
+        return np.asarray(np.sqrt(1 - self._correlation) * self._deviations[launch])
+
+    def ratio(self, over: tuple[str, int], under: tuple[str, int]) -> Estimate:
+        """Ratio of two points, given as launch and n; paired by replicate within a launch.
+
+        Returns:
+            No interval where no launch has two replicates, no value where a point has none.
+        """
+        if over == under:
+            return Estimate(1.0, 1.0, 1.0)
+        if over[0] != under[0]:
+            return ratio(self.of(*over), self.of(*under))
+        launch, counts = over[0], (over[1], under[1])
+        differences = {
+            name: (own[counts[0]] - own[counts[1]]).dropna().to_numpy()[:, None]
+            for name, own in self._logs.items()
+            if set(counts) <= set(own.columns)
+        }
+        if not differences.get(launch, np.empty(0)).size:
+            return Estimate(np.nan, np.nan, np.nan)
+        deviations, _ = pooling.deviations(differences)
+        mean = float(differences[launch].mean())
+        return LogMean(mean, float(deviations[launch][0])).estimate()
+
+    def probabilities_of_best(
+        self, shown: Mapping[str, int], *, tolerance: float, seed: int
+    ) -> dict[str, float]:
+        """How surely a point of each launch is as good as the best of all.
+
+        In every draw the best point of all these launches is found anew. Deviations of one launch's
+        points are correlated, as their replicates are. A point counts as best in a draw if it is
+        within `tolerance` of that.
+
+        Args:
+            shown: n of the point that is asked for, by launch.
+            tolerance: Share of the best throughput that is no difference.
+            seed: Of the draws.
+
+        Returns:
+            Share of draws per launch; empty if no point at all has two replicates.
+        """
+        best = np.full(DRAWS, -np.inf)
+        drawn = {}
+        for launch, n in shown.items():
+            own = self._logs[launch]
+            if np.isnan(self._deviations[launch]).any():
+                return {}
+            draws = own.mean().to_numpy() + self._deviations[launch] * self._normals(launch, seed)
+            best = np.maximum(best, draws.max(axis=1))
+            drawn[launch] = draws[:, own.columns.get_loc(n)].copy()
+        enough = best + np.log1p(-tolerance)
+        return {launch: float((draws >= enough).mean()) for launch, draws in drawn.items()}
+
+    def _normals(self, launch: str, seed: int) -> Floats:
+        """DRAWS times points of a launch: standard normal, correlated."""
+        rng = np.random.default_rng([seed, zlib.crc32(launch.encode())])
+        shared = rng.standard_normal((DRAWS, 1))
+        apart = rng.standard_normal((DRAWS, len(self._deviations[launch])))
+        share = self._correlation
+        return np.asarray(np.sqrt(share) * shared + np.sqrt(1 - share) * apart)
+
+
+def pooled_means(rows: pd.DataFrame, point: Sequence[str], name: str) -> pd.DataFrame:
+    """Geometric mean and interval of every point of every machine.
+
+    Args:
+        rows: Rows of the table of replicates, or some of them.
+        point: Columns that name a point, machine, launch and n among them.
+        name: Column of the positive values.
+
+    Returns:
+        Columns value, low, high in the unit of the values, by `point`. Low and high are NaN where
+        no launch of the machine has two replicates.
+    """
+    means = {machine: Means(own, name) for machine, own in rows.groupby("machine", sort=False)}
+    points = rows[list(point)].drop_duplicates()
+    found = [
+        dataclasses.asdict(means[machine].of(launch, n).estimate())
+        for machine, launch, n in zip(points["machine"], points["launch"], points["n"], strict=True)
+    ]
+    columns = ["value", "low", "high"]
+    return pd.DataFrame(found, index=pd.MultiIndex.from_frame(points), columns=columns)
+
+
+def grouped_quantiles(
+    groups: Integers,
+    values: Integers,
+    count: int,
+    quantiles: Sequence[float],
+) -> Floats:
+    """Quantiles within groups, all groups in one sort.
+
+    Args:
+        groups: Group of each value, from 0.
+        values: Non-negative, below 2**STEP_BITS.
+        count: Number of groups, below 2**31.
+        quantiles: Each from 0 to 1.
+
+    Returns:
+        Groups times quantiles, linear between order statistics as numpy.quantile does by default;
+        NaN for an empty group.
+    """
+    ordered = np.sort((groups << STEP_BITS) | values) & (2**STEP_BITS - 1)
+    sizes = np.bincount(groups, minlength=count)
+    starts = np.cumsum(sizes) - sizes
+    found = np.full((count, len(quantiles)), np.nan)
+    filled = sizes > 0
+    for column, quantile in enumerate(quantiles):
+        position = starts[filled] + quantile * (sizes[filled] - 1)
+        below = np.floor(position).astype(np.int64)
+        above = np.ceil(position).astype(np.int64)
+        found[filled, column] = ordered[below] + (position - below) * (
+            ordered[above] - ordered[below]
+        )
+    return found
