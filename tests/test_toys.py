@@ -176,9 +176,11 @@ def test_a_cause_is_named_where_it_is_planted(project):
 
 @pytest.mark.parametrize(
     ("name", "text", "said"),
-    [("empty.py", "", "it has no AXIS"), ("isa.py", "from scaling_study.launch.axes.isa import AXIS",
-      "there is isa already")],
-)  # fmt: skip
+    [
+        ("empty.py", "", "it has no AXIS"),
+        ("isa.py", "from scaling_study.launch.axes.isa import AXIS", "there is isa already"),
+    ],
+)
 def test_a_module_that_adds_nothing_is_an_error(tmp_path, name, text, said):
     (tmp_path / "scaling_study_axes").mkdir()
     (tmp_path / "scaling_study_axes" / name).write_text(text)

@@ -27,6 +27,7 @@ from scaling_study.common.objectives import OBJECTIVES, Objective, objective_of
 from scaling_study.common.quantities import format_estimate
 from scaling_study.config.work import changed_training
 from scaling_study.stats import intervals
+from scaling_study.stats.intervals import DRAWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 STEPS = OBJECTIVES["steps_per_s"]
 PROBABILITY = (
-    f"share of {intervals.DRAWS} draws from the distributions of the intervals in which the point is "
+    f"share of {DRAWS} draws from the distributions of the intervals in which the point is "
     "within {:.0%} of the best point of that draw; none if no launch has two replicates"
 )
 PLAIN = (*("launch", "label", "arm", "n", "replicates", "oversubscribed", "steps_per_s", "step_s"),)

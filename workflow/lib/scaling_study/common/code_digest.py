@@ -104,10 +104,13 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
     """Yield the blocks of statements in a node, but those that only a type checker reads."""
     for name in BLOCKS:
         block = getattr(node, name, None)
-        types = name == "body" and isinstance(node, ast.If)
-        if not isinstance(block, list) or (types and ast.unparse(node.test) == "TYPE_CHECKING"):
+        if not isinstance(block, list) or (name == "body" and _for_types(node)):
             continue
         if name not in {"handlers", "cases"}:
             yield block
         for one in block:
             yield from _blocks(one)
+
+
+def _for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"

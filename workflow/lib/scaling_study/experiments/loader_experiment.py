@@ -29,7 +29,7 @@ from scaling_study.experiments.experiment_windows import Taker, key, mean_step_s
 from scaling_study.experiments.loader_model import TITLES
 from scaling_study.host import page_cache, probe
 from scaling_study.launch.axes import ranks
-from scaling_study.member import loader_request, synthetic_load
+from scaling_study.member import loader_request, loader_substitutes, synthetic_load
 from scaling_study.member.loader_request import Ask
 from scaling_study.runner import capacity, cohort, resolve, windows
 

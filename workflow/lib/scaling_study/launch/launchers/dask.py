@@ -1,7 +1,7 @@
 """The ``dask`` launcher: every member is a task in a worker of a real LocalCluster.
 
-``python -m scaling_study.launch.launchers.dask FOLDER MEMBERS``, with one JSON request a line on stdin
-(see ``host.Host``). Workers have nannies, and inherit this process's environment: Dask's own
+``python -m scaling_study.launch.launchers.dask FOLDER MEMBERS``:
+one JSON request a line on stdin (see ``host.Host``). Workers have nannies, and inherit this process's environment: Dask's own
 default one, with what the launch sets instead (``environment``). A nanny exports a
 default of Dask's only where the environment does not have the variable yet.
 
