@@ -1,9 +1,9 @@
 """The ``dask`` launcher: every member is a task in a worker of a real LocalCluster.
 
-``python -m scaling_study.launch.launchers.dask FOLDER MEMBERS``:
-one JSON request a line on stdin (see ``host.Host``). Workers have nannies, and inherit this process's environment: Dask's own
-default one, with what the launch sets instead (``environment``). A nanny exports a
-default of Dask's only where the environment does not have the variable yet.
+``python -m scaling_study.launch.launchers.dask FOLDER MEMBERS``, with one JSON request a line
+on stdin (see ``host.Host``). Workers have nannies, and inherit this process's environment: Dask's
+own default one, with what the launch sets instead (``environment``). A nanny exports a default of
+Dask's only where the environment does not have the variable yet.
 
 Scheduler, nannies and workers run whatever a peer sends them, and every user of the machine can
 reach their ports. So they speak TLS, with a key that lives as long as the cluster: a peer without

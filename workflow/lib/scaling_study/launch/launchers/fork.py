@@ -1,7 +1,7 @@
 """The ``fork`` launcher: a server imports torch once, and every member is forked from it.
 
-``python -m scaling_study.launch.launchers.fork FOLDER MEMBERS``:
-one JSON request a line on stdin (see ``host.Host``). The server runs no parallel region, so a forked member starts with no
+``python -m scaling_study.launch.launchers.fork FOLDER MEMBERS``, with one JSON request a line
+on stdin (see ``host.Host``). The server runs no parallel region, so a forked member starts with no
 OpenMP threads of its parent's.
 """
 
