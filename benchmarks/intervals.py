@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats as distributions
 
-from scaling_study.stats import pooling
-from scaling_study.stats.intervals import CONFIDENCE, QUANTILE
+from scaling_study.stats import variances
+from scaling_study.stats.thresholds import CONFIDENCE
+from scaling_study.stats.variances import QUANTILE
 
 if TYPE_CHECKING:
     from scaling_study.stats.intervals import Floats
@@ -78,7 +79,7 @@ def simulate(world: World, worlds: int, seed: int = 0) -> tuple[Found, Found]:
     if world.changed == "modes":
         logs[:, 0] += rng.choice([-0.5, 0.5], (worlds, world.replicates, 1)) * np.log(MODES)
     found = [
-        pooling.deviations({str(launch): values for launch, values in enumerate(one)})
+        variances.deviations({str(launch): values for launch, values in enumerate(one)})
         for one in logs
     ]
     reach = QUANTILE * np.array([list(deviations.values()) for deviations, _ in found])

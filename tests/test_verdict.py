@@ -20,9 +20,9 @@ from planted_worlds import (
     Spinning,
 )
 from scaling_study.diagnosis import verdict
-from scaling_study.diagnosis.effects import Estimate
 from scaling_study.diagnosis.query import Measured, Untested, Weight
 from scaling_study.diagnosis.recovered_share import AtLeast
+from scaling_study.stats.intervals import Interval
 from synthetic_why import MS, Step, World, fingerprint, write_run
 
 NOISE = {"noise": 0.04, "outliers": 0.3, "start": 0.01}
@@ -347,7 +347,7 @@ class Says:
     def measure(self, _):
         if not self.share:
             return Untested("for this test")
-        return Measured(Estimate(*self.share), np.zeros(1), Weight(True, "relief", "for this test"))
+        return Measured(Interval(*self.share), np.zeros(1), Weight(True, "relief", "for this test"))
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ class Says:
 )
 def test_a_share_is_no_less_than_what_is_counted_of_it(counted, told, expected):
     found = AtLeast(Says(*counted), Says(*told)).measure(None)
-    assert found.estimate == Estimate(*expected)
+    assert found.estimate == Interval(*expected)
 
 
 @pytest.mark.parametrize("name", NOTHING)

@@ -31,7 +31,8 @@ import numpy as np
 from scipy import optimize
 
 from scaling_study.analysis.laws import LAWS, Law
-from scaling_study.stats.intervals import CONFIDENCE, Floats, Integers
+from scaling_study.stats.intervals import Floats, Integers
+from scaling_study.stats.thresholds import CONFIDENCE
 
 FEWEST_COUNTS = 4  # three points fit any saturating curve
 RESOLUTION = 1e-4  # relative: no fit is better than step times are read and averaged

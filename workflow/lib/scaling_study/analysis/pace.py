@@ -7,17 +7,14 @@ says too much or too little of a longer training.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scaling_study.analysis.recommend import or_null
 from scaling_study.stats import intervals
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Json = dict[str, Any]
 
 PART = 3
 """The first third of a cohort's windows is compared with the last third; with few, one with one."""
@@ -27,16 +24,15 @@ COLUMNS = [*COHORT, "window", "take", "valid", "step_median_s"]
 """What is read of the table of windows."""
 
 
-def pace(windows: pd.DataFrame) -> dict[str, Json]:
+def pace(windows: pd.DataFrame) -> dict[str, intervals.Interval]:
     """Return what a step takes in later windows over what it takes in earlier ones.
 
     Args:
         windows: One machine's rows of the table of windows, `COLUMNS` of them.
 
     Returns:
-        By launch `value`, `low` and `high` (null without two replicates): the geometric mean over
-        process counts, with a 95% interval over replicates. No launch that has only one window for
-        each count.
+        By launch the geometric mean over process counts, with its interval over replicates. No
+        launch that has only one window for each count.
     """
     valid = windows[windows["valid"]]
     logs = np.log(valid["step_median_s"])
@@ -51,8 +47,4 @@ def pace(windows: pd.DataFrame) -> dict[str, Json]:
     if rows.empty:
         return {}
     means = intervals.Means(rows, "pace")
-    found = {launch: means.of(launch, 0).estimate() for launch in rows["launch"].unique()}
-    return {
-        launch: {"value": one.value, "low": or_null(one.low), "high": or_null(one.high)}
-        for launch, one in found.items()
-    }
+    return {launch: means.of(launch, 0).interval() for launch in rows["launch"].unique()}

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from scaling_study.stats.intervals import Estimate
+    from scaling_study.stats.intervals import Interval
 
     Json = Mapping[str, Any]
 
@@ -268,9 +268,9 @@ def or_null(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def ratio_entry(found: Estimate) -> dict[str, float | None]:
+def ratio_entry(found: Interval) -> dict[str, float | None]:
     """An estimate as JSON holds it."""
-    return {"value": or_null(found.value), "low": or_null(found.low), "high": or_null(found.high)}
+    return found.to_dict()
 
 
 def _proven(cohort: Json) -> bool:
@@ -343,6 +343,6 @@ def _ratio_to_default(measured: intervals.Means, point: Json, default: Json | No
     found = measured.ratio(_at(point), _at(default))
     return {
         "ratio_to_default": or_null(found.value),
-        "ratio_low": or_null(found.low),
-        "ratio_high": or_null(found.high),
+        "ratio_low": found.low,
+        "ratio_high": found.high,
     }

@@ -25,7 +25,7 @@ import numpy as np
 
 from scaling_study.common.quantities import format_ratio
 from scaling_study.member.iterations import MARK
-from scaling_study.stats.intervals import CONFIDENCE
+from scaling_study.stats.thresholds import CONFIDENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -1,5 +1,6 @@
 """Writing and reading a study's tables and JSON files, each whole or not at all."""
 
+import dataclasses
 import json
 import math
 import shutil
@@ -94,9 +95,24 @@ def _finite(text: str) -> float:
     return number
 
 
+def _as_json(value: object) -> object:
+    """A dataclass as JSON holds it: its own form, or its fields, where NaN is null."""
+    own = getattr(value, "to_dict", None)
+    if own is not None:
+        return own()
+    if not dataclasses.is_dataclass(value):
+        raise TypeError(f"{type(value).__name__} is no JSON")
+    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {
+        name: None if isinstance(one, float) and math.isnan(one) else one
+        for name, one in fields.items()
+    }
+
+
 def write_json(path: Path, content: object) -> None:
-    """Write `content` as indented JSON; a NaN in it is an error."""
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    """Write `content`, with dataclasses in it, as indented JSON; any other NaN is an error."""
+    text = json.dumps(content, default=_as_json, indent=1, ensure_ascii=False, allow_nan=False)
+    text += "\n"
     write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 

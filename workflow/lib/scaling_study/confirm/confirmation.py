@@ -2,7 +2,7 @@
 
 The choice comes from the study's records, the gain from these rounds alone. Intervals are over
 rounds, on the log scale, and ratios are paired by turn. Three rounds say little about how much
-rounds differ; all arms together say more (``pooling``).
+rounds differ; all arms together say more (``variances``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scaling_study.analysis.record_schema import RecordError
 from scaling_study.common.objectives import OBJECTIVES, named
 from scaling_study.config.work import differ, model_length, pool
 from scaling_study.confirm import round_schema, timeline
-from scaling_study.stats import intervals, pooling
+from scaling_study.stats.intervals import Floats, Interval, geometric_means
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -78,7 +78,7 @@ class _Arm:
     seen: Mapping[int, timeline.Seen]
     how: timeline.Basis
 
-    def values(self, turns: Iterable[int]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def values(self, turns: Iterable[int]) -> Floats:
         """The value of each turn, NaN where there is none."""
         found = [self.seen[turn].value if turn in self.seen else None for turn in turns]
         return np.array([np.nan if value is None else value for value in found], dtype=np.float64)
@@ -169,11 +169,11 @@ def _confirmed(
         return {"status": "failed", "reason": reason, "left_out": left_out}
     turns = sorted({turn for arm in arms.values() for turn in arm.seen})
     values = {key: arm.values(turns) for key, arm in arms.items()}
-    means = _means(values)
+    means = geometric_means(values)
     asked = OBJECTIVES[entry["objective"]]
     gains = {key: asked.gain(own, arms[key].about["n"]) for key, own in values.items()}
     others = {key: own for key, own in gains.items() if key != RECOMMENDED}
-    ratios = _means({key: gains[RECOMMENDED] / own for key, own in others.items()})
+    ratios = geometric_means({key: gains[RECOMMENDED] / own for key, own in others.items()})
     shown = [_arm_entry(arm, means[key], _predicted(entry, arm.about)) for key, arm in arms.items()]
     best = arms[RECOMMENDED]
     unseen = [arm for arm in arms.values() if arm.mean("end_s") is None]
@@ -285,20 +285,7 @@ def _left_out(about: Mapping[str, Any], key: str, status: str | None, reason: st
     }
 
 
-def _means(values: Mapping[str, intervals.Floats]) -> dict[str, intervals.Estimate]:
-    """Geometric means over turns, NaN where one has no value; their spread is learnt from all."""
-    logs = {key: np.log(own)[:, None] for key, own in values.items()}
-    deviations, _ = pooling.deviations(logs)
-    return {
-        key: intervals.LogMean(
-            float(np.nanmean(own)) if np.isfinite(own).any() else np.nan,
-            float(deviations[key][0]),
-        ).estimate()
-        for key, own in logs.items()
-    }
-
-
-def _arm_entry(arm: _Arm, found: intervals.Estimate, predicted: float | None) -> Json:
+def _arm_entry(arm: _Arm, found: Interval, predicted: float | None) -> Json:
     foreign_s = sum(one["foreign_cpu_s"] for one in arm.records.values())
     return {
         **arm.about,
@@ -306,8 +293,8 @@ def _arm_entry(arm: _Arm, found: intervals.Estimate, predicted: float | None) ->
         "rounds": sum(one.value is not None for one in arm.seen.values()),
         "rounds_unseen": sum(one.value is None for one in arm.seen.values()),
         "value": found.value,
-        "low": _or_null(found.low),
-        "high": _or_null(found.high),
+        "low": found.low,
+        "high": found.high,
         "predicted": predicted,
         "start_s": arm.mean("start_s"),
         "iteration_s": arm.mean("iteration_s"),
@@ -343,10 +330,8 @@ def _predicted(entry: Mapping[str, Any], about: Mapping[str, Any]) -> float | No
     return value
 
 
-def _ratio(found: intervals.Estimate | None) -> Json | None:
-    if found is None or math.isnan(found.value):
-        return None
-    return {"value": found.value, "low": _or_null(found.low), "high": _or_null(found.high)}
+def _ratio(found: Interval | None) -> Json | None:
+    return None if found is None or math.isnan(found.value) else dict(found.to_dict())
 
 
 def _difference(
@@ -412,7 +397,3 @@ def _clock(arm: _Arm, windows: pd.DataFrame) -> float | None:
     if before.empty or not during or not before.mean():
         return None
     return float(np.mean(during) / before.mean())
-
-
-def _or_null(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scaling_study.diagnosis import effects
 from scaling_study.diagnosis.case import Case
-from scaling_study.diagnosis.effects import Estimate, Pairs, Prior
-from scaling_study.stats.intervals import Floats
+from scaling_study.stats.intervals import Floats, Interval
+from scaling_study.stats.ratios import Pairs, fit_prior, mean, pair, ratio_of_means
+from scaling_study.stats.variances import Prior
 
 CONTROL = "register"
 NONE = "none"
@@ -37,9 +37,9 @@ class Sensitivity:
 
     kernel: str
     verified: bool
-    doses: tuple[tuple[float, Estimate, float | None], ...]
-    effect: Estimate | None
-    beyond: Estimate | None
+    doses: tuple[tuple[float, Interval, float | None], ...]
+    effect: Interval | None
+    beyond: Interval | None
 
 
 def sensitivities(case: Case) -> dict[str, Sensitivity]:
@@ -54,11 +54,11 @@ def _sensitivities(case: Case) -> Iterator[tuple[str, Sensitivity]]:
     names = dict.fromkeys(name for name, _ in case.beside if name != NONE)
     zero = _at(case, NONE, 0.0)
     ratios = {
-        (name, dose): effects.pair(_at(case, name, dose), zero, case.replicates, "blocks")
+        (name, dose): pair(_at(case, name, dose), zero, case.replicates, "blocks")
         for name, dose in case.beside
         if name != NONE
     }
-    prior = effects.fit_prior([*ratios.values()])
+    prior = fit_prior([*ratios.values()])
     for name in names:
         yield name, _sensitivity(case, name, ratios, zero, prior)
 
@@ -78,23 +78,23 @@ def _sensitivity(
     doses = sorted(dose for kernel, dose in ratios if kernel == name)
     found, achieved = [], []
     for dose in doses:
-        ratio = effects.ratio_of_means(ratios[name, dose], prior=prior)
-        share = effects.mean(_at(case, name, dose, "rate_share"))
+        ratio = ratio_of_means(ratios[name, dose], prior=prior)
+        share = mean(_at(case, name, dose, "rate_share"))
         achieved.append(share)
         if ratio is not None:
             found.append((dose, ratio, None if np.isnan(share) else share))
     highest = max(doses)
-    effect = effects.ratio_of_means(ratios[name, highest], prior=prior)
+    effect = ratio_of_means(ratios[name, highest], prior=prior)
     beyond = None
     if name != CONTROL:
         more = _at(case, name, highest) - _at(case, CONTROL, highest)
         # Two windows stand against each other, where the others' pairs share one.
-        pairs = effects.pair(more, zero, case.replicates, "blocks")
-        beyond = effects.ratio_of_means(pairs, prior=prior)
+        pairs = pair(more, zero, case.replicates, "blocks")
+        beyond = ratio_of_means(pairs, prior=prior)
     return Sensitivity(
         kernel=name,
         verified=bool(np.nanmin([*achieved, np.inf]) >= TOOK_ENOUGH),
-        doses=((0.0, Estimate(1.0, 1.0, 1.0), None), *found),
+        doses=((0.0, Interval(1.0, 1.0, 1.0), None), *found),
         effect=None if effect is None else effect.plus(-1.0),
         beyond=beyond,
     )
@@ -113,8 +113,8 @@ class Inflation:
 
     kernel: str
     n: int
-    inflation: Estimate
-    beyond: Estimate | None
+    inflation: Interval
+    beyond: Interval | None
 
 
 def inflations(case: Case) -> dict[str, Inflation]:
@@ -167,10 +167,10 @@ def _slowdowns(rows: Sequence[dict[str, Any]], placement: str) -> pd.Series:
     return (alone / rates).dropna()
 
 
-def _means(values: Mapping[str, pd.Series]) -> dict[str, Estimate]:
+def _means(values: Mapping[str, pd.Series]) -> dict[str, Interval]:
     """Mean by kernel over blocks; each has a few only, so all tell how windows scatter."""
     known = {kernel: one.dropna().to_numpy(dtype=np.float64) for kernel, one in values.items()}
     pairs = {kernel: Pairs(one, np.ones_like(one)) for kernel, one in known.items()}
-    prior = effects.fit_prior([*pairs.values()])
-    found = {kernel: effects.ratio_of_means(one, prior=prior) for kernel, one in pairs.items()}
+    prior = fit_prior([*pairs.values()])
+    found = {kernel: ratio_of_means(one, prior=prior) for kernel, one in pairs.items()}
     return {kernel: one for kernel, one in found.items() if one is not None}

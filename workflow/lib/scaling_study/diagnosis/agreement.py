@@ -13,14 +13,11 @@ from scaling_study.common.quantities import (
 )
 from scaling_study.diagnosis.aggravation import CONTROL, inflations, sensitivities
 from scaling_study.diagnosis.case import REFERENCE
-from scaling_study.diagnosis.effects import Estimate, mean
 from scaling_study.diagnosis.query import Asked, Kind, Test, Weight, percent
-from scaling_study.stats.thresholds import SHARE_AT_LEAST
+from scaling_study.stats.intervals import Interval
+from scaling_study.stats.ratios import mean
+from scaling_study.stats.thresholds import NOTICEABLE, SHARE_AT_LEAST
 
-SENSITIVE = 0.05
-"""Added time beside a load below this share of a step is within what windows differ by."""
-INFLATED = 0.05
-"""The same for a kernel's slowdown among many."""
 FEWEST_LOOKS = 3
 """What was seen less often may be chance. A thread that waits for a tenth of its time is found so
 six times in sixty looks."""
@@ -153,7 +150,7 @@ class Sensitive:
             return Weight(None, "aggravation", "The bystanders did not take what they should.")
         beyond = "" if self.kernel == CONTROL else " beyond the control"
         text = f"Beside such a load a step takes {percent(effect)} longer{beyond}"
-        return _above(effect, SENSITIVE, "aggravation", text)
+        return _above(effect, NOTICEABLE, "aggravation", text)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -174,10 +171,10 @@ class Inflated:
             f"A kernel that is bound by this alone takes {format_ratio(one.inflation.value)} as "
             f"long with {one.n} processes as with one"
         )
-        return _above(beyond, INFLATED, "fingerprint", text)
+        return _above(beyond, NOTICEABLE, "fingerprint", text)
 
 
-def _above(effect: Estimate, limit: float, kind: Kind, text: str) -> Weight:
+def _above(effect: Interval, limit: float, kind: Kind, text: str) -> Weight:
     """Whether an effect is there (surely above 0) and large enough, or surely too small."""
     if effect.value >= limit and effect.low is not None and effect.low > 0:
         return Weight(True, kind, f"{text}.")

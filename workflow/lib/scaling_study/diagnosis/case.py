@@ -18,12 +18,13 @@ from scaling_study.analysis import experiment_runs
 from scaling_study.analysis.accounts import without_restarts
 from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.common.topology import parse_cpu_list
-from scaling_study.diagnosis import effects, runqueue
-from scaling_study.diagnosis.effects import Estimate, Pairs, Prior, Units
+from scaling_study.diagnosis import runqueue
 from scaling_study.diagnosis.sampled import Sampled, sampled
-from scaling_study.diagnosis.starts import start_sd
 from scaling_study.launch.axes import ranks
-from scaling_study.stats.intervals import Floats, Integers
+from scaling_study.stats import ratios
+from scaling_study.stats.intervals import Floats, Integers, Interval
+from scaling_study.stats.ratios import Pairs, Units
+from scaling_study.stats.variances import NO_PRIOR, Prior, start_deviation
 
 Scope = Literal["growth", "level"]
 REFERENCE = "reference"
@@ -158,11 +159,11 @@ class Case:
 
     def mean(self, column: str, n: int, name: str = REFERENCE) -> float:
         """Mean of a column over blocks; NaN where it was never counted."""
-        return effects.mean(self.column(column, n, name))
+        return ratios.mean(self.column(column, n, name))
 
     def pair(self, over: Floats, under: Floats) -> Pairs:
         """Numerators and denominators by this case's units."""
-        return effects.pair(over, under, self.replicates, self.units)
+        return ratios.pair(over, under, self.replicates, self.units)
 
     def shares(self, over: Floats, under: Floats) -> Pairs:
         """Numerators and denominators of a share, both as part of the block's own T(n).
@@ -183,9 +184,9 @@ class Case:
         under: Floats,
         *,
         allowance: float = 0.0,
-        prior: Prior = effects.NO_PRIOR,
+        prior: Prior = NO_PRIOR,
         tests: int = 1,
-    ) -> Estimate | None:
+    ) -> Interval | None:
         """A share with its interval over this case's units.
 
         Args:
@@ -199,8 +200,8 @@ class Case:
         if self.units == "replicates":
             allowance = 0.0  # fresh starts show it themselves
         else:
-            allowance /= 1 + max(0.0, effects.mean(under))
-        return effects.ratio_of_means(pairs, prior=prior, allowance=allowance, tests=tests)
+            allowance /= 1 + max(0.0, ratios.mean(under))
+        return ratios.ratio_of_means(pairs, prior=prior, allowance=allowance, tests=tests)
 
 
 def machine_facts(machine: Mapping[str, Any]) -> Machine:
@@ -251,8 +252,8 @@ def make_case(runs: Sequence[WhyRun], fingerprint: Mapping[str, Any] | None) -> 
         cells=_divide(rows[~beside], "n", places[~beside], len(blocks)),
         beside=_divide(rows[beside], "dose", places[beside], len(blocks)),
         replicates=blocks["replicate"].to_numpy(dtype=np.int64),
-        units="replicates" if starts >= effects.ENOUGH_REPLICATES else "blocks",
-        start_sd=start_sd(runs, step_s),
+        units="replicates" if starts >= ratios.ENOUGH_REPLICATES else "blocks",
+        start_sd=start_deviation([run.members for run in runs], step_s),
         alone=_alone(runs),
         attested=attested,
         placeable=_placeable(runs[0]),

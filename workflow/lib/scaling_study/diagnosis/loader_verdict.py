@@ -4,7 +4,7 @@ A step as it is consists of four parts. *Waiting* is the time in the loader's `_
 is the step with batches from memory. *Interference* is what that takes longer while the loader does
 all that it does, where each of its batches is taken and swapped for one from memory. The rest is
 shown: that batches are new ones, and what else these do not account for. Shares are ratios of means
-over the same blocks (`effects`).
+over the same blocks (`ratios`).
 
 The comparison of fetching and preparing is that of Mohan et al. 2021 (Analyzing and Mitigating Data
 Stalls in DNN Training, VLDB 14(5)): a script whose files are in memory prepares only; what it takes
@@ -19,16 +19,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from scaling_study.diagnosis import effects
 from scaling_study.experiments import loader_model
+from scaling_study.stats import ratios
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scaling_study.analysis import loader_schema
     from scaling_study.analysis.loader_windows import FeedRun
-    from scaling_study.diagnosis.effects import Estimate
-    from scaling_study.stats.intervals import Floats
+    from scaling_study.stats.intervals import Floats, Interval
 
 Json = dict[str, Any]
 
@@ -137,8 +136,8 @@ class _Case:
         )
         replicates = self._blocks.get_level_values("replicate")
         self._replicates = replicates.to_numpy(dtype=np.int64)
-        enough = len(set(self._replicates)) >= effects.ENOUGH_REPLICATES
-        self._units: effects.Units = "replicates" if enough else "blocks"
+        enough = len(set(self._replicates)) >= ratios.ENOUGH_REPLICATES
+        self._units: ratios.Units = "replicates" if enough else "blocks"
 
     def column(self, variant: str, name: str = "step_s") -> Floats:
         """One value per block, NaN where the variant has none."""
@@ -146,9 +145,9 @@ class _Case:
         means = own.groupby(["replicate", "block"])[name].mean().reindex(self._blocks)
         return means.to_numpy(dtype=np.float64)
 
-    def ratio(self, over: Floats, under: Floats) -> Estimate | None:
+    def ratio(self, over: Floats, under: Floats) -> Interval | None:
         """Mean over mean, with its interval."""
-        return effects.ratio_of_means(effects.pair(over, under, self._replicates, self._units))
+        return ratios.ratio_of_means(ratios.pair(over, under, self._replicates, self._units))
 
     def told(self, n: int) -> Json:
         """What the windows say."""
@@ -177,14 +176,14 @@ class _Case:
                     "step_s": _dict(self.ratio(times[name], np.ones_like(step))),
                     "against": _dict(self.ratio(times[name], step)),
                     "cpu_s": self.cpu_s(name),
-                    "per_s": n / effects.mean(times[name]),
+                    "per_s": n / ratios.mean(times[name]),
                 }
                 for name in names
             ],
             "parts": [
                 {
                     "part": name,
-                    "s": effects.mean(part),
+                    "s": ratios.mean(part),
                     "share": _dict(self.ratio(part, step)),
                 }
                 for name, part in known.items()
@@ -194,7 +193,7 @@ class _Case:
             if "cached" in times
             else None,
             "most": {
-                name: n / effects.mean(times[variant])
+                name: n / ratios.mean(times[variant])
                 for name, variant in (("loader", "only"), ("training", "cached"))
                 if variant in times
             },
@@ -228,7 +227,7 @@ class _Case:
     def disk_reads(self) -> dict[str, float]:
         """What the machine read from disks (bytes/s), by variant: as it is, and with files cold."""
         found = {
-            name: effects.mean(self.column(name, "disk_bytes_per_s")) for name in ("as_is", "cold")
+            name: ratios.mean(self.column(name, "disk_bytes_per_s")) for name in ("as_is", "cold")
         }
         return {name: read for name, read in found.items() if not np.isnan(read)}
 
@@ -259,13 +258,13 @@ class _Case:
             both = there.join(alone.rename("alone"), how="inner")
             starts = both.index.get_level_values("replicate").to_numpy(dtype=np.int64)
             steps, zero = both["step_s"].to_numpy(), both["alone"].to_numpy()
-            pairs = effects.pair(steps, zero, starts, self._units)
+            pairs = ratios.pair(steps, zero, starts, self._units)
             found.append(
                 {
                     "dose": float(dose),
                     "cpus": float(there["cpus"].mean()),
                     "spread": float(there["spread"].mean()),
-                    "ratio": _dict(effects.ratio_of_means(pairs)),
+                    "ratio": _dict(ratios.ratio_of_means(pairs)),
                 }
             )
         return found
@@ -276,7 +275,7 @@ class _Case:
             return None
 
         def mean(*columns: str) -> float:
-            means = [effects.mean(self.column(variant, one)) for one in columns]
+            means = [ratios.mean(self.column(variant, one)) for one in columns]
             return float(np.nansum(means))
 
         return loader_model.Seen(
@@ -289,12 +288,12 @@ class _Case:
 
     def step_s(self, variant: str) -> float | None:
         """Mean step of a variant; None where it was not measured."""
-        return _or_none(effects.mean(self.column(variant)))
+        return _or_none(ratios.mean(self.column(variant)))
 
     def cpu_s(self, variant: str) -> float | None:
         """Its mean CPU time."""
         parts = (self.column(variant, f"{kind}_s_per_step") for kind in ("user", "system"))
-        return _or_none(effects.mean(np.sum(list(parts), axis=0)))
+        return _or_none(ratios.mean(np.sum(list(parts), axis=0)))
 
     def _held(self, variant: str, name: str, holds: Any) -> Floats:
         """A variant's steps, in blocks in which its files were where they should be."""
@@ -305,5 +304,5 @@ def _or_none(value: float) -> float | None:
     return None if np.isnan(value) else value
 
 
-def _dict(estimate: Estimate | None) -> Json | None:
+def _dict(estimate: Interval | None) -> Json | None:
     return None if estimate is None or np.isnan(estimate.value) else estimate.to_dict()

@@ -13,7 +13,6 @@ from scaling_study.common.quantities import (
 )
 from scaling_study.diagnosis.aggravation import sensitivities
 from scaling_study.diagnosis.case import REFERENCE, Case
-from scaling_study.diagnosis.effects import Estimate, mean
 from scaling_study.diagnosis.query import (
     Asked,
     Measure,
@@ -23,7 +22,8 @@ from scaling_study.diagnosis.query import (
     percent,
     whole,
 )
-from scaling_study.stats.intervals import Floats
+from scaling_study.stats.intervals import Floats, Interval
+from scaling_study.stats.ratios import mean
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -334,5 +334,5 @@ USER = ("frequency", "smt", "last_level_cache", "memory_bandwidth")
 to a CPU finds its caches cold."""
 
 
-def _at_least_zero(share: Estimate) -> Estimate:
-    return Estimate(max(0.0, share.value), share.low, share.high, share.low)
+def _at_least_zero(share: Interval) -> Interval:
+    return Interval(max(0.0, share.value), share.low, share.high, share.low)

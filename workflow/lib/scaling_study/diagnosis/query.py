@@ -12,8 +12,7 @@ from typing import Literal, Protocol
 
 from scaling_study.common.quantities import format_percent
 from scaling_study.diagnosis.case import REFERENCE, Case, Scope
-from scaling_study.diagnosis.effects import Estimate
-from scaling_study.stats.intervals import Floats
+from scaling_study.stats.intervals import Floats, Interval
 
 MOST = 0.5
 """What comes back is a cause's own where this part of it is counted as that cause's at least."""
@@ -45,7 +44,7 @@ class Measured:
             anything: it counts as not tested then.
     """
 
-    estimate: Estimate
+    estimate: Interval
     over: Floats
     weight: Weight
     also: tuple[Weight, ...] = ()
@@ -102,7 +101,7 @@ class Test(Protocol):
         ...
 
 
-def percent(estimate: Estimate) -> str:
+def percent(estimate: Interval) -> str:
     """A share with its interval: ``94% (89% to 99%)``."""
     ends = (estimate.value, estimate.low, estimate.high)
     value, low, high = (

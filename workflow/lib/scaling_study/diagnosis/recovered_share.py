@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from scaling_study.diagnosis.case import REFERENCE, UNTHROTTLED, Case, Scope
-from scaling_study.diagnosis.effects import Estimate, Prior, fit_prior, mean
 from scaling_study.diagnosis.query import (
     MOST,
     Asked,
@@ -17,8 +16,9 @@ from scaling_study.diagnosis.query import (
     percent,
     whole,
 )
-from scaling_study.diagnosis.starts import START_SD
-from scaling_study.stats.intervals import Floats
+from scaling_study.stats.intervals import Floats, Interval
+from scaling_study.stats.ratios import fit_prior, mean
+from scaling_study.stats.variances import START_SD, Prior
 
 EXTERNAL = (
     *("trainer_throttled_s_per_step", "wait_pileup_s_per_step", "wait_foreign_s_per_step"),
@@ -110,13 +110,13 @@ class AtLeast:
         if not MOST * share.value <= floor.value < share.value:
             return counted
         low, sure = max(floor.low, share.low), max(floor.low, share.sure or floor.low)
-        estimate = Estimate(share.value, low, share.high, sure)
+        estimate = Interval(share.value, low, share.high, sure)
         return dataclasses.replace(told, estimate=estimate, also=(counted.weight,))
 
 
 def _compared(
     case: Case, scope: Scope, name: str, over: Floats, other: str = REFERENCE
-) -> Estimate | None:
+) -> Interval | None:
     """A share that a comparison with a relief gives, with its interval."""
     tests = [one for one in case.names if one != REFERENCE and case.measured(one, scope)]
     count = case.n if scope == "growth" else 1
@@ -141,7 +141,7 @@ def _starts(case: Case, name: str) -> float:
     return 1 / case.alone.get(REFERENCE, 1) + 1 / case.alone.get(name, 1)
 
 
-def relief_share(case: Case, scope: Scope, name: str) -> Estimate | None:
+def relief_share(case: Case, scope: Scope, name: str) -> Interval | None:
     """What a relief removes of the growth, or of the level; external times included."""
     one = case.step(1)
     if scope == "level":
@@ -150,7 +150,7 @@ def relief_share(case: Case, scope: Scope, name: str) -> Estimate | None:
     return _compared(case, scope, name, over)
 
 
-def brings_back(case: Case, name: str) -> Estimate | None:
+def brings_back(case: Case, name: str) -> Interval | None:
     """The part of T(n) - T(1) that comes back with a relief."""
     over = (case.step(case.n) - case.step(case.n, name)) / case.step(1)
     return _compared(case, "growth", name, over)

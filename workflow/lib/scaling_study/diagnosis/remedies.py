@@ -9,10 +9,10 @@ import yaml
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.diagnosis.case import REFERENCE, Case
 from scaling_study.diagnosis.causes.cause import Remedy
-from scaling_study.diagnosis.effects import mean
 from scaling_study.launch.axes import axis_table, shell
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.axes.axis_table import AXES
+from scaling_study.stats.ratios import mean
 
 TUNING = (
     *("OMP_DYNAMIC", "OMP_THREAD_LIMIT", "KMP_HW_SUBSET", "MKL_CBWR", "MKL_DEBUG_CPU_TYPE"),

@@ -9,9 +9,9 @@ from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.common.counter import KERNEL_COUNTS
 from scaling_study.diagnosis.aggravation import Inflation, Sensitivity
 from scaling_study.diagnosis.case import Case
-from scaling_study.diagnosis.effects import mean
 from scaling_study.diagnosis.recovered_share import brings_back, relief_share
 from scaling_study.member.kernels import KERNELS
+from scaling_study.stats.ratios import mean
 
 Json = dict[str, Any]
 

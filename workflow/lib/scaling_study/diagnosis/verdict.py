@@ -12,12 +12,10 @@ from typing import Any, Literal
 import numpy as np
 
 from scaling_study.analysis.experiment_runs import WhyRun, read_run
-from scaling_study.diagnosis import effects
 from scaling_study.diagnosis.aggravation import inflations, sensitivities
 from scaling_study.diagnosis.case import REFERENCE, Case, Scope, make_case
 from scaling_study.diagnosis.causes.cause import Cause, Route
 from scaling_study.diagnosis.causes.cause_table import CAUSES
-from scaling_study.diagnosis.effects import Estimate
 from scaling_study.diagnosis.query import Asked, Measured, Untested, Weight
 from scaling_study.diagnosis.remedies import remedy
 from scaling_study.diagnosis.target_tables import (
@@ -30,6 +28,8 @@ from scaling_study.diagnosis.target_tables import (
     wait_rows,
 )
 from scaling_study.diagnosis.why_text import summarise
+from scaling_study.stats import ratios
+from scaling_study.stats.intervals import Interval
 from scaling_study.stats.thresholds import SHARE, SHARE_AT_LEAST, grows
 
 SURELY = 0.5
@@ -130,7 +130,7 @@ def _unusable(runs: Sequence[WhyRun]) -> Json:
 def _judged(case: Case, runs: Sequence[WhyRun]) -> Json:
     """Everything that is known of a target with windows."""
     pairs = case.pair(case.step(case.n), case.step(1))
-    ratio = effects.geometric_ratio(pairs)
+    ratio = ratios.geometric_ratio(pairs)
     growth = _scope(case, "growth") if _grows(ratio) and case.n > 1 else []
     level = _scope(case, "level")
     named = [one for one in (*growth, *level) if one.status == "named"]
@@ -155,12 +155,12 @@ def _judged(case: Case, runs: Sequence[WhyRun]) -> Json:
     return content | {"summary": summarise(case, content)}
 
 
-def _grows(ratio: Estimate | None) -> bool:
+def _grows(ratio: Interval | None) -> bool:
     """Whether there is growth to explain."""
     return ratio is not None and grows(ratio.value, ratio.low)
 
 
-def _status(case: Case, ratio: Estimate | None, named: Sequence[Outcome]) -> str:
+def _status(case: Case, ratio: Interval | None, named: Sequence[Outcome]) -> str:
     if named:
         return "explained"
     if case.n > 1 and (ratio is None or ratio.low is None):
@@ -180,7 +180,7 @@ def _mean(case: Case, n: int) -> Json | None:
     """A step's mean over the blocks that hold both counts: the two divide to the growth."""
     both = ~np.isnan(case.step(1) + case.step(case.n))
     step = np.where(both | ~both.any(), case.step(n), np.nan)
-    estimate = effects.geometric_ratio(case.pair(step, step / step))
+    estimate = ratios.geometric_ratio(case.pair(step, step / step))
     return estimate.to_dict() if estimate else None
 
 
@@ -259,9 +259,9 @@ def _side(case: Case, outcomes: Sequence[Outcome], scope: Scope) -> Json:
         return [_finding(case, one) for one in chosen]
 
     shares = [one.measured.estimate for one in outcomes if one.status == "named" and one.measured]
-    explained = effects.together(shares)
+    explained = ratios.together(shares)
     if explained is None and outcomes and scope == "growth":
-        explained = Estimate(0.0, 0.0, 0.0)
+        explained = Interval(0.0, 0.0, 0.0)
     return {
         **{name: findings(name) for name in ("named", "ruled_out", "inconclusive")},
         "not_tested": [

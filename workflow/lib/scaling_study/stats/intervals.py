@@ -5,7 +5,7 @@ its placement and its neighbours, so they are averaged first. A study has few re
 or three. Student's t interval of two ends at 0 times and at 300,000 times the value where the two
 differ by a factor of 7, and resampling two or three values never leaves their range. So the spread
 between replicates is learnt from all launches and process counts of a machine together
-(``pooling``), on the log scale. Machines are never pooled.
+(``variances``), on the log scale. Machines are never pooled.
 
 Every mean is then known as a normal distribution on the log scale. Intervals, ratios and
 probabilities of being best all come from these, so none contradicts another. The interval of a
@@ -15,17 +15,17 @@ replicate, and the spread of such ratios is pooled over the launches.
 """
 
 import dataclasses
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
-from scaling_study.stats import pooling
+from scaling_study.stats import variances
+from scaling_study.stats.variances import QUANTILE
 
-CONFIDENCE = pooling.CONFIDENCE
 INTERVAL = (
     "95%, on the log scale: the spread between replicates is learnt from all launches and process "
     "counts of the machine together (moderated variances); paired by replicate within a launch; "
@@ -33,18 +33,44 @@ INTERVAL = (
 )
 DRAWS = 4000  # a share near one half is then known to 0.008
 STEP_BITS = 32  # record_schema.LARGEST_STEP_US
-QUANTILE = float(ndtri((1 + CONFIDENCE) / 2))
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Estimate:
-    """A positive quantity with its 95% interval; NaN where there is none."""
+class Interval:
+    """A quantity with its 95% interval.
+
+    Attributes:
+        value: The estimate; NaN where there is none.
+        low: Lower end; None without one.
+        high: Upper end; None without one.
+        sure: Lower end that holds also when it is the largest of many tests (Bonferroni).
+    """
 
     value: float
-    low: float
-    high: float
+    low: float | None = None
+    high: float | None = None
+    sure: float | None = None
+
+    def to_dict(self) -> dict[str, float | None]:
+        """As analyses hold it."""
+        value = None if math.isnan(self.value) else self.value
+        return {"value": value, "low": self.low, "high": self.high}
+
+    def plus(self, amount: float) -> "Interval":
+        """This quantity and a constant."""
+        return self.times(1.0, amount)
+
+    def times(self, factor: float, amount: float = 0.0) -> "Interval":
+        """This quantity in another unit; a negative factor turns the interval round."""
+        low, high, sure = (
+            None if end is None else factor * end + amount
+            for end in (self.low, self.high, self.sure)
+        )
+        if factor < 0:
+            low, high = high, low
+        return Interval(factor * self.value + amount, low, high, sure)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,17 +80,31 @@ class LogMean:
     mean: float
     deviation: float
 
-    def estimate(self) -> Estimate:
+    def interval(self) -> Interval:
         """The mean and its interval in the unit of the values."""
+        if math.isnan(self.deviation):
+            return Interval(float(np.exp(self.mean)))
         reach = QUANTILE * self.deviation
         ends = self.mean, self.mean - reach, self.mean + reach
-        return Estimate(*(float(np.exp(end)) for end in ends))
+        return Interval(*(float(np.exp(end)) for end in ends))
 
 
-def ratio(over: LogMean, under: LogMean) -> Estimate:
+def geometric_means(values: Mapping[str, Floats]) -> dict[str, Interval]:
+    """Geometric mean of each of some quantities that scatter alike; NaN is a missing value."""
+    logs = {key: np.log(own)[:, None] for key, own in values.items()}
+    deviations, _ = variances.deviations(logs)
+    return {
+        key: LogMean(
+            float(np.nanmean(own)) if np.isfinite(own).any() else np.nan, float(deviations[key][0])
+        ).interval()
+        for key, own in logs.items()
+    }
+
+
+def ratio(over: LogMean, under: LogMean) -> Interval:
     """Ratio of two means that have no replicate in common."""
     deviation = float(np.hypot(over.deviation, under.deviation))
-    return LogMean(over.mean - under.mean, deviation).estimate()
+    return LogMean(over.mean - under.mean, deviation).interval()
 
 
 class Means:
@@ -84,7 +124,7 @@ class Means:
             for launch, own in logs.groupby("launch", sort=False)
         }
         matrices = {launch: own.to_numpy(np.float64) for launch, own in self._logs.items()}
-        self._deviations, self._correlation = pooling.deviations(matrices)
+        self._deviations, self._correlation = variances.deviations(matrices)
 
     def of(self, launch: str, n: int) -> LogMean:
         """The mean of a point; NaN where it has no replicate."""
@@ -98,14 +138,14 @@ class Means:
         """Deviation of each of a launch's points, by n, without what all its points share."""
         return np.asarray(np.sqrt(1 - self._correlation) * self._deviations[launch])
 
-    def ratio(self, over: tuple[str, int], under: tuple[str, int]) -> Estimate:
+    def ratio(self, over: tuple[str, int], under: tuple[str, int]) -> Interval:
         """Ratio of two points, given as launch and n; paired by replicate within a launch.
 
         Returns:
             No interval where no launch has two replicates, no value where a point has none.
         """
         if over == under:
-            return Estimate(1.0, 1.0, 1.0)
+            return Interval(1.0, 1.0, 1.0)
         if over[0] != under[0]:
             return ratio(self.of(*over), self.of(*under))
         launch, counts = over[0], (over[1], under[1])
@@ -115,10 +155,10 @@ class Means:
             if set(counts) <= set(own.columns)
         }
         if not differences.get(launch, np.empty(0)).size:
-            return Estimate(np.nan, np.nan, np.nan)
-        deviations, _ = pooling.deviations(differences)
+            return Interval(np.nan)
+        deviations, _ = variances.deviations(differences)
         mean = float(differences[launch].mean())
-        return LogMean(mean, float(deviations[launch][0])).estimate()
+        return LogMean(mean, float(deviations[launch][0])).interval()
 
     def probabilities_of_best(
         self, shown: Mapping[str, int], *, tolerance: float, seed: int
@@ -173,11 +213,12 @@ def pooled_means(rows: pd.DataFrame, point: Sequence[str], name: str) -> pd.Data
     means = {machine: Means(own, name) for machine, own in rows.groupby("machine", sort=False)}
     points = rows[list(point)].drop_duplicates()
     found = [
-        dataclasses.asdict(means[machine].of(launch, n).estimate())
+        means[machine].of(launch, n).interval().to_dict()
         for machine, launch, n in zip(points["machine"], points["launch"], points["n"], strict=True)
     ]
     columns = ["value", "low", "high"]
-    return pd.DataFrame(found, index=pd.MultiIndex.from_frame(points), columns=columns)
+    index = pd.MultiIndex.from_frame(points)
+    return pd.DataFrame(found, index=index, columns=columns, dtype=np.float64)
 
 
 def grouped_quantiles(

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import math
 
+CONFIDENCE = 0.95
+"""Of all intervals and tests."""
+NOTICEABLE = 0.05
+"""A part or a change below this is neither looked into nor put into words: two windows of one
+launch differ by some 3 to 5%."""
 GROWS = 1.10
 """From this ratio of two step times on, there is something to explain."""
-GROWS_AT_LEAST = 1.05
-"""Its lower end must be above this: two windows of one launch differ by some 3 to 5%."""
+GROWS_AT_LEAST = 1 + NOTICEABLE
+"""Its lower end must be above this."""
 SHARE = 0.10
 """A cause is named from this share on. Less is not worth a change, and within what experiments like
 these can show."""
-SHARE_AT_LEAST = 0.05
-"""The lower end of its share must be above this. What takes less of a step is not looked into."""
+SHARE_AT_LEAST = NOTICEABLE
+"""The lower end of its share must be above this."""
 FOREIGN_CPUS = 0.05
 """Other programs that keep fewer CPUs busy do not count: /proc/stat has 10 ms for each CPU, and the
 kernel has work of its own."""

@@ -11,8 +11,7 @@ replicates. Points have a flat prior; the others are random effects. Their sprea
 make the data most likely (restricted maximum likelihood, by expectation and maximisation over
 Henderson's equations: Robinson, Statistical Science 6(1), 1991), with weak priors, since a race
 begins with three starts. Each launch has spreads of its own, between starts and in the rest,
-moderated by all launches' (Smyth, Statistical Applications in Genetics and Molecular Biology 3(1),
-2004): one with two modes keeps its large ones to itself.
+moderated by all launches' (``variances``): one with two modes keeps its large ones to itself.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scaling_study.stats.variances import SMALLEST, START_SD, Prior, moderated
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from scaling_study.stats.intervals import Floats
 
 Point = tuple[str, int]
 """A launch and a process count."""
@@ -37,14 +36,12 @@ PRIOR_FREEDOM = 2.0
 PRIOR_LAUNCHES = 0.5
 """Of a spread that launches have in common: so many launches is the prior worth. Few: in a harmonic
 mean small spreads weigh most."""
-DRIFT, LUCK, REST = 0.02, 0.02, 0.01
+DRIFT, LUCK, REST = 0.02, START_SD, 0.01
 """Spreads on the log scale before anything is measured: what quiet machines showed."""
 MODERATION = 4.0
 """Degrees of freedom that the launches' common spread between starts is worth in a launch's own."""
 REST_MODERATION = 12.0
 """The same of the rest: fewer launches differ in it, and each has more observations."""
-SMALLEST = 1e-3
-"""Of a spread: throughput is not measured better than that."""
 ITERATIONS = 25
 """Of expectation and maximisation. The spreads change by less than 1% then."""
 
@@ -145,13 +142,15 @@ class Throughputs:
             covariance = np.linalg.inv(weighted.T @ apart + np.diag(1 / spreads))
             found = covariance @ (weighted.T @ logs)
             squares = found**2 + covariance.diagonal()
-            drift = _spread(squares[: len(self._batches)].sum(), len(self._batches), DRIFT)
+            of_drift = float(squares[: len(self._batches)].sum())
+            drift = moderated(of_drift, len(self._batches), Prior(DRIFT**2, PRIOR_FREEDOM))
+            drift = max(SMALLEST**2, drift)
             of_launch = np.bincount(self._launch_of, squares[len(self._batches) :], launches)
-            luck = (MODERATION * common + of_launch) / (MODERATION + starts_of)
+            luck = moderated(of_launch, starts_of, Prior(common, MODERATION))
             common = _common(luck, LUCK)
             left = (logs - apart @ found) ** 2 + np.einsum("ij,jk,ik->i", apart, covariance, apart)
             of_rest = np.bincount(launch_of_row, left, launches) + rest * cells_of
-            rest = (REST_MODERATION * common_rest + of_rest) / (REST_MODERATION + rows_of)
+            rest = moderated(of_rest, rows_of, Prior(common_rest, REST_MODERATION))
             common_rest = _common(rest, REST)
         self._shares, self._covariance = shares, covariance
         self._rest = rest[self._launch_of_cell]
@@ -181,11 +180,6 @@ class Throughputs:
         rests = rng.standard_normal((count, len(self._counts))) * np.sqrt(self._rest / self._counts)
         scales = np.sqrt(self.freedom / rng.chisquare(self.freedom, (count, 1)))
         return np.asarray(self._means + scales * (rests - effects @ self._shares.T))
-
-
-def _spread(squares: float, count: int, prior: float) -> float:
-    """Return a variance, from the sum of `count` expected squares and a weak prior."""
-    return float(max(SMALLEST**2, (squares + PRIOR_FREEDOM * prior**2) / (count + PRIOR_FREEDOM)))
 
 
 def _common(variances: Floats, prior: float) -> float:

@@ -7,10 +7,10 @@ from scaling_study.diagnosis.agreement import Falls
 from scaling_study.diagnosis.case import Case
 from scaling_study.diagnosis.causes.cause import Cause, Remedy, Route
 from scaling_study.diagnosis.causes.plant import Plant
-from scaling_study.diagnosis.effects import mean
 from scaling_study.diagnosis.query import Asked, Weight
 from scaling_study.diagnosis.recovered_share import ByRelief
 from scaling_study.launch.launchers.launcher_table import DEFAULT, LAUNCHERS
+from scaling_study.stats.ratios import mean
 
 FAULTS = "minor_faults_per_step"
 CHEAPEST_FAULT_S, DEAREST_FAULT_S = 0.05e-6, 30e-6

@@ -11,17 +11,10 @@ from scaling_study.analysis import experiment_runs
 from scaling_study.diagnosis.case import make_case
 from scaling_study.diagnosis.query import Asked
 from scaling_study.diagnosis.recovered_share import ByRelief, relief_share
-from scaling_study.diagnosis.starts import START_DEGREES, START_SD, start_sd
+from scaling_study.stats.variances import START_DEGREES, START_SD, start_deviation
 from synthetic_why import World, write_run
 
 STEP_S = 0.01
-
-
-@dataclasses.dataclass
-class Run:
-    """What `start_sd` reads of a run."""
-
-    members: pd.DataFrame
 
 
 def run(rng, *, between, noise=0.0, blocks=10, members=16, cohorts=5, drift=0.0):
@@ -34,7 +27,7 @@ def run(rng, *, between, noise=0.0, blocks=10, members=16, cohorts=5, drift=0.0)
             for slot in range(members):
                 s = STEP_S * (1 + own[slot] + common + rng.normal(0, noise))
                 rows.append((f"c{cohort}", members, block, slot, s))
-    return Run(pd.DataFrame(rows, columns=experiment_runs.MEMBERS))
+    return pd.DataFrame(rows, columns=experiment_runs.MEMBERS)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.04, 0.1])
@@ -42,33 +35,33 @@ def run(rng, *, between, noise=0.0, blocks=10, members=16, cohorts=5, drift=0.0)
 def test_what_members_differ_by_is_found_whatever_their_windows_scatter(between, noise):
     rng = np.random.default_rng(3)
     runs = [run(rng, between=between, noise=noise, drift=0.1) for _ in range(6)]
-    found = [start_sd([one], STEP_S) for one in runs]
+    found = [start_deviation([one], STEP_S) for one in runs]
     assert np.mean(found) == pytest.approx(between, rel=0.2)
 
 
 def test_noise_alone_is_no_difference_of_starts():
     rng = np.random.default_rng(5)
-    assert start_sd([run(rng, between=0.0, noise=0.1)], STEP_S) < 1.5 * START_SD
+    assert start_deviation([run(rng, between=0.0, noise=0.1)], STEP_S) < 1.5 * START_SD
 
 
 def test_one_pair_of_members_says_little():
     rng = np.random.default_rng(7)
     one = run(rng, between=0.0, members=2, cohorts=1)
-    far = one.members["slot"] == 1
-    one.members.loc[far, "unhindered_s"] *= 1.2
+    far = one["slot"] == 1
+    one.loc[far, "unhindered_s"] *= 1.2
     expected = (START_DEGREES * START_SD**2 + 0.2**2 / 2) / (START_DEGREES + 1)
-    assert start_sd([one], STEP_S) == pytest.approx(np.sqrt(expected))
+    assert start_deviation([one], STEP_S) == pytest.approx(np.sqrt(expected))
 
 
 def test_the_least_is_taken_where_nothing_is_known():
     rng = np.random.default_rng(9)
     for nothing in (
-        Run(pd.DataFrame(columns=experiment_runs.MEMBERS)),
+        pd.DataFrame(columns=experiment_runs.MEMBERS),
         run(rng, between=0.2, blocks=1),
         run(rng, between=0.2, members=1),
         run(rng, between=0.0),
     ):
-        assert start_sd([nothing], STEP_S) == START_SD
+        assert start_deviation([nothing], STEP_S) == START_SD
 
 
 def test_a_run_holds_its_members_step_less_their_waiting_for_a_cpu(tmp_path):

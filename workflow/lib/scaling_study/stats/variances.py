@@ -1,8 +1,21 @@
 """How much starts of one launch differ, learnt from all launches of a machine together.
 
-Two or three replicates say little about the spread between the starts of one launch. All launches
-of a machine together say much. A spread is the standard deviation of log throughput between the
-replicates of a point. The model has three levels:
+Two or three starts say little about the variance of one launch. All launches say much: their
+variances scatter around a common one, which counts as so many degrees of freedom in the variance
+of each. With d0 of them for the common variance and d of its own, a variance is estimated as
+(d0 common + d own) / (d0 + d) (`moderated`). These are the moderated variances of Smyth
+(Statistical Applications in Genetics and Molecular Biology 3(1), 2004). What is common comes from
+
+- the variances' own scatter, integrated over all that it may be, where launches have two or three
+  replicates each (`deviations`; all intervals of throughputs);
+- the moments of their logarithms, where all comparisons are of one kind (`fit_prior`; all shares
+  that experiments give);
+- restricted maximum likelihood, where launches were raced and the machine drifted
+  (``throughputs``);
+- what quiet machines showed, where a single launch was started (`start_deviation`).
+
+`deviations` has three levels. A spread is the standard deviation of log throughput between the
+replicates of a point.
 
 machine
     The launches' spreads are log-normal around a common one.
@@ -10,13 +23,12 @@ launch
     The spreads of a launch's process counts are log-normal around the launch's.
 strays
     Some launches, and some counts of a launch, have a spread at least `STRAY_FROM` times larger, of
-    any size. A launch with a tenfold spread keeps it.
+    any size (Phipson et al., Annals of Applied Statistics 10(2), 2016). A launch with a tenfold
+    spread keeps it.
 
-The idea is that of moderated variances (Smyth, Statistical Applications in Genetics and Molecular
-Biology 3(1), 2004; with strays: Phipson et al., Annals of Applied Statistics 10(2), 2016). These
-estimate the common spread and then take it as known, which needs hundreds of variances. A study may
-have two. Here the common spread and the scatter around it stay uncertain: they are integrated over
-a grid, together with the spreads.
+Smyth and Phipson estimate the common spread and then take it as known, which needs hundreds of
+variances. A study may have two. Here the common spread and the scatter around it stay uncertain:
+they are integrated over a grid, together with the spreads.
 
 Counts of a launch are measured in the same cohorts, so their deviations are correlated. K counts
 with correlation r tell as much about a variance as K / (1 + (K - 1) r^2) independent ones. The
@@ -28,19 +40,25 @@ likelihood of a launch's counts is tempered to that number.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy import optimize
+from scipy.special import digamma, ndtr, ndtri, polygamma
+
+from scaling_study.stats.thresholds import CONFIDENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
 
-CONFIDENCE = 0.95
+Numbers = TypeVar("Numbers", float, "Floats")
+"""One, or an array of them."""
+QUANTILE = float(ndtri((1 + CONFIDENCE) / 2))
 SMALLEST = 5e-4
 """Of a spread: throughput is not measured better than that."""
 LARGEST = 1.5
@@ -64,6 +82,108 @@ BISECTIONS = 16
 """Of the logarithm of half an interval: known to 0.0002 of it."""
 LEAST = 1e-300
 """Of a likelihood: its logarithm stays finite."""
+FEWEST_VARIANCES = 4
+"""Fewer variances than this say nothing about their own scatter."""
+MOST_PRIOR = 20.0
+"""Comparisons with one reference share its scatter, so their variances scatter less than
+independent ones: more degrees of freedom than this are not believed."""
+START_SD = 0.02
+"""Two starts of one launch differ by some percent (Mytkowicz et al. 2009, Producing Wrong Data
+Without Doing Anything Obviously Wrong)."""
+START_DEGREES = 4.0
+"""Degrees of freedom that `START_SD` is worth: few members say little more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """A common variance, and how many degrees of freedom it is worth."""
+
+    variance: float
+    degrees: float
+
+
+NO_PRIOR = Prior(0.0, 0.0)
+
+
+def moderated(squares: Numbers, degrees: Numbers, prior: Prior) -> Numbers:
+    """Return variances, each moderated towards a common one.
+
+    Args:
+        squares: their sums of squares.
+        degrees: of freedom of each.
+        prior: the common variance.
+    """
+    return (squares + prior.degrees * prior.variance) / (degrees + prior.degrees)
+
+
+def fit_prior(variances: Sequence[tuple[float, int]]) -> Prior:
+    """Return what some variances have in common, by the moments of their logarithms.
+
+    Args:
+        variances: each with its degrees of freedom (Smyth's ``fitFDist``).
+
+    Returns:
+        `NO_PRIOR` where there are too few of them.
+    """
+    known = [(variance, degrees) for variance, degrees in variances if variance > 0]
+    if len(known) < FEWEST_VARIANCES:
+        return NO_PRIOR
+    half = np.array([degrees for _, degrees in known]) / 2
+    logs = np.log([variance for variance, _ in known]) - digamma(half) + np.log(half)
+    scatter = float(logs.var(ddof=1) - polygamma(1, half).mean())
+    shape = _inverse_trigamma(scatter) if scatter > 0 else np.inf
+    shape = min(shape, MOST_PRIOR / 2)
+    center = float(logs.mean() + digamma(shape) - np.log(shape))
+    return Prior(float(np.exp(center)), 2 * shape)
+
+
+def _inverse_trigamma(value: float) -> float:
+    low, high = 1e-3, 1e6
+    if value >= polygamma(1, low):
+        return low
+    if value <= polygamma(1, high):
+        return high
+    return float(optimize.brentq(lambda x: float(polygamma(1, x)) - value, low, high))
+
+
+def start_deviation(members: Iterable[pd.DataFrame], step_s: float) -> float:
+    """Return the standard deviation between starts of one launch, as part of its step.
+
+    A comparison of two cohorts is one of two starts. Blocks of a start cannot show by how much
+    another start would differ, but its members can: they are starts of the same launch in the same
+    windows. How much they differ beyond what their blocks scatter is the variance component of a
+    two-way layout without repetitions (Searle, Casella and McCulloch 1992, Variance Components,
+    chapter 4).
+
+    Args:
+        members: per replicate, rows with `name` and `n` of a cohort, `block`, `slot` and
+            `unhindered_s`.
+        step_s: mean step where several processes run.
+
+    Returns:
+        At least `START_SD`.
+    """
+    squares, degrees = 0.0, 0
+    for rows in members:
+        for _, cohort in rows.groupby(["name", "n"]):
+            table = cohort.pivot_table(index="block", columns="slot", values="unhindered_s")
+            component = _between(table.dropna().to_numpy() / step_s)
+            if component is not None:
+                squares += (table.shape[1] - 1) * component
+                degrees += table.shape[1] - 1
+    variance = moderated(squares, degrees, Prior(START_SD**2, START_DEGREES))
+    return max(START_SD, float(np.sqrt(max(0.0, variance))))
+
+
+def _between(times: Floats) -> float | None:
+    """Variance between columns beyond what rows scatter; None where that cannot be told."""
+    blocks, members = times.shape
+    if blocks < 2 or members < 2:  # noqa: PLR2004 - a spread needs two
+        return None
+    means = times.mean(axis=0)
+    rest = times - means - times.mean(axis=1, keepdims=True) + times.mean()
+    noise = (rest**2).sum() / ((blocks - 1) * (members - 1))
+    return float(means.var(ddof=1) - noise / blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +239,7 @@ def deviations(logs: Mapping[str, Floats]) -> tuple[dict[str, Floats], float]:
     correlation = _correlation(logs)
     found = np.full(len(points.counts), np.nan)
     if (points.counts > 1).any():
-        found = _reaches(points, _posteriors(points, correlation)) / ndtri((1 + CONFIDENCE) / 2)
+        found = _reaches(points, _posteriors(points, correlation)) / QUANTILE
         found[points.counts == 0] = np.nan
     ends = np.cumsum([values.shape[1] for values in logs.values()])[:-1]
     return dict(zip(logs, np.split(found, ends), strict=True)), correlation

@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from scaling_study.diagnosis import effects
-from scaling_study.diagnosis.effects import Estimate, Pairs, Prior
+from scaling_study.stats import ratios
+from scaling_study.stats.intervals import Interval
+from scaling_study.stats.ratios import Pairs
+from scaling_study.stats.variances import NO_PRIOR, Prior
 
 
 def pairs(over, under=None):
@@ -13,30 +15,30 @@ def pairs(over, under=None):
 
 def test_with_a_known_denominator_it_is_students_interval():
     values = [0.1, 0.2, 0.4, 0.25]
-    found = effects.ratio_of_means(pairs(values))
+    found = ratios.ratio_of_means(pairs(values))
     wanted = stats.ttest_1samp(values, 0).confidence_interval()
     assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
 
 
 def test_a_denominator_that_may_be_zero_gives_no_interval():
-    found = effects.ratio_of_means(pairs([1.0, 2.0, 1.5], [0.1, -0.1, 0.15]))
+    found = ratios.ratio_of_means(pairs([1.0, 2.0, 1.5], [0.1, -0.1, 0.15]))
     assert found.low is None
     assert found.high is None
 
 
 def test_one_unit_has_no_interval_and_none_has_no_value():
-    assert effects.ratio_of_means(pairs([0.3])) == Estimate(0.3, None, None)
-    assert effects.ratio_of_means(pairs([])) is None
+    assert ratios.ratio_of_means(pairs([0.3])) == Interval(0.3, None, None)
+    assert ratios.ratio_of_means(pairs([])) is None
 
 
 def test_the_sure_end_lies_below_the_usual_one_with_more_tests():
-    found = effects.ratio_of_means(pairs([0.1, 0.2, 0.4, 0.25]), tests=10)
+    found = ratios.ratio_of_means(pairs([0.1, 0.2, 0.4, 0.25]), tests=10)
     assert found.sure < found.low
 
 
 def test_an_allowance_widens():
-    plain = effects.ratio_of_means(pairs([0.1, 0.2, 0.4, 0.25]))
-    wide = effects.ratio_of_means(pairs([0.1, 0.2, 0.4, 0.25]), allowance=0.05)
+    plain = ratios.ratio_of_means(pairs([0.1, 0.2, 0.4, 0.25]))
+    wide = ratios.ratio_of_means(pairs([0.1, 0.2, 0.4, 0.25]), allowance=0.05)
     assert wide.high - wide.low > plain.high - plain.low
 
 
@@ -47,7 +49,7 @@ def test_intervals_cover_a_share_of_a_noisy_whole():
         alone, together, relieved = (
             np.exp(rng.normal(0, 0.05, 6)) * time for time in (1.0, 1.6, 1.3)
         )
-        found = effects.ratio_of_means(pairs(together - relieved, together - alone))
+        found = ratios.ratio_of_means(pairs(together - relieved, together - alone))
         covered += found.low is not None and found.low < 0.5 < found.high
     assert covered / 2000 > 0.93
 
@@ -55,7 +57,7 @@ def test_intervals_cover_a_share_of_a_noisy_whole():
 def test_the_ends_are_fiellers():
     """At both ends the numerators just cannot be told from that part of the denominators."""
     over, under = np.array([0.9, 1.3, 0.7, 1.2, 1.1]), np.array([2.0, 2.9, 1.1, 2.2, 2.6])
-    found = effects.ratio_of_means(pairs(over, under))
+    found = ratios.ratio_of_means(pairs(over, under))
     for end in (found.low, found.high):
         assert stats.ttest_1samp(over - end * under, 0).pvalue == pytest.approx(0.05)
     for side in (-1, 1):
@@ -64,7 +66,7 @@ def test_the_ends_are_fiellers():
 
 
 def test_what_is_surely_there_of_a_noisy_whole_is_surely_a_part_of_it():
-    found = effects.ratio_of_means(pairs([2.1, 2.2, 2.2, 2.1, 2.2], [3.6, 0.6, 3.0, 2.2, 4.2]))
+    found = ratios.ratio_of_means(pairs([2.1, 2.2, 2.2, 2.1, 2.2], [3.6, 0.6, 3.0, 2.2, 4.2]))
     assert 0.4 < found.low < found.value < 1 < found.high
 
 
@@ -73,7 +75,7 @@ def test_intervals_cover_when_only_the_whole_is_noisy():
     covered = 0
     for _ in range(2000):
         alone, together = (np.exp(rng.normal(0, 0.1, 6)) * time for time in (1.0, 1.6))
-        found = effects.ratio_of_means(pairs(rng.normal(0.5, 0.01, 6), together - alone))
+        found = ratios.ratio_of_means(pairs(rng.normal(0.5, 0.01, 6), together - alone))
         wanted = 0.5 / (0.6 * np.exp(0.005))
         covered += found.low is None or found.low < wanted < found.high
     assert 0.93 < covered / 2000 < 0.97
@@ -81,7 +83,7 @@ def test_intervals_cover_when_only_the_whole_is_noisy():
 
 def test_the_prior_of_equal_variances_is_that_variance():
     rng = np.random.default_rng(5)
-    found = effects.fit_prior([pairs(rng.normal(0, 0.1, 6)) for _ in range(40)])
+    found = ratios.fit_prior([pairs(rng.normal(0, 0.1, 6)) for _ in range(40)])
     assert found.variance == pytest.approx(0.01, rel=0.3)
     assert found.degrees > 8
 
@@ -89,45 +91,45 @@ def test_the_prior_of_equal_variances_is_that_variance():
 def test_variances_that_differ_much_are_not_pooled():
     rng = np.random.default_rng(5)
     sizes = np.geomspace(0.001, 10, 20)
-    assert effects.fit_prior([pairs(rng.normal(0, size, 6)) for size in sizes]).degrees < 1
+    assert ratios.fit_prior([pairs(rng.normal(0, size, 6)) for size in sizes]).degrees < 1
 
 
 def test_few_comparisons_have_no_prior():
-    assert effects.fit_prior([pairs([1, 2, 3])] * 3) == effects.NO_PRIOR
+    assert ratios.fit_prior([pairs([1, 2, 3])] * 3) == NO_PRIOR
 
 
 def test_a_prior_moderates_a_variance_towards_it():
-    noisy = effects.ratio_of_means(pairs([0.0, 0.5, 0.1, 0.4]))
-    calm = effects.ratio_of_means(pairs([0.0, 0.5, 0.1, 0.4]), prior=Prior(0.001, 20.0))
+    noisy = ratios.ratio_of_means(pairs([0.0, 0.5, 0.1, 0.4]))
+    calm = ratios.ratio_of_means(pairs([0.0, 0.5, 0.1, 0.4]), prior=Prior(0.001, 20.0))
     assert calm.high - calm.low < noisy.high - noisy.low
 
 
 def test_replicates_are_averaged_when_they_are_the_units():
     over, replicates = np.arange(6.0), np.array([0, 0, 1, 1, 2, 2])
-    found = effects.pair(over, np.ones(6), replicates, "replicates")
+    found = ratios.pair(over, np.ones(6), replicates, "replicates")
     assert found.over.tolist() == [0.5, 2.5, 4.5]
-    assert len(effects.pair(over, np.ones(6), replicates, "blocks")) == 6
+    assert len(ratios.pair(over, np.ones(6), replicates, "blocks")) == 6
 
 
 def test_blocks_without_one_side_are_left_out():
-    found = effects.pair(
+    found = ratios.pair(
         np.array([1.0, np.nan, 3.0]), np.array([1.0, 1.0, np.nan]), np.zeros(3, int), "blocks"
     )
     assert found.over.tolist() == [1.0]
 
 
 def test_shares_add_up_with_their_uncertainties():
-    parts = [Estimate(0.5, 0.2, 0.8), Estimate(0.3, -0.1, 0.7)]
-    whole = effects.together(parts)
+    parts = [Interval(0.5, 0.2, 0.8), Interval(0.3, -0.1, 0.7)]
+    whole = ratios.together(parts)
     assert whole.value == pytest.approx(0.8)
     assert whole.high - whole.value == pytest.approx(0.5)
-    assert effects.together([]) is None
+    assert ratios.together([]) is None
 
 
 def test_an_interval_turns_round_with_a_negative_factor():
-    assert Estimate(0.25, 0.125, 0.5).times(-1.0, 1.0) == Estimate(0.75, 0.5, 0.875)
+    assert Interval(0.25, 0.125, 0.5).times(-1.0, 1.0) == Interval(0.75, 0.5, 0.875)
 
 
 def test_a_geometric_ratio_is_not_carried_away_by_one_block():
-    found = effects.geometric_ratio(pairs([20.0, 20.0, 20.0, 400.0], [10.0] * 4))
+    found = ratios.geometric_ratio(pairs([20.0, 20.0, 20.0, 400.0], [10.0] * 4))
     assert found.value == pytest.approx(2 * 20**0.25)

@@ -1,0 +1,161 @@
+"""Ratios of means of quantities that are measured together, with their intervals.
+
+A share is a ratio of two sums over the same units: the time that an intervention recovers over the
+time that was added. Its interval is that of Fieller's theorem (Fieller 1954, Some Problems in
+Interval Estimation, Journal of the Royal Statistical Society B 16(2)), over units: blocks of one
+start, or means of starts where there are at least three. With a noisy denominator it is skewed
+upwards.
+
+With six blocks the spread of a difference is itself hardly known. All interventions of a job are
+measured in the same blocks with the same kind of window, so each variance is moderated towards
+what all have in common (``variances``).
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from scaling_study.stats import variances
+from scaling_study.stats.intervals import Floats, Integers, Interval
+from scaling_study.stats.thresholds import CONFIDENCE
+from scaling_study.stats.variances import NO_PRIOR, Prior
+
+Units = Literal["blocks", "replicates"]
+ENOUGH_REPLICATES = 3
+"""From this many starts on, the starts are the units."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pairs:
+    """Numerators and denominators of the same units."""
+
+    over: Floats
+    under: Floats
+
+    def __len__(self) -> int:
+        """How many units there are."""
+        return int(self.over.size)
+
+
+def mean(values: Floats) -> float:
+    """Mean of the values that are there; NaN without one."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else np.nan
+
+
+def pair(over: Floats, under: Floats, replicates: Integers, units: Units) -> Pairs:
+    """Numerator and denominator of every unit that has both.
+
+    Args:
+        over: One per block; NaN where there is none.
+        under: Likewise.
+        replicates: Of each block.
+        units: Means of replicates are taken for ``replicates``.
+    """
+    known = ~(np.isnan(over) | np.isnan(under))
+    over, under, replicates = over[known], under[known], replicates[known]
+    if units == "blocks":
+        return Pairs(over, under)
+    starts = np.unique(replicates)
+    return Pairs(
+        np.array([over[replicates == one].mean() for one in starts]),
+        np.array([under[replicates == one].mean() for one in starts]),
+    )
+
+
+def residuals(pairs: Pairs) -> tuple[float, float]:
+    """Ratio of the means, and the variance of what the numerators differ from it by."""
+    ratio = float(pairs.over.mean() / pairs.under.mean())
+    rest = pairs.over - ratio * pairs.under
+    return ratio, float(rest.var(ddof=1)) if rest.size > 1 else np.nan
+
+
+def fit_prior(comparisons: Sequence[Pairs]) -> Prior:
+    """What the variances of some comparisons have in common; `NO_PRIOR` of too few."""
+    return variances.fit_prior(
+        [(residuals(pairs)[1], len(pairs) - 1) for pairs in comparisons if len(pairs) > 1]
+    )
+
+
+def ratio_of_means(
+    pairs: Pairs,
+    *,
+    prior: Prior = NO_PRIOR,
+    allowance: float = 0.0,
+    tests: int = 1,
+) -> Interval | None:
+    """Mean numerator over mean denominator.
+
+    Args:
+        pairs: Of `pair`.
+        prior: What the variance is moderated towards.
+        allowance: Standard deviation, in the unit of the numerator, of what the units cannot show.
+        tests: Among how many tests `sure` must hold.
+
+    Returns:
+        None without units; no interval with one unit, or where the denominator may be zero.
+    """
+    count = len(pairs)
+    if not count or not pairs.under.mean():
+        return None
+    ratio, variance = residuals(pairs)
+    if count < 2:  # noqa: PLR2004 - a spread needs two
+        return Interval(ratio)
+    # Errors as parts of the mean denominator: of the numerators about the ratio, and its own.
+    under = abs(float(pairs.under.mean()))
+    pooled = variances.moderated((count - 1) * variance, count - 1, prior)
+    error, allowance = float(np.sqrt(pooled / count)) / under, allowance / under
+    doubt = float(pairs.under.std(ddof=1) / np.sqrt(count)) / under
+    # By how much numerators rise with denominators (least squares), and what is left about that.
+    scatter = float(pairs.under.var(ddof=1))
+    slope = float(np.cov(pairs.over, pairs.under)[0, 1]) / scatter if scatter else 0.0
+    best = float((pairs.over - slope * pairs.under).var(ddof=1))
+    free = min(1.0, best / variance) if variance else 0.0
+
+    def ends(confidence: float) -> tuple[float | None, float | None]:
+        """Fieller's limits; None where the denominator may be zero."""
+        quantile = float(stats.t.ppf((1 + confidence) / 2, count - 1 + prior.degrees))
+        doubtful = (quantile * doubt) ** 2
+        if doubtful >= 1:
+            return None, None
+        shift = doubtful * (ratio - slope)
+        square = (1 - doubtful * free) * error**2 + (1 - doubtful) * allowance**2
+        reach = quantile * float(np.sqrt(square))
+        return ratio + (shift - reach) / (1 - doubtful), ratio + (shift + reach) / (1 - doubtful)
+
+    sure, _ = ends(1 - (1 - CONFIDENCE) / max(1, tests))
+    return Interval(ratio, *ends(CONFIDENCE), sure)
+
+
+def together(parts: Sequence[Interval]) -> Interval | None:
+    """Sum of shares; their uncertainties add up as those of independent quantities do."""
+    if not parts:
+        return None
+    value = sum(part.value for part in parts)
+    below = [part.value - part.low for part in parts if part.low is not None]
+    above = [part.high - part.value for part in parts if part.high is not None]
+    if len(above) < len(parts):
+        return Interval(value)
+    return Interval(
+        value, value - float(np.hypot.reduce(below)), value + float(np.hypot.reduce(above))
+    )
+
+
+def geometric_ratio(pairs: Pairs) -> Interval | None:
+    """Geometric mean of the ratios of pairs, with Student's t interval on the log scale.
+
+    For times themselves: those of a crowded machine scatter by factors, not by amounts.
+    """
+    if not len(pairs):
+        return None
+    logs = np.log(pairs.over / pairs.under)
+    center = float(logs.mean())
+    if logs.size < 2:  # noqa: PLR2004 - a spread needs two
+        return Interval(float(np.exp(center)))
+    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, logs.size - 1)
+    reach = float(quantile * logs.std(ddof=1) / np.sqrt(logs.size))
+    low, value, high = (float(np.exp(center + side * reach)) for side in (-1, 0, 1))
+    return Interval(value, low, high)
