@@ -195,7 +195,7 @@ def test_snakemakes_own_report_works(project, whole):
 
 HOLDER = """
 from pathlib import Path
-from scaling_study.report.study import StudyLock
+from scaling_study.study_run import StudyLock
 lock = StudyLock(Path("results/whole"))
 print("held", flush=True)
 input()
