@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from scaling_study.common import file_errors
-from scaling_study.common.printable import printable_lines
+from scaling_study.common.printable import clear_line, printable_lines
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.storage import read_json, write_json
 from scaling_study.common.unavailable import UnavailableError
@@ -128,7 +128,8 @@ class _Both(io.StringIO):
 
     def write(self, text: str) -> int:
         self._log.write(text)
-        return self._terminal.write(text)
+        before = clear_line(self._terminal) if text.strip() else ""
+        return self._terminal.write(f"{before}{text}")
 
     def flush(self) -> None:
         self._terminal.flush()
@@ -467,7 +468,7 @@ def render(options: argparse.Namespace) -> None:
         builds=options.builds or folder.parent / ".builds",
         compared=options.compared,
     )
-    print(f"wrote {len(written)} files: {options.report} and what it is made of", file=sys.stderr)
+    print(f"wrote {len(written)} files: {options.report} and what it is made of")
 
 
 @_stage("--study", "--study-folder", "--decide", "--report")
@@ -485,7 +486,7 @@ def tables(options: argparse.Namespace) -> int:
     decide = options.decide.read_text(encoding="utf-8")
     with file_errors.told("tables", reads="analysis and tables"):
         written = render_imported(options.study_folder, options.report, decide)
-    print(f"wrote {len(written)} files: {options.report} and its figures", file=sys.stderr)
+    print(f"wrote {len(written)} files: {options.report} and its figures")
     return 0
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.common.quantities import format_count
 from scaling_study.common.storage import read_json
 from scaling_study.config import plan
 from scaling_study.config.config_machines import choose_machines
@@ -280,6 +281,21 @@ class Study(StudyFiles):
     def is_over(self, number: int) -> bool:
         """Whether a round that is decided has nothing left to measure."""
         return not read_json(Path(self.round_file(number)))["batches"]
+
+    def decided(self) -> list[dict[str, Any]]:
+        """Return the content of all rounds that are decided, in their order."""
+        paths = Path(self.results, "rounds").glob("[0-9]*.json")
+        return [read_json(path) for path in sorted(paths, key=lambda path: int(path.stem))]
+
+    def best_so_far(self) -> str:
+        """Return the label and the count that a race holds for the best; empty without one."""
+        decided = self.decided()
+        choice = decided[-1]["choice"] if decided else None
+        if choice is None:
+            return ""
+        launches = [*self.launches.values(), *(one for each in decided for one in each["launches"])]
+        label = next(one["label"] for one in launches if one["id"] == choice["launch"])
+        return f"{label}, {format_count(choice['n'], 'process', 'processes')}"
 
     def measured(self, number: int) -> list[str]:
         """Return one file for each node: they are there once all nodes have measured a round."""

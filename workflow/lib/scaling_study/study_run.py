@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 from snakemake.shell import shell
 
 from scaling_study.common import file_errors, locks
@@ -19,13 +21,14 @@ from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.storage import read_json, write_json
 from scaling_study.common.unavailable import UnavailableError
+from scaling_study.config import process_counts
 from scaling_study.config.config import load_config
 from scaling_study.config.config_file import read_config, shipped
 from scaling_study.config.config_machines import CHOICE
 from scaling_study.config.import_config import is_import
 from scaling_study.config.todays import look
 from scaling_study.host import limits, probe
-from scaling_study.runner import measure, resolve, stop
+from scaling_study.runner import job_process, measure, resolve, stop
 from scaling_study.study_files import BUILDS, PROJECT, ImportedStudy, Study
 
 if TYPE_CHECKING:
@@ -132,6 +135,10 @@ class Run:
         self._stopped = stop.end_jobs_with(
             workflow, lambda: [job.pid for job in list(shell._processes.values())]  # noqa: SLF001
         )  # fmt: skip
+        # Of this project's logger plugin, unless it shows Snakemake's own output.
+        handlers = workflow.logger_manager.plugin_handlers
+        own = (one for one in handlers if getattr(one, "snakemakes", one) is None)
+        self._terminal: Any = next(own, None)
         # In a module Snakemake registers no handlers. One for all rules (use rule *) is enough.
         if self._in_module and workflow.modifier.rule_whitelist is None:
             for name, ours in (("start", self.start), ("success", self.end), ("error", self.fail)):
@@ -169,6 +176,13 @@ class Run:
             return Study(checked, look(os.environ, policy), choice)
         return Study(checked, tuple(read_json(_shell_file(checked.study))), choice)
 
+    def _say(self, text: str) -> None:
+        """Say what is the study's own, above the progress line."""
+        if self._terminal is None:
+            print(text)
+        else:
+            logger.info(text, extra={"study_says": True})
+
     def group(self, name: str) -> str | None:
         """Name jobs of one machine that may share an allocation, where a profile asks for it."""
         if self._workflow.resource_settings.nodes is None:  # what a profile says as `jobs`
@@ -184,7 +198,7 @@ class Run:
             launch = study.launches[path.parent.name]
             if resolve.can(study.content, launch["axes"], machine, Path(BUILDS)):
                 if self._workflow.output_settings.dryrun:
-                    print(f"{launch['label']}: skipped before; this run would measure it")
+                    self._say(f"{launch['label']}: skipped before; this run would measure it")
                 else:
                     path.unlink(missing_ok=True)
 
@@ -203,7 +217,7 @@ class Run:
         if isinstance(study, ImportedStudy):
             from scaling_study.analysis import imported  # noqa: PLC0415 (it loads pandas)
 
-            print(imported.outline(study.study))
+            self._say(imported.outline(study.study))
             return
         from scaling_study.report import study as texts  # noqa: PLC0415 (jobs of a cluster need none)
 
@@ -213,13 +227,33 @@ class Run:
             path.unlink()
         records = study.of_chosen(study.records)
         measured = sum(Path(path).exists() for path in records)
-        print(texts.outline(study.plan, len(records), measured, study.chosen))
-        print(f"  runs in {runs_in}")
+        said = [texts.outline(study.plan, len(records), measured, study.chosen)]
+        said += [f"  runs in {runs_in}"]
         # On a cluster other machines measure, and have not been chosen yet.
         if self._workflow.local_exec:
             left = study.raced or measured < len(records)
-            for text in (limits.tell_confined(), texts.look_around() if left else ""):
-                print(text, end="\n" if text else "")
+            said += [limits.tell_confined(), texts.look_around() if left else ""]
+        self._say("\n".join(filter(None, said)))
+        if self._terminal is not None:
+            self._watch(study)
+
+    def _watch(self, study: Study) -> None:
+        """Show how far the run is; jobs leave the terminal to what went wrong."""
+        from scaling_study.progress import Progress, expected_s  # noqa: PLC0415 (likewise)
+
+        os.environ[job_process.QUIET] = "1"
+        machine = probe.read_machine()
+        counts = process_counts.resolve(study.plan.processes, machine.usable, machine.quota_cpus)
+        jobs = {
+            "measure": len(study.records),
+            "profile": len(study.profiles),
+            "why": len(study.explained),
+            "loader_experiment": len(study.loader),
+        }
+        spent_s = max((one["spent_s"] for one in study.decided()), default=0.0)
+        planned = Counter(job.rule.name for job in self._workflow.dag.needrun_jobs())
+        expected = expected_s(study.plan, counts, jobs, spent_s)
+        self._terminal.watch(Progress(planned, expected, study.best_so_far))
 
     def _refuse_what_needs_a_cluster(self, study: Study) -> None:
         """Without one all jobs run on this machine, which has one name, one after another."""
@@ -270,10 +304,10 @@ class Run:
         if not report.exists():
             return
         if isinstance(study, ImportedStudy):
-            print(imported.conclusion(results, report))
+            self._say(imported.conclusion(results, report))
         elif Path(study.planned).exists():
             compared = bool(study.machines)
-            print(texts.conclusion(results, Path(study.planned), report, compared=compared))
+            self._say(texts.conclusion(results, Path(study.planned), report, compared=compared))
 
     def _leave_to_the_next_run(self, *, ended: bool) -> None:
         """What lacks results loses its name, and stays a part: the next run goes on with it."""
@@ -298,7 +332,10 @@ class Run:
             why = f"{self._stopped[0]} stopped the study before its end."
         if isinstance(self.study, Study):
             why += " Windows that were taken are kept: the same command goes on where it stopped."
-        print(failed or why, file=sys.stderr)
+        if self._terminal is None:
+            print(failed or why, file=sys.stderr)
+        else:
+            logger.error(failed or why)
         if isinstance(self.study, Study):
             self._report_what_is_there(self.study)
         self._leave_to_the_next_run(ended=False)

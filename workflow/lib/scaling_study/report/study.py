@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from scaling_study.config.plan import Plan
 
 
+BLOCK_LINES, SHOWN_WARNINGS = 15, 3
+"""Of what came out."""
+
 # Of what a script has printed.
 SHOWN_LINES, SHOWN_CHARACTERS = 15, 300
 
@@ -121,19 +124,20 @@ def _conclude_machines(
         lines += [found.verdict, *(f"  {bar.text}: {bar.value} {bar.unit}" for bar in found.bars)]
         if entry["status"] == "ok" and OBJECTIVES[entry["objective"]].single:
             lines.append(f"  {tell_throughput(entry)}")
-        notes = (*tell_lost_windows(lost[machine], provenance[machine]), *found.notes)
-        lines += [f"  Warning: {note.text}" for note in notes if note.warning]
         if machine != main and main:
             lines.append("  measured on nodes that are another machine")
         elif entry["status"] == "ok":
             script = results / f"launch/recommended{f'-{name}' if name else ''}.sh"
             lines.append(f"  launch it: bash {script}")
+        notes = (*tell_lost_windows(lost[machine], provenance[machine]), *found.notes)
+        warnings = [f"  Warning: {note.text}" for note in notes if note.warning]
+        lines += _first(warnings, SHOWN_WARNINGS)
         lines += _conclude_causes(causes.get(machine, []))
     return lines
 
 
 def conclusion(results: Path, planned: Path, report: Path, *, compared: bool = False) -> str:
-    """Say what came out of a study, and where its report is.
+    """Say what came out of a study, in a few lines, and where its report is.
 
     Args:
         results: results/<study>.
@@ -142,17 +146,25 @@ def conclusion(results: Path, planned: Path, report: Path, *, compared: bool = F
         compared: whether the study names machines, so that analysis/machines.json has them.
     """
     plan = storage.read_json(planned)
-    lines = []
     if compared:
         content = storage.read_json(results / "analysis/machines.json")
+        notes = write_notes(content)
+        lines = [f"{'Warning: ' if note.warning else ''}{note.text}" for note in notes]
         for entry in content["machines"]:
             if entry["status"] == "measured":
                 folder = results / "machines" / entry["name"]
                 lines.append(f"{entry['name']} ({entry['cpu_model']}):")
                 own = _conclude_machines(results, folder, plan, entry["name"], entry["machine"])
                 lines += [f"  {line}" for line in own]
-        notes = write_notes(content)
-        lines += [f"{'Warning: ' if note.warning else ''}{note.text}" for note in notes]
     else:
         lines = _conclude_machines(results, results, plan)
-    return printable_lines("\n".join([*lines, f"Report: {report}"]))
+    shown = _first(lines, BLOCK_LINES - 1)
+    return printable_lines("\n".join([*shown, f"Report: {report}"]))
+
+
+def _first(lines: Sequence[str], most: int) -> list[str]:
+    """Return so many lines at most; the last one says how many the report has besides."""
+    if len(lines) <= most:
+        return list(lines)
+    left = len(lines) - most + 1
+    return [*lines[: most - 1], f"  ({left} more lines: see the report)"]
