@@ -7,16 +7,12 @@ report: "workflow/report/workflow.rst"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/messages.smk"
 
 
 rule all:
     """The study: its report, and the script that starts the recommended launch of each machine."""
     input:
-        report=REPORT,
-        launch=[] if IMPORTED else of_chosen(LAUNCH_SCRIPT),
-        # By name: Snakemake makes no deleted file anew while what is made of it is there.
-        kept=[] if IMPORTED else [f"{RESULTS}/plan.json", *of_chosen(KEPT)],
+        STUDY.targets,
 
 
 # On a cluster, local rules run where Snakemake runs: they take seconds, and a build needs a network.
@@ -24,31 +20,16 @@ localrules:
     all,
 
 
-if IMPORTED:
-
-    localrules:
-        tables,
+if isinstance(STUDY, study_files.ImportedStudy):
 
     include: "workflow/rules/tables.smk"
 
 else:
 
-    localrules:
-        plan,
-        build,
-        analyse,
-        judge,
-        render,
-
     include: "workflow/rules/prepare.smk"
     include: "workflow/rules/measure.smk"
 
-    if RACED:
-
-        localrules:
-            decide,
-            answer,
-            searched,
+    if STUDY.raced:
 
         include: "workflow/rules/search.smk"
     include: "workflow/rules/analyse.smk"

@@ -191,7 +191,7 @@ def measure_fingerprint(results: Path) -> None:
     results.mkdir(parents=True, exist_ok=True)
     failure = run(
         [
-            *(sys.executable, "-m", "scaling_study", "fingerprint"),
+            *(sys.executable, "-m", "scaling_study", "microbenchmarks"),
             *("--code", measure.harness_digest(*microbenchmarks.MODULES)),
             *("--kept", str(results / "fingerprints"), "--log", str(results / "fingerprint.log")),
             *("--output", str(path)),

@@ -76,7 +76,7 @@ def test_the_clusters_profile_gives_every_rule_that_measures_a_whole_node():
     measuring = {
         name for name, text in zip(named[1::2], named[2::2], strict=True) if "quiet=100" in text
     }
-    assert {"measure", "race", "feed"} <= measuring
+    assert {"measure", "race", "loader_experiment"} <= measuring
     profile = yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text())
     for section in ("set-resources", "set-threads"):
         assert set(profile[section]) == {"probe", *measuring}

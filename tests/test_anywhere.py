@@ -109,7 +109,7 @@ def away(tmp_path_factory):
 @pytest.fixture(scope="module")
 def measured(away):
     code, said = away.python(
-        *("-m", "scaling_study.command", "mine.yaml", "--cores", "192"),
+        *("-m", "scaling_study.command", "mine.yaml", "--cores", "192", "--verbose"),
         *("--workflow-profile", "none"),
     )
     assert code == 0, said
@@ -128,10 +128,10 @@ def test_a_study_is_run_where_its_user_is(away, measured):
 
 
 def test_measurements_are_alone_without_any_profile(measured):
-    # Rules without a message, which measure; rules with one; the end of either.
     events = (
         r"^localrule measure:$.*?^ +jobid: (?P<measurement>\d+)$"
-        r"|^Job (?P<other>\d+): |^Finished jobid: (?P<ended>\d+) "
+        r"|^localrule (?!measure)\w+:$.*?^ +jobid: (?P<other>\d+)$"
+        r"|^Finished jobid: (?P<ended>\d+) "
     )
     running, measurements = set(), set()
     for event in re.finditer(events, measured, re.MULTILINE | re.DOTALL):
@@ -218,7 +218,7 @@ def test_the_command_explains_itself(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["torch-scaling-study", "--help"])
     command.main()
     said = capsys.readouterr().out
-    assert len(said.splitlines()) == 5
+    assert len(said.splitlines()) == 6
     assert str(PROJECT / "Snakefile") in said
 
 

@@ -12,7 +12,8 @@ import synthetic
 from jobs import STAGE
 from scaling_study.common import locks
 from scaling_study.common.storage import read_json, write_json
-from scaling_study.report.study import StudyInUseError, StudyLock, conclusion
+from scaling_study.report.study import conclusion
+from scaling_study.study_run import StudyInUseError, StudyLock
 
 ROOT = Path(__file__).parent.parent
 FIGURES = {

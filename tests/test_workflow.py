@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,13 @@ def test_it_says_what_it_will_do_and_what_came_out(project, whole):
     assert "3 cohorts" in whole.stdout
     assert "minutes" in whole.stdout
     assert "Report: reports/whole.html" in whole.stdout
+    block = whole.stdout.partition("processes: 1, 2")[2].splitlines()
+    assert len(block) < 20
+    said = [line.strip() for line in (whole.stdout + whole.stderr).splitlines() if line.strip()]
+    assert max(Counter(said).values()) < 4
+    for noise in ("Select jobs", "Execute", "Touching output", "rule measure"):
+        assert noise not in whole.stdout + whole.stderr
+    assert "measure: done in" in whole.stderr
     assert (project.folder / "reports/whole.html").stat().st_size > 20_000
     assert len(project.records("whole")) == 3
 
@@ -195,7 +203,7 @@ def test_snakemakes_own_report_works(project, whole):
 
 HOLDER = """
 from pathlib import Path
-from scaling_study.report.study import StudyLock
+from scaling_study.study_run import StudyLock
 lock = StudyLock(Path("results/whole"))
 print("held", flush=True)
 input()

@@ -1,38 +1,30 @@
 # reads:  plan.json, all records, profile/, why/, feed/, confirm/
-# writes: tables/ as parquet and CSV; analysis/*.json
-def tables(*names):
-    return expand(
-        f"{HERE}/tables/{{table}}.{{kind}}",
-        allow_missing=True,
-        table=names,
-        kind=["parquet", "csv"],
-    )
+# writes: tables/ as parquet and CSV; analysis/*.json; with named machines analysis/machines.json
+localrules:
+    analyse,
+    judge,
 
 
 ANALYSES = multiext(
     f"{HERE}/analysis/",
-    "scaling.json",
-    "noise.json",
-    "recommendation.json",
-    "pareto.json",
-    "single_changes.json",
-    "failures.json",
-    "attestation.json",
-    "provenance.json",
+    *("scaling.json", "noise.json", "recommendation.json", "pareto.json"),
+    *("single_changes.json", "failures.json", "attestation.json", "provenance.json"),
 )
-JUDGED = multiext(
-    f"{HERE}/analysis/",
-    *("confirmation.json", "inflation.json", "causes.json"),
-    *(["feed.json"] if FEEDING else []),
-)
+
+
+def tables(*names):
+    return multiext(
+        f"{HERE}/tables/",
+        *(f"{name}.{kind}" for name in names for kind in ("parquet", "csv")),
+    )
 
 
 rule analyse:
     """Records as tables; intervals, laws, the recommendation, and what went wrong."""
     input:
         # By path: a reference to a rule makes Snakemake hash all records once for each of them.
-        plan=PLANNED,
-        records=RECORDS,
+        plan=STUDY.planned,
+        records=STUDY.records,
         code=CODE,
     output:
         ANALYSES,
@@ -44,25 +36,26 @@ rule analyse:
         quiet=1,
     params:
         study=lambda _, output: Path(output[0]).parents[1],
-    message:
-        "Analyse the records"
     shell:
-        f"{STAGE} analyse --study-folder {{params.study:q}} --plan {{input.plan:q}} 2>&1 | tee {{log:q}}"
+        f"{STAGE} analyse --study-folder {{params.study:q}} --plan {{input.plan:q}} --log {{log:q}}"
 
 
 rule judge:
     """What the confirmation, the profiles and the experiments show."""
     input:
-        plan=PLANNED,
+        plan=STUDY.planned,
         analysed=rules.analyse.output,
-        rounds=CONFIRMED,
-        profiles=PROFILES,
-        why=WHY,
-        fingerprint=[f"{HERE}/fingerprint.json"] if WHY else [],
-        feed=FEEDING,
-        code=[*CODE, str(PACKAGE / "profiling/operator_groups.yaml")],
+        rounds=STUDY.confirmed,
+        profiles=STUDY.profiles,
+        why=STUDY.explained,
+        fingerprint=[f"{HERE}/fingerprint.json"] if STUDY.explained else [],
+        feed=STUDY.loader,
+        code=CODE,
     output:
-        JUDGED,
+        multiext(
+            f"{HERE}/analysis/", "confirmation.json", "inflation.json", "causes.json"
+        ),
+        [f"{HERE}/analysis/feed.json"] if STUDY.loader else [],
         tables("operators", "experiments"),
     log:
         f"{HERE}/logs/judge.log",
@@ -72,13 +65,11 @@ rule judge:
         study=lambda _, output: Path(output[0]).parents[1],
         # A cause of a user's own that has changed judges anew.
         own=[file.read_text() for file in entries.files_outside("causes")],
-    message:
-        "Judge what was confirmed, profiled and tried"
     shell:
-        f"{STAGE} judge --study-folder {{params.study:q}} --plan {{input.plan:q}} 2>&1 | tee {{log:q}}"
+        f"{STAGE} judge --study-folder {{params.study:q}} --plan {{input.plan:q}} --log {{log:q}}"
 
 
-if MACHINES:
+if STUDY.machines:
 
     localrules:
         compare,
@@ -88,26 +79,18 @@ if MACHINES:
         input:
             plan=f"{RESULTS}/plan.json",
             # Where one is missing, what was analysed is not all that is asked for.
-            records=of_chosen(RECORDS),
-            machines=of_chosen([*rules.probe.output, *rules.analyse.output]),
+            records=STUDY.of_chosen(STUDY.records),
+            machines=STUDY.of_chosen([*rules.probe.output, *rules.analyse.output]),
             code=CODE,
         output:
-            COMPARED,
+            STUDY.compared,
         log:
             f"{RESULTS}/logs/compare.log",
         resources:
             quiet=1,
         params:
-            words=COMPARE,
+            words=STUDY.compare_words,
             # By content, and not among the inputs: this run must not make them.
-            others=[
-                measure.digest(Path(path).read_text())
-                for path in expand(
-                    PROVENANCE, machine=sorted(set(MACHINES) - set(CHOSEN))
-                )
-                if Path(path).exists()
-            ],
-        message:
-            "Compare {machines}".format(machines=", ".join(MACHINES))
+            others=STUDY.others_compared(),
         shell:
-            "python {params.words:q} 2>&1 | tee {log:q}"
+            "python {params.words:q} --log {log:q}"

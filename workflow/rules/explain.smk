@@ -1,13 +1,16 @@
 # reads:  the launch's entry of the plan; the analysis; the workload's files; the code that measures
 # writes: confirm/rounds.jsonl, profile/<launch>/, why/<launch>/<replicate>.jsonl, fingerprint.json,
 #         feed/<replicate>.jsonl
+STUDIED = f"{JOB} --study-folder {{params.study:q}} --plan {STUDY.planned}"
+
+
 rule confirm:
     """Run the recommended launch and the default one as a user would, alone on the machine."""
     input:
-        plan=PLANNED,
+        plan=STUDY.planned,
         # Another analysis may choose another launch. The job does nothing where it has not.
         recommendation=f"{HERE}/analysis/recommendation.json",
-        build=build_of if BUILT else [],
+        build=STUDY.any_builds,
         probed=PROBED,
     output:
         f"{HERE}/confirm/rounds.jsonl",
@@ -16,36 +19,35 @@ rule confirm:
     # Before profiles and experiments: it is what a person waits for first.
     priority: 1
     resources:
-        **node_resources(),
+        **STUDY.node_resources,
         quiet=100,
     params:
-        job=confirm_of,
+        job=STUDY.job("confirm"),
         study=lambda _, output: Path(output[0]).parents[1],
     shell:
-        f"{MEASURING} confirm {JOB} --study-folder {{params.study:q}} --plan {PLANNED}"
+        f"{MEASURING} confirm {STUDIED}"
 
 
 rule profile:
     """Profile one launch at its lowest and highest counts, alone on the machine."""
     input:
-        known=known_before,
-        build=build_of,
+        known=STUDY.known_before,
+        build=STUDY.builds,
         probed=PROBED,
     output:
         directory(f"{HERE}/profile/{{launch}}"),
     log:
         f"{HERE}/logs/profile/{{launch}}.log",
     group:
-        group_of("profiles")
+        RUN.group("profiles")
     resources:
-        **node_resources(),
+        **STUDY.node_resources,
         quiet=100,
     params:
-        job=profile_of,
+        job=STUDY.job("profile"),
         study=lambda _, output: Path(output[0]).parents[1],
     shell:
-        f"{MEASURING} profile {JOB} --target {{wildcards.launch:q}}"
-        f" --study-folder {{params.study:q}} --plan {PLANNED}"
+        f"{MEASURING} profile {STUDIED} --target {{wildcards.launch:q}}"
 
 
 rule why:
@@ -53,25 +55,25 @@ rule why:
     input:
         # The knee is known after the analysis; another analysis of the same points moves it little.
         analyses=ancient(ANALYSES),
-        known=known_before,
-        build=build_of,
+        known=STUDY.known_before,
+        build=STUDY.builds,
         probed=PROBED,
     output:
         f"{HERE}/why/{{launch}}/{{replicate}}.jsonl",
     log:
         f"{HERE}/logs/why/{{launch}}-{{replicate}}.log",
     resources:
-        **node_resources(),
+        **STUDY.node_resources,
         quiet=100,
     params:
-        job=why_of,
+        job=STUDY.job("why"),
         study=lambda _, output: Path(output[0]).parents[2],
     shell:
-        f"{MEASURING} why {JOB} --target {{wildcards.launch:q}} --replicate {{wildcards.replicate}}"
-        f" --study-folder {{params.study:q}} --plan {PLANNED}"
+        f"{MEASURING} why {STUDIED} --target {{wildcards.launch:q}}"
+        " --replicate {wildcards.replicate}"
 
 
-rule fingerprint:
+rule microbenchmarks:
     """How much each part of the machine slows down with more members: once per machine."""
     input:
         # It comes after what a person waits for first.
@@ -82,33 +84,32 @@ rule fingerprint:
     log:
         f"{HERE}/logs/fingerprint.log",
     resources:
-        **node_resources(),
+        **STUDY.node_resources,
         quiet=100,
     params:
-        code=FINGERPRINT_FILES,
+        code=study_files.microbenchmarks_digest(),
     shell:
-        f"{MEASURING} fingerprint --code {{params.code:q}} --kept {FINGERPRINTS}"
-        " --probed {input.probed:q} --log {log:q} --output {output:q}"
+        f"{MEASURING} microbenchmarks --code {{params.code:q}}"
+        f" --kept {study_files.KEPT_MICROBENCHMARKS} --probed {{input.probed:q}} {FILES}"
 
 
-rule feed:
+rule loader_experiment:
     """Measure the recommended launch with its data loader, without it, and with it alone."""
     input:
-        plan=PLANNED,
+        plan=STUDY.planned,
         # Another analysis of the same points seldom chooses another launch.
         recommendation=ancient(f"{HERE}/analysis/recommendation.json"),
-        build=build_of if BUILT else [],
+        build=STUDY.any_builds,
         probed=PROBED,
     output:
         f"{HERE}/feed/{{replicate}}.jsonl",
     log:
         f"{HERE}/logs/feed-{{replicate}}.log",
     resources:
-        **node_resources(),
+        **STUDY.node_resources,
         quiet=100,
     params:
-        job=feed_of,
+        job=STUDY.job("loader_experiment"),
         study=lambda _, output: Path(output[0]).parents[1],
     shell:
-        f"{MEASURING} feed {JOB} --replicate {{wildcards.replicate}}"
-        f" --study-folder {{params.study:q}} --plan {PLANNED}"
+        f"{MEASURING} loader_experiment {STUDIED} --replicate {{wildcards.replicate}}"

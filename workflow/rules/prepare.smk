@@ -1,5 +1,10 @@
 # reads:  the config, the machine, envs/<build>.txt
 # writes: plan.json; machine.json, of each machine that the config names; results/.builds/
+localrules:
+    plan,
+    build,
+
+
 rule plan:
     """Write down what will be measured."""
     output:
@@ -11,9 +16,7 @@ rule plan:
     resources:
         quiet=1,
     params:
-        plan=lambda _: json.dumps(PLAN_JSON),
-    message:
-        "Plan: {output}"
+        plan=lambda _: json.dumps(STUDY.content),
     script:
         "../plan_file.py"
 
@@ -26,16 +29,14 @@ rule probe:
         f"{HERE}/logs/probe.log",
     # What measures under a machine's name waits for its probe, which is a job of its own then.
     group:
-        None if MACHINES else group_of("replicate-0")
+        None if STUDY.machines else RUN.group("replicate-0")
     resources:
-        **node_resources(),
+        **STUDY.node_resources,
         quiet=1,
     params:
-        cores=lambda wildcards: MACHINES[wildcards.machine].cores if MACHINES else None,
-    message:
-        "Probe {wildcards.machine}" if MACHINES else "Probe this machine"
+        cores=STUDY.cores,
     shell:
-        f"{STAGE} probe --cores {{params.cores:q}} --output {{output:q}} 2>&1 | tee {{log:q}}"
+        f"{STAGE} probe --cores {{params.cores:q}} {FILES}"
 
 
 rule build:
@@ -43,18 +44,10 @@ rule build:
     input:
         "envs/{build}.txt",
     output:
-        f"{BUILDS}/{{build}}.txt",
+        f"{study_files.BUILDS}/{{build}}.txt",
     log:
-        f"{BUILDS}/{{build}}.log",
+        f"{study_files.BUILDS}/{{build}}.log",
     resources:
         quiet=1,
-    params:
-        folder=lambda _, output: Path(output[0]).with_suffix(""),
-        cache=f"{BUILDS}/.pip",
-    message:
-        "Build the environment {wildcards.build}"
     shell:
-        "( python -P -m venv --clear {params.folder:q}"
-        " && {params.folder:q}/bin/python -P -m pip install --cache-dir {params.cache:q}"
-        " --requirement {input:q}"
-        " && {params.folder:q}/bin/python -P -m pip freeze > {output:q} ) > {log:q} 2>&1"
+        f"{STAGE} build --requirements {{input:q}} {FILES}"

@@ -1,32 +1,31 @@
 # reads:  plan.json, machine.json, the tables, analysis/*.json, profile/, the report's templates
 # writes: figures/*.svg, launch/recommended.sh, reports/<study>.html; of several machines, figures
 #         and scripts with their names
+localrules:
+    render,
 
 
 rule render:
     """Figures, the launch script and the report."""
     input:
-        plan=PLANNED,
-        machine=of_chosen(rules.probe.output),
-        analysed=of_chosen(rules.analyse.output),
-        judged=of_chosen(rules.judge.output),
-        profiles=of_chosen(PROFILES),
-        compared=[COMPARED] if MACHINES else [],
-        code=[
-            *CODE,
-            str(PACKAGE / "profiling/operator_groups.yaml"),
-        ],
+        plan=STUDY.planned,
+        machine=STUDY.of_chosen(rules.probe.output),
+        analysed=STUDY.of_chosen(rules.analyse.output),
+        judged=STUDY.of_chosen(rules.judge.output),
+        profiles=STUDY.of_chosen(STUDY.profiles),
+        compared=[STUDY.compared] if STUDY.machines else [],
+        code=CODE,
         templates=TEMPLATES,
     output:
         report=REPORT,
-        launch=of_chosen(LAUNCH_SCRIPT),
+        launch=STUDY.of_chosen(STUDY.launch_script),
         throughput=report(
-            of_chosen(f"{RESULTS}/figures/throughput{SUFFIX}.svg"),
+            STUDY.figures("throughput"),
             caption="../report/throughput.rst",
             category="Scaling",
         ),
         step_time=report(
-            of_chosen(f"{RESULTS}/figures/step_time{SUFFIX}.svg"),
+            STUDY.figures("step_time"),
             caption="../report/step_time.rst",
             category="Scaling",
         ),
@@ -35,8 +34,6 @@ rule render:
     resources:
         quiet=1,
     params:
-        words=RENDER,
-    message:
-        "Render {output.report}"
+        words=STUDY.render_words,
     shell:
-        "python {params.words:q} 2>&1 | tee {log:q}"
+        "python {params.words:q} --log {log:q}"

@@ -1,10 +1,14 @@
 # reads:  the config, the saved tables that it names, the report's templates
 # writes: tables/operators.*, analysis/tables.json and inflation.json, figures/*.svg,
 #         reports/<study>.html
+localrules:
+    tables,
+
+
 rule tables:
     """Read saved tables of torch's profiler, compare their operators, and report on them."""
     input:
-        tables=list(STUDY.tables.values()),
+        tables=list(STUDY.study.tables.values()),
         code=CODE,
         templates=TEMPLATES,
         decide=f"{ROOT}/config/decide.yaml",
@@ -17,10 +21,7 @@ rule tables:
     resources:
         quiet=1,
     params:
-        study=json.dumps(STUDY.to_dict()),
-        folder=RESULTS,
-    message:
-        "Read the tables"
+        study=json.dumps(STUDY.study.to_dict()),
     shell:
-        f"{STAGE} tables --study {{params.study:q}} --study-folder {{params.folder:q}}"
-        " --report {output.report:q} --decide {input.decide:q} 2>&1 | tee {log:q}"
+        f"{STAGE} tables --study {{params.study:q}} --study-folder {RESULTS}"
+        " --report {output.report:q} --decide {input.decide:q} --log {log:q}"

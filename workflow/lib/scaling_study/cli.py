@@ -6,23 +6,28 @@ A stage imports what it needs when it runs: a job that measures loads neither ta
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
+import shlex
 import shutil
+import subprocess
 import sys
+import traceback
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from scaling_study.common import file_errors
-from scaling_study.common.printable import printable_lines
+from scaling_study.common.printable import clear_line, printable_lines
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.storage import read_json, write_json
 from scaling_study.common.unavailable import UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from scaling_study.runner.measure import Job
 
@@ -30,6 +35,9 @@ Json = dict[str, Any]
 
 WRONG_INPUT = 2
 """What argparse exits with on a wrong command line; a wrong config is no different."""
+
+SHOWN_LINES = 15
+"""Of what another program has printed last."""
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "config": {"type": Path, "help": "a study's YAML file"},
@@ -41,10 +49,11 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "--study-folder": {"type": Path, "required": True, "help": "results/<study>, or a machine's"},
     "--plan": {"type": Path, "help": "default: plan.json in the study's folder"},
     "--builds": {"type": Path, "help": "folder of built environments"},
+    "--requirements": {"type": Path, "required": True, "help": "of pip: what the build has"},
     "--probed": {"type": Path, "nargs": "?", "help": "machine.json of the named machine"},
     "--target": {"required": True, "help": "a launch's id, or recommended"},
     "--replicate": {"type": int, "default": 0},
-    "--log": {"type": Path, "required": True},
+    "--log": {"type": Path, "required": True, "help": "gets what the stage prints"},
     "--output": {"type": Path, "required": True},
     "--cores": {"help": "CPUs that the config says it has; None where it does not"},
     "--code": {"required": True, "help": "digest of what measures"},
@@ -100,10 +109,48 @@ def main() -> None:
         command = commands.add_parser(name, help=text.partition("\n")[0], description=text)
         for argument in stage.arguments:
             command.add_argument(argument, **ARGUMENTS[argument])
+        if "--log" not in stage.arguments:
+            command.add_argument("--log", **{**ARGUMENTS["--log"], "required": False})
     options = parser.parse_args()
     stage = STAGES[options.stage]
-    with file_errors.told(options.stage, reads=stage.reads):
+    # What measures writes its log itself.
+    log = None if "--log" in stage.arguments else options.log
+    with _written(log), file_errors.told(options.stage, reads=stage.reads):
         sys.exit(stage.run(options))
+
+
+class _Both(io.StringIO):
+    """What is printed as an error: in the log, and on the terminal too."""
+
+    def __init__(self, log: IO[str], terminal: TextIO) -> None:
+        super().__init__()
+        self._log, self._terminal = log, terminal
+
+    def write(self, text: str) -> int:
+        self._log.write(text)
+        before = clear_line(self._terminal) if text.strip() else ""
+        return self._terminal.write(f"{before}{text}")
+
+    def flush(self) -> None:
+        self._terminal.flush()
+
+
+@contextmanager
+def _written(path: Path | None) -> Iterator[None]:
+    """Write what is printed into a log; errors stand on the terminal too."""
+    if path is None:
+        yield
+        return
+    with (
+        path.open("w", buffering=1, encoding="utf-8") as log,
+        redirect_stdout(log),
+        redirect_stderr(_Both(log, sys.stderr)),
+    ):
+        try:
+            yield
+        except Exception:
+            log.write(traceback.format_exc())
+            raise
 
 
 def _plan(options: argparse.Namespace) -> Json:
@@ -118,10 +165,25 @@ def check(options: argparse.Namespace) -> int:
     It reads the config as nothing but data. Snakemake, which reads it before the workflow does,
     says of a mistake in its YAML neither the line nor what it is.
     """
-    from scaling_study.checked import check_config
+    from scaling_study.analysis import imported
+    from scaling_study.config.config import load_config
+    from scaling_study.config.config_file import read_config, shipped
+    from scaling_study.config.import_config import is_import
+    from scaling_study.config.plan import make_plan
+    from scaling_study.config.todays import look
+    from scaling_study.host import limits
+    from scaling_study.report.study import outline
+    from scaling_study.runner import resolve
 
     try:
-        text, plan = check_config(options.config)
+        mapping = shipped(read_config(options.config))
+        if is_import(mapping):
+            study = imported.load_import(mapping)
+            text, plan = imported.outline(study), study.to_dict()
+        else:
+            made = make_plan(load_config(mapping), look(os.environ, limits.read_memory_policy()))
+            plan = made.to_dict()
+            text = f"{outline(made)}\n  runs in {resolve.check_workload(plan['workload'])}"
     except ConfigError as error:
         print(error, file=sys.stderr)
         return WRONG_INPUT
@@ -143,6 +205,27 @@ def probe(options: argparse.Namespace) -> None:
     machine = probe.read_machine().to_dict()
     named_machine.require_cores(machine, None if options.cores == "None" else int(options.cores))
     write_json(options.output, machine)
+
+
+@_stage("--requirements", "--output")
+def build(options: argparse.Namespace) -> int:
+    """Make the environment of a build from its requirements file, and write what it holds."""
+    folder = options.output.with_suffix("")
+    pip = [str(folder / "bin/python"), "-P", "-m", "pip"]
+    cache = str(options.output.parent / ".pip")
+    for command in (
+        [sys.executable, "-P", "-m", "venv", "--clear", str(folder)],
+        [*pip, "install", "--cache-dir", cache, "--requirement", str(options.requirements)],
+        [*pip, "freeze"],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        print(done.stdout, done.stderr)
+        if done.returncode:
+            last = "\n".join(done.stderr.splitlines()[-SHOWN_LINES:])
+            print(printable_lines(f"build: {shlex.join(command)} failed:\n{last}"), file=sys.stderr)
+            return 1
+    options.output.write_text(done.stdout, encoding="utf-8")
+    return 0
 
 
 @_stage(*MEASURING, "--plan", "--replicate")
@@ -213,8 +296,6 @@ def answer(options: argparse.Namespace) -> None:
 
     folder, last = options.study_folder, int(options.round.stem)
     files = [folder / f"rounds/{number}.json" for number in range(last + 1)]
-    if not read_json(files[-1])["batches"]:
-        return  # it had nothing to measure
     interim = folder / "interim"
     shutil.rmtree(interim, ignore_errors=True)
     interim.mkdir()
@@ -387,7 +468,7 @@ def render(options: argparse.Namespace) -> None:
         builds=options.builds or folder.parent / ".builds",
         compared=options.compared,
     )
-    print(f"wrote {len(written)} files: {options.report} and what it is made of", file=sys.stderr)
+    print(f"wrote {len(written)} files: {options.report} and what it is made of")
 
 
 @_stage("--study", "--study-folder", "--decide", "--report")
@@ -405,7 +486,7 @@ def tables(options: argparse.Namespace) -> int:
     decide = options.decide.read_text(encoding="utf-8")
     with file_errors.told("tables", reads="analysis and tables"):
         written = render_imported(options.study_folder, options.report, decide)
-    print(f"wrote {len(written)} files: {options.report} and its figures", file=sys.stderr)
+    print(f"wrote {len(written)} files: {options.report} and its figures")
     return 0
 
 

@@ -10,12 +10,14 @@ SNAKEMAKE = [
     *("snakemake", "--snakefile", str(CHECKOUT / "Snakefile")),
     *("--workflow-profile", str(CHECKOUT / "profiles/default"), "--cores", "all"),
 ]
+VERBOSE = {"-v", "--verbose"}
 
 HELP = f"""\
-usage: torch-scaling-study CONFIG [snakemake's options and targets]
+usage: torch-scaling-study CONFIG [-v] [snakemake's options and targets]
 
 Run the study of a config: results/<study>/ and reports/<study>.html in the working directory.
-All options are Snakemake's: --dry-run, --cores 64, --directory FOLDER, …
+-v, --verbose shows Snakemake's own output. All other options are Snakemake's: --dry-run,
+--cores 64, --directory FOLDER, …
 Short for: {shlex.join(SNAKEMAKE)} … --configfile CONFIG"""
 
 
@@ -32,6 +34,7 @@ def main() -> None:
         return
     if not Path(config).is_file():
         sys.exit(f"{config}: no such file\n\n{HELP}" if config else HELP)
+    options = ["--logger-study-verbose" if one in VERBOSE else one for one in options]
     # -P: nothing in the user's folder is a module of Snakemake's.
     words = ["-P", "-m", *SNAKEMAKE, *options, "--configfile", config]
     os.execv(sys.executable, [sys.executable, *words])  # noqa: S606 (no shell is wanted)

@@ -1,5 +1,12 @@
 """Text of others made fit for one line of a terminal, a log, a label or a figure."""
 
+from typing import TextIO
+
+
+def clear_line(stream: TextIO) -> str:
+    """Return what erases a progress line where a stream is a terminal; nothing elsewhere."""
+    return "\r\x1b[K" if stream.isatty() else ""
+
 
 def printable(text: object) -> str:
     r"""Show what does not print as Python escapes it; all other text stays as it is.

@@ -154,7 +154,7 @@ class Confirmation:
                 if record["kind"] == "round" and not _ended(record):
                     endless.add(one.arm.key)
                 if record.get("status") != "ok":
-                    log.info("%s: %s", one.arm.label, record["reason"])
+                    log.warning("%s: %s", one.arm.label, record["reason"])
                     given_up.add(one.arm.key)
 
     def _round(

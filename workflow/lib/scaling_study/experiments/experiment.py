@@ -124,7 +124,7 @@ class Experiment:
     def _write_events(self, name: str, events: list[Json]) -> None:
         """Write down what happened to a cohort's members."""
         for event in events:
-            self._log.info("%s, member %s: %s", name, event["slot"], event["reason"])
+            self._log.warning("%s, member %s: %s", name, event["slot"], event["reason"])
             self._journal.write({"kind": "event", "cohort": name, **event})
         events.clear()
 
@@ -137,7 +137,12 @@ class Experiment:
         **more: Any,
     ) -> None:
         """Write the last record, and give the file its name."""
-        self._log.info("%s%s", status, f": {reason}" if reason else "")
+        self._log.log(
+            logging.WARNING if reason else logging.INFO,
+            "%s%s",
+            status,
+            f": {reason}" if reason else "",
+        )
         end = {"kind": "end", "status": status, "reason": reason, "remedy": remedy}
         self._journal.write({**end, "wall_s": wall_s, **more})
         self._journal.finish()

@@ -368,7 +368,7 @@ class Experiments(Experiment):
         self._journal.write({"kind": "relief_left_out", "relief": name, "reason": reason})
 
     def _fail(self, name: str, reason: str) -> None:
-        log.info("%s failed: %s", name, reason)
+        log.warning("%s failed: %s", name, reason)
         self._failed.append(name)
         self._journal.write({"kind": "relief_failed", "relief": name, "reason": reason})
 

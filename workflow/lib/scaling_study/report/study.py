@@ -1,13 +1,10 @@
-"""A study as a whole: its lock, and what the terminal says before and after."""
+"""A study as a whole: what the terminal says of it before and after."""
 
 from __future__ import annotations
 
-import os
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scaling_study.common import file_errors, locks, storage
+from scaling_study.common import storage
 from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.printable import printable_lines
 from scaling_study.config import estimate, process_counts
@@ -23,60 +20,20 @@ from scaling_study.search import forecast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
     from typing import Any
 
     from scaling_study.config.plan import Plan
 
 
-# Of a process id (pid_max is 2**22 at most).
-MOST_DIGITS = 7
-
-# After this time who has a lock has written its number. That of another node is no process here.
-NUMBER_S = 1.0
-
+BLOCK_LINES, SHOWN_WARNINGS = 15, 3
+"""Of what came out."""
 
 # Of what a script has printed.
 SHOWN_LINES, SHOWN_CHARACTERS = 15, 300
 
 
-class StudyInUseError(Exception):
-    """Another process works in the study's folder."""
-
-
-class StudyLock:
-    """The right to write a study's folder, held until this process ends, however it ends.
-
-    Raises:
-        StudyInUseError: another process holds it.
-        UnusableError: something in the folder leads out of it.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        file_errors.refuse_links(folder)
-        # Kept open: the lock is the open file's, and the kernel lets go of it with the process.
-        self._file = (folder / ".lock").open("a+")
-        if not locks.take(self._file):
-            raise StudyInUseError(
-                f"{folder} is being written by process {self._writer()}:"
-                " wait for it, or stop it, then run again"
-            )
-        self._file.truncate(0)
-        self._file.write(str(os.getpid()))
-        self._file.flush()
-
-    def _writer(self) -> str:
-        """The process that holds the lock; an ended one is there until it writes its number."""
-        deadline_s = time.monotonic() + NUMBER_S
-        while True:
-            self._file.seek(0)
-            number = self._file.read(MOST_DIGITS)
-            if (number and Path("/proc", number).exists()) or time.monotonic() > deadline_s:
-                return number or "unknown"
-            time.sleep(locks.LOOK_AGAIN_S)
-
-
-def outline(plan: Plan, jobs: int, measured: int, machines: Sequence[str] = ()) -> str:
+def outline(plan: Plan, jobs: int = 0, measured: int = 0, machines: Sequence[str] = ()) -> str:
     """Say what a run will do on this machine.
 
     Args:
@@ -167,19 +124,20 @@ def _conclude_machines(
         lines += [found.verdict, *(f"  {bar.text}: {bar.value} {bar.unit}" for bar in found.bars)]
         if entry["status"] == "ok" and OBJECTIVES[entry["objective"]].single:
             lines.append(f"  {tell_throughput(entry)}")
-        notes = (*tell_lost_windows(lost[machine], provenance[machine]), *found.notes)
-        lines += [f"  Warning: {note.text}" for note in notes if note.warning]
         if machine != main and main:
             lines.append("  measured on nodes that are another machine")
         elif entry["status"] == "ok":
             script = results / f"launch/recommended{f'-{name}' if name else ''}.sh"
             lines.append(f"  launch it: bash {script}")
+        notes = (*tell_lost_windows(lost[machine], provenance[machine]), *found.notes)
+        warnings = [f"  Warning: {note.text}" for note in notes if note.warning]
+        lines += _first(warnings, SHOWN_WARNINGS)
         lines += _conclude_causes(causes.get(machine, []))
     return lines
 
 
 def conclusion(results: Path, planned: Path, report: Path, *, compared: bool = False) -> str:
-    """Say what came out of a study, and where its report is.
+    """Say what came out of a study, in a few lines, and where its report is.
 
     Args:
         results: results/<study>.
@@ -188,17 +146,25 @@ def conclusion(results: Path, planned: Path, report: Path, *, compared: bool = F
         compared: whether the study names machines, so that analysis/machines.json has them.
     """
     plan = storage.read_json(planned)
-    lines = []
     if compared:
         content = storage.read_json(results / "analysis/machines.json")
+        notes = write_notes(content)
+        lines = [f"{'Warning: ' if note.warning else ''}{note.text}" for note in notes]
         for entry in content["machines"]:
             if entry["status"] == "measured":
                 folder = results / "machines" / entry["name"]
                 lines.append(f"{entry['name']} ({entry['cpu_model']}):")
                 own = _conclude_machines(results, folder, plan, entry["name"], entry["machine"])
                 lines += [f"  {line}" for line in own]
-        notes = write_notes(content)
-        lines += [f"{'Warning: ' if note.warning else ''}{note.text}" for note in notes]
     else:
         lines = _conclude_machines(results, results, plan)
-    return printable_lines("\n".join([*lines, f"Report: {report}"]))
+    shown = _first(lines, BLOCK_LINES - 1)
+    return printable_lines("\n".join([*shown, f"Report: {report}"]))
+
+
+def _first(lines: Sequence[str], most: int) -> list[str]:
+    """Return so many lines at most; the last one says how many the report has besides."""
+    if len(lines) <= most:
+        return list(lines)
+    left = len(lines) - most + 1
+    return [*lines[: most - 1], f"  ({left} more lines: see the report)"]

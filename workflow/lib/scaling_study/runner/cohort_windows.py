@@ -315,7 +315,7 @@ class CohortWindows:
 
     def _write_events(self) -> None:
         for event in self._cohort.events:
-            log.info("member %s: %s", event["slot"], event["reason"])
+            log.warning("member %s: %s", event["slot"], event["reason"])
             self._last_end = event["reason"]
             self._journal.write({"kind": "event", "cohort": self._number, **event})
         self._cohort.events.clear()

@@ -1,6 +1,7 @@
 """How the process of a measuring job is set up: its end, its limits, its log, its orphans."""
 
 import logging
+import os
 import resource
 import signal
 import sys
@@ -10,9 +11,12 @@ from pathlib import Path
 from types import FrameType
 
 from scaling_study.common import file_errors
-from scaling_study.common.printable import printable
+from scaling_study.common.printable import clear_line, printable
 from scaling_study.host import allocation, named_machine
 from scaling_study.runner import cohort, descendants, supervisor
+
+QUIET = "SCALING_STUDY_QUIET"
+"""Is set where a progress line shows what a job does: only warnings go to the terminal, too."""
 
 
 class _Line(logging.Formatter):
@@ -20,15 +24,16 @@ class _Line(logging.Formatter):
 
     Args:
         title: stands before each message.
+        before: stands before it, as it is.
     """
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, before: str = "") -> None:
         super().__init__()
-        self._title = title
+        self._title, self._before = title, before
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's own name)
         """Return the line."""
-        return printable(f"{self._title}: {record.message}")
+        return f"{self._before}{printable(f'{self._title}: {record.message}')}"
 
 
 @contextmanager
@@ -55,13 +60,12 @@ def prepared(title: str, log: Path, probed: Path | None = None) -> Iterator[None
     # What a full disk does not take into the log is on the terminal all the same.
     logging.raiseExceptions = False
     with file_errors.told(title, logging.getLogger()):
-        handlers: list[logging.Handler] = [
-            logging.FileHandler(log, mode="w"),
-            logging.StreamHandler(),
-        ]
-        for handler in handlers:
-            handler.setFormatter(_Line(title))
-        logging.basicConfig(level=logging.INFO, handlers=handlers)
+        terminal = logging.StreamHandler()
+        terminal.setFormatter(_Line(title, clear_line(sys.stderr)))
+        terminal.setLevel(logging.WARNING if QUIET in os.environ else logging.INFO)
+        file = logging.FileHandler(log, mode="w")
+        file.setFormatter(_Line(title))
+        logging.basicConfig(level=logging.INFO, handlers=[file, terminal])
         allocation.require_whole_node()
         named_machine.require_probed(probed)
         try:

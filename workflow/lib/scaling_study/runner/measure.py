@@ -270,7 +270,7 @@ class Measurement:
         return not (seen if self._batch else seen.issuperset(counts))
 
     def _skip(self, error: UnavailableError) -> None:
-        log.info("skipped: %s (%s)", error.reason, error.remedy)
+        log.warning("skipped: %s (%s)", error.reason, error.remedy)
         self._journal.restart()
         self._journal.write({**self._head(None), "cohort": self._cohort})
         self._journal.write(self._end("skipped", error.reason, error.remedy))
@@ -409,7 +409,12 @@ class Measurement:
                 member=taken.member,
             )
         )
-        log.info("%s%s", status, f": {reason}" if reason else "")
+        log.log(
+            logging.WARNING if reason else logging.INFO,
+            "%s%s",
+            status,
+            f": {reason}" if reason else "",
+        )
         self._cohort += 1
         if script_ended:
             script = program.name(work.program(self._job.plan["workload"]))

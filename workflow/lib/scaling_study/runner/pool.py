@@ -133,7 +133,7 @@ class PoolWindows:
             try:
                 wrong = self._take(window, began, attest=not proven)
             except PoolError as error:
-                log.info("n = %d: %s", window.n, error)
+                log.warning("n = %d: %s", window.n, error)
                 if first_decides and error.output and not proven:
                     self.script_ended = {"log": error.output, "reason": str(error)}
                     return "failed", str(error)

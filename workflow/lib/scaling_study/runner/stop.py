@@ -17,6 +17,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.common.printable import clear_line
 from scaling_study.host import kernel_counters
 
 if TYPE_CHECKING:
@@ -76,7 +77,11 @@ def _end_jobs(
         time.sleep(AGAIN_S)
     came.append(signal.Signals(signum).name)
     with contextlib.suppress(OSError):  # the terminal may be gone
-        print(f"{came[0]}: all jobs are being stopped", file=sys.stderr, flush=True)
+        print(
+            f"{clear_line(sys.stderr)}{came[0]}: all jobs are being stopped",
+            file=sys.stderr,
+            flush=True,
+        )
     asked = threading.Thread(target=scheduler.exit_gracefully, daemon=True)
     asked.start()
     asked.join(LOCK_S)

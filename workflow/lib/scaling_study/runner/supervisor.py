@@ -23,6 +23,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from scaling_study.common import private
+from scaling_study.common.printable import clear_line
 from scaling_study.launch.launchers.launcher import describe_exit
 from scaling_study.member import bind
 from scaling_study.runner import descendants
@@ -95,7 +96,8 @@ def run(command: list[str], watched: int) -> int:
     if code < 0:
         # Said last: the terminal may be gone.
         with contextlib.suppress(OSError):
-            print(f"the job {describe_exit(code)}: {WHAT_NOW}", file=sys.stderr, flush=True)
+            text = f"{clear_line(sys.stderr)}the job {describe_exit(code)}: {WHAT_NOW}"
+            print(text, file=sys.stderr, flush=True)
     return code if code >= 0 else 128 - code
 
 

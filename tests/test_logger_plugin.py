@@ -1,0 +1,126 @@
+"""What Snakemake's logger plugin shows of a run, on a terminal and elsewhere."""
+
+import logging
+import sys
+
+import pytest
+from snakemake.settings.types import OutputSettings, Quietness
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from snakemake_logger_plugin_study import CLEAR, LogHandler, LogHandlerSettings
+
+JOB = {"jobid": 7, "rule_name": "measure", "log": ["logs/0.log"], "output": ["0.jsonl"]}
+
+
+class Watched:
+    def __init__(self):
+        self.jobs = []
+
+    def start(self, job, rule, log):
+        self.jobs.append((job, rule, log))
+
+    def end(self, job):
+        self.jobs.remove(next(one for one in self.jobs if one[0] == job))
+        return "measure: done in 5 s"
+
+    def line(self, width):
+        return f"{len(self.jobs)} running of {width}"
+
+
+@pytest.fixture
+def terminal(monkeypatch, capsys):
+    """Whether the streams are a terminal is the test's to say."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda _: True)
+    return capsys
+
+
+def handler(verbose=False, **common):
+    common = OutputSettings(quiet={Quietness.RULES}, **common)
+    return LogHandler(common, LogHandlerSettings(verbose=verbose))
+
+
+def send(to, text, level=logging.INFO, **more):
+    record = logging.LogRecord("snakemake.logging", level, "", 0, text, None, None)
+    vars(record).update(more)
+    to.handle(record)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Building DAG of jobs...", "Select jobs to execute...", "Execute 1 jobs...",
+     "Touching output file results/mine/rounds/1.answered.", "Updating checkpoint dependencies.",
+     "Complete log(s): /a.log", "Elapsed time: 0:00:01"],
+)  # fmt: skip
+def test_snakemakes_own_steps_are_not_shown(text, capsys):
+    send(handler(), text)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_a_user_must_know_is_shown(capsys):
+    shown = handler()
+    send(shown, "Nothing to be done (all requested files are present and up to date).")
+    send(shown, "the disk is full", logging.ERROR)
+    send(shown, "three launches", study_says=True)
+    out, err = capsys.readouterr()
+    assert out == "three launches\n"
+    assert err.splitlines()[-1] == "the disk is full"
+    assert "Nothing to be done" in err
+
+
+def test_a_mistake_of_the_users_stands_alone(capsys):
+    text = "StudyError:\nstudy = 'a/b': is not allowed"
+    send(handler(), text, logging.ERROR, event=LogEvent.ERROR, exception="StudyError")
+    assert capsys.readouterr().err == "study = 'a/b': is not allowed\n"
+
+
+def test_a_job_that_fails_is_named_with_its_log_and_without_its_command(capsys):
+    shown = handler()
+    shown.watch(Watched())
+    send(shown, "info", event=LogEvent.JOB_INFO, **JOB)
+    command = "RuleException:\nCalledProcessError in file x, line 3:\nCommand 'python …'"
+    send(shown, command, logging.ERROR, event=LogEvent.ERROR)
+    for _ in range(2):
+        send(shown, "error", logging.ERROR, event=LogEvent.JOB_ERROR, **JOB)
+    assert capsys.readouterr().err == (
+        "measure failed and has not made 0.jsonl. All that it said: logs/0.log\n"
+    )
+
+
+def test_jobs_that_were_stopped_have_not_failed(capsys):
+    shown = handler()
+    send(shown, "Will exit after finishing currently running jobs (scheduler).")
+    send(shown, "error", logging.ERROR, event=LogEvent.JOB_ERROR, **JOB)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_elsewhere_a_line_is_written_for_each_stage(capsys):
+    shown = handler()
+    shown.watch(Watched())
+    send(shown, "info", event=LogEvent.JOB_INFO, **JOB)
+    send(shown, "done", event=LogEvent.JOB_FINISHED, job_id=7)
+    assert capsys.readouterr() == ("", "measure: done in 5 s\n")
+
+
+def test_a_terminal_has_one_line_of_its_width(terminal):
+    shown = handler()
+    shown.watch(Watched())
+    send(shown, "info", event=LogEvent.JOB_INFO, **JOB)
+    send(shown, "three launches", study_says=True)
+    shown.close()
+    out, err = terminal.readouterr()
+    assert out == "three launches\n"
+    assert "\n" not in err
+    drawn = err.split(CLEAR)
+    assert drawn[-1] == ""  # the terminal is left as it was
+    assert drawn[1] == "1 running of 79"
+
+
+@pytest.mark.parametrize(
+    "settings", [{"verbose": True}, {"dryrun": True}, {"printshellcmds": True}]
+)
+def test_snakemakes_own_output_can_be_asked_for(settings, capsys):
+    shown = handler(**settings)
+    assert shown.snakemakes is not None
+    send(shown, "Select jobs to execute...")
+    assert "Select jobs" in "".join(capsys.readouterr())

@@ -1,0 +1,122 @@
+"""One line says how far a run is: what runs, what is left, and the best launch so far."""
+
+import os
+import time
+
+import pytest
+
+from configs import short
+from scaling_study.config.config import load_config
+from scaling_study.config.plan import make_plan
+from scaling_study.progress import Progress, describe_s, expected_s
+
+
+class Clock:
+    def __init__(self):
+        self.s = 0.0
+
+    def __call__(self):
+        return self.s
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def progress(clock, planned, expected, best=""):
+    return Progress(planned, expected, lambda: best, clock)
+
+
+def test_what_runs_is_the_last_line_of_its_log(clock, tmp_path):
+    log = tmp_path / "0.log"
+    run = progress(clock, {"measure": 3}, {"measure": 60.0})
+    run.start(1, "measure", str(log))
+    assert run.line(100) == "measure · about 3 min left"
+    log.write_text("cohort 1 of 3 (default): window 1 of 4\ncohort 1 of 3 (default): \x1b[2J\n")
+    assert run.line(100) == "cohort 1 of 3 (default): \\x1b[2J · about 3 min left"
+    long_ago = time.time() - 100
+    os.utime(log, (long_ago, long_ago))  # of an earlier run
+    assert run.line(100) == "measure · about 3 min left"
+
+
+def test_time_left_follows_what_jobs_took(clock):
+    run = progress(clock, {"measure": 3, "confirm": 1}, {"measure": 60.0, "confirm": 30.0})
+    assert run.left_s() == 3 * 60 + 30
+    run.start(1, "measure", None)
+    clock.s = 20
+    assert run.left_s() == 40 + 2 * 60 + 30
+    assert run.end(1) == ""
+    assert run.left_s() == 2 * 20 + 30
+    run.start(2, "measure", None)
+    clock.s += 100  # later than expected
+    assert run.left_s() == 20 + 30
+
+
+def test_a_stage_that_ends_has_one_line(clock):
+    run = progress(clock, {"measure": 2, "all": 1}, {"measure": 10.0})
+    for job in (1, 2):
+        run.start(job, "measure", None)
+        clock.s += 90
+        said = run.end(job)
+    assert said == "measure: done in 3 min, 2 jobs"
+    run.start(3, "all", None)
+    assert run.end(3) == ""
+    assert run.end(4) == ""  # unknown
+
+
+def test_a_race_counts_down_and_names_the_best_launch(clock, tmp_path):
+    log = tmp_path / "decide.log"
+    planned = {"decide": 1, "searched": 1}
+    run = progress(clock, planned, {"race": 300.0}, "intra_op 1, 2 processes")
+    run.start(1, "decide", str(log))
+    log.write_text("first: 4 starts, 1 minutes or so\n")
+    clock.s = 5
+    assert run.end(1) == "first: 4 starts, 1 minutes or so"
+    run.start(2, "race", None)
+    clock.s = 60
+    assert run.line(100) == "race · about 4 min left · best so far: intra_op 1, 2 processes"
+    run.end(2)
+    run.start(3, "searched", None)
+    run.end(3)
+    assert run.left_s() == 0
+
+
+def test_what_runs_now_is_cut_first(clock, tmp_path):
+    log = tmp_path / "0.log"
+    run = progress(clock, {"measure": 1}, {"measure": 60.0})
+    run.start(1, "measure", str(log))
+    log.write_text("x" * 200 + "\n")
+    line = run.line(79)
+    assert len(line) == 79
+    assert line.endswith("x… · about 1 min left")
+    assert len(run.line(20)) == 20
+
+
+def test_several_targets_are_counted(clock):
+    run = progress(clock, {"why": 3}, {"why": 60.0})
+    run.start(1, "why", None)
+    assert run.line(100) == "1 of 3, why · about 3 min left"
+
+
+def test_what_is_expected_adds_up_to_the_estimate():
+    sections = {
+        "profile": {"launches": ["recommended"]},
+        "why": "quick",
+        "confirm": {"seconds": 60},
+    }
+    plan = make_plan(load_config(short(**sections)))
+    jobs = {"measure": 9, "profile": 1, "why": 2}
+    found = expected_s(plan, [1, 2], jobs, 0.0)
+    assert all(seconds > 0 for rule, seconds in found.items() if rule != "loader_experiment")
+    assert found["loader_experiment"] == 0
+    raced = make_plan(load_config(short(search={"budget_minutes": 10})))
+    assert expected_s(raced, [1, 2], {}, 120.0)["race"] == 8 * 60
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(9, "9 s"), (59.4, "59 s"), (90, "2 min"), (7100, "118 min"), (9000, "2.5 h")],
+)
+def test_times_are_short(seconds, said):
+    assert describe_s(seconds) == said

@@ -1,0 +1,214 @@
+"""How far a run is, as the one line that a terminal shows while jobs run."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common.printable import printable
+from scaling_study.config import estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from scaling_study.config.plan import Plan
+
+TAIL_BYTES = 4096
+"""So much of a log is read for its last line."""
+
+LEAST_WIDTH = 30
+"""So much of a line is for what runs now."""
+
+MEASURING = (
+    *("measure", "race", "confirm", "profile", "why", "microbenchmarks"),
+    "loader_experiment",
+)
+"""Rules whose jobs write into their logs how far they are."""
+
+NUMBERED = ("profile", "why", "loader_experiment")
+"""Rules with several jobs whose logs do not say which of them it is."""
+
+SHORT = ("plan", "all", "searched", "answer", "race")
+"""Rules whose end is not worth a line: they take no time, or each round has one."""
+
+TITLES = {
+    "probe": "describe this machine",
+    "decide": "choose the next round",
+    "answer": "report so far",
+    "loader_experiment": "data loader experiment",
+    "judge": "diagnose",
+    "render": "write the report",
+}
+"""What a user reads for a rule whose name says less."""
+
+MINUTE_S, HOUR_S = 60, 3600
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A job that runs.
+
+    Attributes:
+        log: its log file.
+        since_s: when it started, of the clock.
+        started: the same, as files are stamped.
+    """
+
+    rule: str
+    log: Path | None
+    since_s: float
+    started: float
+
+
+class Progress:
+    """What has run and what is left.
+
+    Args:
+        planned: how many jobs each rule has in this run, as far as that is known at its start.
+        expected_s: what a job of a rule is expected to take; of `race`, all that is left of it.
+        best: says which launch is the best so far; empty where that is not known.
+        clock: seconds that only go forward.
+    """
+
+    def __init__(
+        self,
+        planned: Mapping[str, int],
+        expected_s: Mapping[str, float],
+        best: Callable[[], str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._planned = Counter(planned)
+        self._expected_s = expected_s
+        self._find_best = best
+        self._best = ""
+        self._clock = clock
+        self._running: dict[int, _Job] = {}
+        self._ended: Counter[str] = Counter()
+        self._took_s: Counter[str] = Counter()
+        self._race_since_s: float | None = None
+
+    def start(self, job: int, rule: str, log: str | None) -> None:
+        """Note that a job starts."""
+        now = self._clock()
+        self._running[job] = _Job(rule, Path(log) if log else None, now, time.time())
+        started = self._ended[rule] + sum(one.rule == rule for one in self._running.values())
+        self._planned[rule] = max(self._planned[rule], started)  # later rounds are not planned
+        if rule == "decide" and self._race_since_s is None:
+            self._race_since_s = now
+
+    def end(self, job: int) -> str:
+        """Note that a job has ended; return a line where that ends a stage or a round."""
+        ended = self._running.pop(job, None)
+        if ended is None:
+            return ""
+        rule = ended.rule
+        self._ended[rule] += 1
+        self._took_s[rule] += self._clock() - ended.since_s
+        if rule == "decide":
+            self._best = self._find_best()
+            return _last_line(ended)
+        if rule in SHORT or self._ended[rule] < self._planned[rule]:
+            return ""
+        count = self._ended[rule]
+        jobs = f", {count} jobs" if count > 1 else ""
+        return f"{_title(rule)}: done in {describe_s(self._took_s[rule])}{jobs}"
+
+    def line(self, width: int) -> str:
+        """Return what runs now, how much is left, and the best launch so far.
+
+        Args:
+            width: characters that a line may have; what runs now is cut first.
+        """
+        if not self._running:
+            return ""
+        # What measures is what one waits for; the others take seconds.
+        job = max(self._running.values(), key=lambda one: self._expected_s.get(one.rule, 0.0))
+        rule = job.rule
+        now = _title(rule)
+        if rule in MEASURING:
+            now = _last_line(job) or now
+        if rule in NUMBERED and self._planned[rule] > 1:
+            now = f"{self._ended[rule] + 1} of {self._planned[rule]}, {now}"
+        left_s = self.left_s()
+        rest = f" · about {describe_s(left_s)} left" if left_s >= 1 else ""
+        rest += f" · best so far: {self._best}" if self._best else ""
+        return cut(
+            cut(printable(now), max(LEAST_WIDTH, width - len(rest))) + printable(rest), width
+        )
+
+    def left_s(self) -> float:
+        """Return about how long all measuring jobs that are left take; a race at most so long."""
+        return sum(self._left_s(rule) for rule in self._expected_s)
+
+    def _left_s(self, rule: str) -> float:
+        now, each_s, ended = self._clock(), self._expected_s[rule], self._ended[rule]
+        if rule == "race":
+            over = self._ended["searched"] or not self._planned["searched"]
+            since_s = now if self._race_since_s is None else self._race_since_s
+            return 0.0 if over else max(0.0, each_s - (now - since_s))
+        each_s = self._took_s[rule] / ended if ended else each_s
+        running = [one for one in self._running.values() if one.rule == rule]
+        waiting = self._planned[rule] - ended - len(running)
+        return waiting * each_s + sum(max(0.0, each_s - (now - one.since_s)) for one in running)
+
+
+def cut(text: str, most: int) -> str:
+    """Return the begin of a text that is too long, with a mark."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def expected_s(
+    plan: Plan, counts: Sequence[int], jobs: Mapping[str, int], spent_s: float
+) -> dict[str, float]:
+    """Return what a job of each rule that measures is expected to take.
+
+    Args:
+        plan: the plan.
+        counts: the process counts.
+        jobs: how many jobs these rules have in the whole study.
+        spent_s: what a race has taken in earlier runs.
+    """
+
+    def whole_s(**without: Any) -> float:
+        found = estimate.estimate(dataclasses.replace(plan, **without), counts)
+        return MINUTE_S * sum(found.minutes) / len(found.minutes)
+
+    all_s, off = whole_s(), {"profile": {"profiled": {}}, "why": {"explained": {}}}
+    off["loader_experiment"] = {"feed": "off"}
+    found = {rule: all_s - whole_s(**without) for rule, without in off.items()}
+    found["confirm"] = plan.confirm.seconds or 0.0
+    found["measure"] = max(0.0, all_s - sum(found.values()))
+    found = {rule: seconds / max(1, jobs.get(rule, 0)) for rule, seconds in found.items()}
+    if plan.search.budget_minutes is not None:
+        found["race"] = max(0.0, found.pop("measure") - spent_s)
+    return found
+
+
+def _title(rule: str) -> str:
+    return TITLES.get(rule, rule)
+
+
+def _last_line(job: _Job) -> str:
+    """Return the last line of a job's log; none of an earlier run, or where it cannot be read."""
+    try:
+        if job.log is None or job.log.stat().st_mtime < job.started - 1:
+            return ""
+        with job.log.open("rb") as file:
+            file.seek(max(0, job.log.stat().st_size - TAIL_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return lines[-1] if lines else ""
+
+
+def describe_s(seconds: float) -> str:
+    """Write a time as short as it is exact."""
+    if seconds < MINUTE_S:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * HOUR_S:
+        return f"{seconds / MINUTE_S:.0f} min"
+    return f"{seconds / HOUR_S:.1f} h"

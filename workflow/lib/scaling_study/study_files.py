@@ -1,0 +1,337 @@
+"""A study as its rules see it: what is planned, which files it makes, what each job depends on."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.common.quantities import format_count
+from scaling_study.common.storage import read_json
+from scaling_study.config import plan
+from scaling_study.config.config_machines import choose_machines
+from scaling_study.config.efforts import EFFORTS, FEEDS
+from scaling_study.confirm import confirm
+from scaling_study.experiments import experiment, microbenchmarks
+from scaling_study.runner import journal, measure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from scaling_study.config.config import Config
+    from scaling_study.config.import_config import ImportStudy
+    from scaling_study.config.todays import Found
+
+    Wildcards = Mapping[str, str]
+    """Snakemake's: names of a path's variable parts, and their values in one job."""
+
+PROJECT = Path(__file__).parents[3]
+OPERATOR_GROUPS = "workflow/lib/scaling_study/profiling/operator_groups.yaml"
+BUILDS = "results/.builds"  # no study can have this name
+KEPT_MICROBENCHMARKS = "results/.fingerprints"
+BIN = shlex.quote(str(Path(sys.executable).parent)).replace("{", "{{").replace("}", "}}")
+SHELL_PREFIX = f"set -euo pipefail; export PATH={BIN}:$PATH; "
+"""Jobs run in the interpreter that runs Snakemake, wherever that is."""
+
+STAGE = ("python", "-P", "-m", "scaling_study")
+
+DEPENDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "measure": ((), ()),
+    "confirm": (confirm.MODULES, ("confirm",)),
+    "profile": (("profiling/profile_launch",), ("profile",)),
+    "why": (experiment.MODULES, ("why",)),
+    "loader_experiment": (experiment.MODULES, ("feed",)),
+}
+"""What the jobs of a rule depend on besides what measuring does: modules, sections of the plan."""
+
+
+class StudyFiles:
+    """The files of any study; one of saved tables has no others.
+
+    Attributes:
+        results: results/<study>.
+        report: the HTML file.
+        machines: kinds of node by the names that the config gives them; none for this machine.
+        chosen: the names of those that this run measures.
+        here: the folder of a machine, with {machine} for its name; `results` without names.
+        records: record files of all launches of a grid.
+        kept: files that hold results, or say that there are none.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.results = f"results/{name}"
+        self.report = f"reports/{name}.html"
+        self.machines: Mapping[str, Any] = {}
+        self.chosen: tuple[str, ...] = ()
+        self.raced = False
+        self.here = self.results
+        self.planned = ""
+        self.records: list[str] = []
+        self.kept: list[str] = []
+
+    def of_chosen(self, paths: str | Iterable[str]) -> list[str]:
+        """Return paths with the names of this run's machines in them, as plain text."""
+        paths = [paths] if isinstance(paths, str) else paths
+        return [str(p).replace("{machine}", name) for p in paths for name in self.chosen or ("",)]
+
+    def lacking(self, paths: Iterable[str]) -> dict[Path, str]:
+        """Return the record files that lack results, with why (`journal.Journal.finish`)."""
+        marks = {Path(path): journal.mark_of(Path(path)) for path in paths}
+        return {path: mark.read_text() for path, mark in marks.items() if mark.exists()}
+
+    @property
+    def stopped(self) -> list[Path]:
+        """Say where the default launch's script ended before its first step."""
+        paths = self.of_chosen(f"{self.here}/measure/{measure.STOPPED}")
+        return [path for path in map(Path, paths) if path.exists()]
+
+
+class ImportedStudy(StudyFiles):
+    """A study of saved tables: nothing is measured, and all is known when they are read."""
+
+    def __init__(self, study: ImportStudy) -> None:
+        super().__init__(study.study)
+        self.study = study
+        self.targets = [self.report]
+
+
+class Study(StudyFiles):
+    """A study that is measured.
+
+    Args:
+        config: the checked config.
+        shell: what was found in the user's shell.
+        choice: value of `--config machine=…`.
+
+    Raises:
+        ConfigError: the plan or the choice has a mistake.
+        OSError: a file of the workload cannot be read.
+    """
+
+    def __init__(self, config: Config, shell: Found, choice: object = None) -> None:
+        super().__init__(config.study)
+        self.plan = plan.make_plan(config, shell)
+        self.shell = shell
+        self.content = self.plan.to_dict()
+        self.launches = {launch["id"]: launch for launch in self.content["launches"]}
+        self._planned = {launch.id: launch for launch in self.plan.launches}
+        self._files = measure.digest(
+            measure.harness_digest(), measure.workload_digest(self.content["workload"])
+        )
+        self.machines = config.machines
+        self.chosen = choose_machines(config.machines, choice)
+        self.raced = self.plan.search.budget_minutes is not None
+        self.planned = f"{self.results}/{'searched' if self.raced else 'plan'}.json"
+        if self.machines:
+            self.here = f"{self.results}/machines/{{machine}}"
+        suffix = "-{machine}" if self.machines else ""
+        self.launch_script = f"{self.results}/launch/recommended{suffix}.sh"
+        self._figure = f"{self.results}/figures/{{name}}{suffix}.svg"
+        self.compared = f"{self.results}/analysis/machines.json"
+        self._name_jobs_files()
+        self.compare_words = self._compare_words(config.currency)
+        self.render_words = [
+            *(*STAGE[1:], "render", "--study-folder", self.results, "--report", self.report),
+            *("--plan", self.planned),
+            *(("--compared", self.compared) if self.machines else ()),
+        ]
+
+    def _name_jobs_files(self) -> None:
+        """Name what each job makes; a race measures what its rounds ask for."""
+        made, here = self.plan, self.here
+        self.records = [
+            f"{here}/measure/{launch}/{replicate}.jsonl"
+            for launch in ([] if self.raced else self.launches)
+            for replicate in range(made.measure.replicates)
+        ]
+        self.confirmed = [] if made.confirm.seconds is None else [f"{here}/confirm/rounds.jsonl"]
+        self.profiles = [f"{here}/profile/{launch}" for launch in made.profiled]
+        self.explained = [
+            f"{here}/why/{target}/{replicate}.jsonl"
+            for target in made.explained
+            for replicate in range(EFFORTS[made.why.effort].replicates)
+        ]
+        replicates = FEEDS[made.feed].replicates if made.feed in FEEDS else 0
+        self.loader = [f"{here}/feed/{replicate}.jsonl" for replicate in range(replicates)]
+        self.kept = [*self.records, *self.confirmed, *self.profiles, *self.explained, *self.loader]
+        self.kept += [f"{here}/tables/points.parquet"]
+        self.kept += [f"{self.results}/rounds/0.json"] if self.raced else []
+        # By name: Snakemake makes no deleted file anew while what is made of it is there.
+        scripts = self.of_chosen(self.launch_script)
+        plan_file = f"{self.results}/plan.json"
+        self.targets = [self.report, *scripts, plan_file, *self.of_chosen(self.kept)]
+
+    def _compare_words(self, currency: str) -> list[str]:
+        kinds = {name: kind.model_dump() for name, kind in self.machines.items()}
+        return [
+            *(*STAGE[1:], "compare", "--study-folder", self.results, "--output", self.compared),
+            *("--machines", json.dumps(kinds), f"--currency={currency}"),
+        ]
+
+    def figures(self, name: str) -> list[str]:
+        """Return a figure of the report, of each machine."""
+        return self.of_chosen(self._figure.replace("{name}", name))
+
+    # What a job reads and depends on.
+
+    def job(self, kind: str) -> Callable[[Wildcards], str]:
+        """Return the parameter `job` of a rule: all that its jobs depend on, as JSON.
+
+        Snakemake works through every parameter of every job, so one holds all that counts. Files
+        count by their content: a changed one means new measurements, a new time stamp does not.
+        Which launch is recommended is the job's to find out.
+
+        Args:
+            kind: one of `DEPENDS`.
+        """
+        modules, sections = DEPENDS[kind]
+        default = self.plan.default if kind == "confirm" else ""
+        files = self._files
+        if modules:
+            files = measure.digest(files, measure.harness_digest(*modules))
+
+        def job(wildcards: Wildcards) -> str:
+            launch = self.launches.get(wildcards.get("launch", default))
+            return measure.job_text(self.content, launch, files, *sections)
+
+        return job
+
+    def builds(self, wildcards: Wildcards) -> list[str]:
+        """Return the environment that a launch needs and we make; all where it is not known."""
+        launch = self.launches.get(wildcards.get("launch", ""))
+        asked = {one["axes"]["build"] for one in ([launch] if launch else self.launches.values())}
+        return [f"{BUILDS}/{Path(one).stem}.txt" for one in sorted(asked) if one.endswith(".txt")]
+
+    @property
+    def any_builds(self) -> Callable[[Wildcards], list[str]] | list[str]:
+        """`builds`; most studies have none, and Snakemake asks a function for each launch."""
+        return self.builds if self.builds({}) else []
+
+    def known_before(self, wildcards: Wildcards) -> list[str]:
+        """Return what says which launch is meant: the analysis, or a race, recommends one."""
+        if wildcards["launch"] in self.launches:
+            return [self.planned] if self.raced else []
+        here = self.here.replace("{machine}", wildcards.get("machine", ""))
+        return [self.planned, f"{here}/analysis/recommendation.json"]
+
+    def order(self, wildcards: Wildcards) -> int:
+        """Return a measurement's priority: replicate by replicate, each in an order of its own."""
+        launch = wildcards["launch"]
+        return plan.priority(self.plan, self._planned[launch], int(wildcards["replicate"]))
+
+    def others_compared(self) -> list[str]:
+        """Return digests of what is known of the machines that this run leaves out."""
+        left_out = sorted(set(self.machines) - set(self.chosen))
+        paths = [Path(self.provenance.replace("{machine}", name)) for name in left_out]
+        return [measure.digest(path.read_text()) for path in paths if path.exists()]
+
+    @property
+    def provenance(self) -> str:
+        """What is there once a machine is analysed."""
+        return f"{self.here}/analysis/provenance.json"
+
+    def cores(self, wildcards: Wildcards) -> int | None:
+        """Return how many CPUs the config says that a named machine has."""
+        return self.machines[wildcards["machine"]].cores if self.machines else None
+
+    @property
+    def node_resources(self) -> dict[str, Callable[[Wildcards], str | int | None]]:
+        """What a cluster is asked for in a machine's name, in the words of SLURM's plugin.
+
+        What no machine sets is left to the profile; what some set is the site's default for the
+        others.
+        """
+        words = {
+            "partition": "slurm_partition", "account": "slurm_account", "qos": "qos",
+            "constraint": "constraint", "cores": "cpus_per_task",
+        }  # fmt: skip
+        kinds = self.machines
+
+        def asked(key: str) -> Callable[[Wildcards], str | int | None]:
+            # Below zero is no number: all CPUs of the node.
+            least = -1 if key == "cores" else None
+            return lambda wildcards: getattr(kinds[wildcards["machine"]], key) or least
+
+        return {
+            word: asked(key)
+            for key, word in words.items()
+            if any(getattr(kind, key) for kind in kinds.values())
+        }
+
+    # A race.
+
+    @property
+    def nodes(self) -> Sequence[int]:
+        """Numbers of the nodes that measure a round."""
+        return range(self.plan.search.nodes)
+
+    @property
+    def rounds(self) -> Sequence[int]:
+        """Numbers of the rounds that a race may have."""
+        from scaling_study.search import rounds  # noqa: PLC0415 (it loads pandas)
+
+        return range(rounds.most(60 * (self.plan.search.budget_minutes or 0)))
+
+    def round_file(self, number: int) -> str:
+        """Return the file that says what a round measures."""
+        return f"{self.results}/rounds/{number}.json"
+
+    def is_over(self, number: int) -> bool:
+        """Whether a round that is decided has nothing left to measure."""
+        return not read_json(Path(self.round_file(number)))["batches"]
+
+    def decided(self) -> list[dict[str, Any]]:
+        """Return the content of all rounds that are decided, in their order."""
+        paths = Path(self.results, "rounds").glob("[0-9]*.json")
+        return [read_json(path) for path in sorted(paths, key=lambda path: int(path.stem))]
+
+    def best_so_far(self) -> str:
+        """Return the label and the count that a race holds for the best; empty without one."""
+        decided = self.decided()
+        choice = decided[-1]["choice"] if decided else None
+        if choice is None:
+            return ""
+        launches = [*self.launches.values(), *(one for each in decided for one in each["launches"])]
+        label = next(one["label"] for one in launches if one["id"] == choice["launch"])
+        return f"{label}, {format_count(choice['n'], 'process', 'processes')}"
+
+    def measured(self, number: int) -> list[str]:
+        """Return one file for each node: they are there once all nodes have measured a round."""
+        return [f"{self.results}/rounds/{number}-{node}.done" for node in self.nodes]
+
+    def round_before(self, wildcards: Wildcards) -> list[str]:
+        """Return what is measured before a round is decided."""
+        number = int(wildcards["round"])
+        return self.measured(number - 1) if number else []
+
+    def answered_before(self, wildcards: Wildcards) -> list[str]:
+        """Return the last report that was due before a round is decided."""
+        number = int(wildcards["round"]) - 2
+        return [f"{self.results}/rounds/{number}.answered"] if number >= 0 else []
+
+    def round_after(self, wildcards: Wildcards) -> list[str]:
+        """Return the round that is decided after one was measured."""
+        number = int(wildcards["round"]) + 1
+        return [self.round_file(number)] if number in self.rounds else []
+
+
+def microbenchmarks_digest() -> str:
+    """Return a digest of the code that measures a machine's parts."""
+    return measure.harness_digest(*microbenchmarks.MODULES)
+
+
+def code(root: Path) -> list[str]:
+    """Return the files that analyses and reports are made with.
+
+    Args:
+        root: the project's folder.
+    """
+    package = root / "workflow/lib/scaling_study"
+    return [*sorted(map(str, package.rglob("*.py"))), str(root / OPERATOR_GROUPS)]
+
+
+def templates(root: Path) -> list[str]:
+    """Return the files that a report is made of."""
+    return sorted(map(str, (root / "workflow/report").iterdir()))

@@ -1,0 +1,365 @@
+"""One run of Snakemake with this workflow: what it refuses, says, and leaves to the next run."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
+from snakemake.shell import shell
+
+from scaling_study.common import file_errors, locks
+from scaling_study.common.file_errors import UnusableError
+from scaling_study.common.problems import ConfigError
+from scaling_study.common.storage import read_json, write_json
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.config import process_counts
+from scaling_study.config.config import load_config
+from scaling_study.config.config_file import read_config, shipped
+from scaling_study.config.config_machines import CHOICE
+from scaling_study.config.import_config import is_import
+from scaling_study.config.todays import look
+from scaling_study.host import limits, probe
+from scaling_study.runner import job_process, measure, resolve, stop
+from scaling_study.study_files import BUILDS, PROJECT, ImportedStudy, Study
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MOST_DIGITS = 7
+"""Of a process id (pid_max is 2**22 at most)."""
+
+NUMBER_S = 1.0
+"""After this time who has a lock has written its number. That of another node is no process here.
+"""
+
+QUIET = 100
+"""Of the resource quiet: a measurement takes all of it, and every other rule one."""
+
+
+class StudyInUseError(UnusableError):
+    """Another process works in the study's folder."""
+
+
+class StudyLock:
+    """The right to write a study's folder, held until this process ends, however it ends.
+
+    Raises:
+        StudyInUseError: another process holds it.
+        UnusableError: something in the folder leads out of it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        file_errors.refuse_links(folder)
+        # Kept open: the lock is the open file's, and the kernel lets go of it with the process.
+        self._file = (folder / ".lock").open("a+")
+        if not locks.take(self._file):
+            raise StudyInUseError(
+                f"{folder} is being written by process {self._writer()}:"
+                " wait for it, or stop it, then run again"
+            )
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
+
+    def _writer(self) -> str:
+        """The process that holds the lock; an ended one is there until it writes its number."""
+        deadline_s = time.monotonic() + NUMBER_S
+        while True:
+            self._file.seek(0)
+            number = self._file.read(MOST_DIGITS)
+            if (number and Path("/proc", number).exists()) or time.monotonic() > deadline_s:
+                return number or "unknown"
+            time.sleep(locks.LOOK_AGAIN_S)
+
+
+class StudyError(WorkflowError):  # type: ignore[misc]  # without types
+    """Something that the user can put right; Snakemake prints its text alone."""
+
+    @property
+    def __traceback__(self) -> None:
+        """Show none: Snakemake would list each frame outside of its own package."""
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """Turn what a user can put right into one error."""
+    try:
+        yield
+    except UnavailableError as error:
+        raise StudyError(f"{error.reason}\n  What helps: {error.remedy}") from None
+    except (ConfigError, UnusableError) as error:
+        raise StudyError(f"{error}") from None
+    except OSError as error:
+        raise StudyError(f"{file_errors.describe(error) or error}") from None
+
+
+class Run:
+    """A run, from the reading of its config to its end.
+
+    Args:
+        workflow: Snakemake's.
+
+    Raises:
+        StudyError: Snakemake cannot run this workflow from where it is.
+    """
+
+    def __init__(self, workflow: Any) -> None:
+        if {"{", "}"} & set(str(PROJECT)) or "<" in os.path.relpath(PROJECT):
+            raise StudyError(
+                f"the project's folder, {PROJECT}, has a brace or < in its path, which Snakemake"
+                " reads as a wildcard; allowed: a path without them"
+            )
+        if workflow.modifier.modify_path("results") != "results":
+            raise StudyError(
+                "the module of this workflow has a prefix, which its jobs do not know; allowed: a"
+                " module without prefix and replace_prefix. Studies are told apart by their names"
+                " (study), and --directory puts all results elsewhere"
+            )
+        # Snakemake keeps what it makes for each job: collecting garbage among 10,000 of them again
+        # and again takes a quarter of a dry run and finds none.
+        gc.set_threshold(100_000, 50, 50)
+        # Here, and not in a profile, which a module or another profile would leave out.
+        workflow.register_resource("quiet", QUIET)
+        self._workflow = workflow
+        self._in_module = not workflow.modifier.is_main_snakefile()
+        self._stopped = stop.end_jobs_with(
+            workflow, lambda: [job.pid for job in list(shell._processes.values())]  # noqa: SLF001
+        )  # fmt: skip
+        # Of this project's logger plugin, unless it shows Snakemake's own output.
+        handlers = workflow.logger_manager.plugin_handlers
+        own = (one for one in handlers if getattr(one, "snakemakes", one) is None)
+        self._terminal: Any = next(own, None)
+        # In a module Snakemake registers no handlers. One for all rules (use rule *) is enough.
+        if self._in_module and workflow.modifier.rule_whitelist is None:
+            for name, ours in (("start", self.start), ("success", self.end), ("error", self.fail)):
+                theirs = getattr(workflow, f"_on{name}")
+                setattr(workflow, f"_on{name}", _both(theirs, ours))
+
+    def load(self, config: Any) -> Study | ImportedStudy:
+        """Check the config that Snakemake has merged, and return its study.
+
+        Raises:
+            StudyError: with every mistake found.
+        """
+        with refused():
+            # Snakemake has read these files, but tells nothing of keys that stand there twice.
+            for path in [] if self._in_module else self._workflow.configfiles:
+                read_config(Path(path))
+            config = shipped(config)  # a copy: an outer workflow may use its own again
+            self.study = self._read(config)
+        local = self._workflow.resource_settings.nodes is None  # else another machine measures
+        if local and self._workflow.is_main_process and isinstance(self.study, Study):
+            self._try_what_was_skipped(self.study)
+        return self.study
+
+    def _read(self, config: Any) -> Study | ImportedStudy:
+        if is_import(config):
+            from scaling_study.analysis import imported  # noqa: PLC0415 (it loads pandas)
+
+            return ImportedStudy(imported.load_import(config))
+        choice = config.pop(CHOICE, None)
+        checked = load_config(config)
+        # Snakemake changes the environment of its jobs, and a cluster has another one: they read
+        # what the run has found where the user started it (see `start`).
+        if self._workflow.is_main_process:
+            policy = limits.read_memory_policy() if self._workflow.local_exec else ""
+            return Study(checked, look(os.environ, policy), choice)
+        return Study(checked, tuple(read_json(_shell_file(checked.study))), choice)
+
+    def _say(self, text: str) -> None:
+        """Say what is the study's own, above the progress line."""
+        if self._terminal is None:
+            print(text)
+        else:
+            logger.info(text, extra={"study_says": True})
+
+    def group(self, name: str) -> str | None:
+        """Name jobs of one machine that may share an allocation, where a profile asks for it."""
+        if self._workflow.resource_settings.nodes is None:  # what a profile says as `jobs`
+            return None
+        return f"{{machine}}-{name}" if self.study.machines else name
+
+    def _try_what_was_skipped(self, study: Study) -> None:
+        """Have launches measured that this machine could not do, and can now."""
+        found = study.lacking(study.of_chosen(study.records)).items()
+        skipped = [path for path, why in found if why == measure.SKIPPED]
+        machine = probe.read_machine().to_dict() if skipped else {}
+        for path in skipped:
+            launch = study.launches[path.parent.name]
+            if resolve.can(study.content, launch["axes"], machine, Path(BUILDS)):
+                if self._workflow.output_settings.dryrun:
+                    self._say(f"{launch['label']}: skipped before; this run would measure it")
+                else:
+                    path.unlink(missing_ok=True)
+
+    def start(self) -> None:
+        """Say what will be done, and refuse to do it twice at once in one folder.
+
+        Raises:
+            StudyError: the study cannot be run here now.
+        """
+        study = self.study
+        with refused():
+            self._lock = StudyLock(Path(study.results))
+            if isinstance(study, Study):
+                write_json(_shell_file(study.plan.study), study.shell)
+                runs_in = resolve.check_workload(study.content["workload"])
+        if isinstance(study, ImportedStudy):
+            from scaling_study.analysis import imported  # noqa: PLC0415 (it loads pandas)
+
+            self._say(imported.outline(study.study))
+            return
+        from scaling_study.report import study as texts  # noqa: PLC0415 (jobs of a cluster need none)
+
+        if self._workflow.local_exec:
+            self._refuse_what_needs_a_cluster(study)
+        for path in study.stopped:
+            path.unlink()
+        records = study.of_chosen(study.records)
+        measured = sum(Path(path).exists() for path in records)
+        said = [texts.outline(study.plan, len(records), measured, study.chosen)]
+        said += [f"  runs in {runs_in}"]
+        # On a cluster other machines measure, and have not been chosen yet.
+        if self._workflow.local_exec:
+            left = study.raced or measured < len(records)
+            said += [limits.tell_confined(), texts.look_around() if left else ""]
+        self._say("\n".join(filter(None, said)))
+        if self._terminal is not None:
+            self._watch(study)
+
+    def _watch(self, study: Study) -> None:
+        """Show how far the run is; jobs leave the terminal to what went wrong."""
+        from scaling_study.progress import Progress, expected_s  # noqa: PLC0415 (likewise)
+
+        os.environ[job_process.QUIET] = "1"
+        machine = probe.read_machine()
+        counts = process_counts.resolve(study.plan.processes, machine.usable, machine.quota_cpus)
+        jobs = {
+            "measure": len(study.records),
+            "profile": len(study.profiles),
+            "why": len(study.explained),
+            "loader_experiment": len(study.loader),
+        }
+        spent_s = max((one["spent_s"] for one in study.decided()), default=0.0)
+        planned = Counter(job.rule.name for job in self._workflow.dag.needrun_jobs())
+        expected = expected_s(study.plan, counts, jobs, spent_s)
+        self._terminal.watch(Progress(planned, expected, study.best_so_far))
+
+    def _refuse_what_needs_a_cluster(self, study: Study) -> None:
+        """Without one all jobs run on this machine, which has one name, one after another."""
+        measuring = (
+            job for job in self._workflow.dag.needrun_jobs()
+            if job.resources.get("quiet") == QUIET or job.rule.name.endswith("probe")
+        )  # fmt: skip
+        if len(study.chosen) > 1 and any(measuring):
+            raise StudyError(
+                f"The config names the machines {', '.join(study.chosen)}, and this run can only"
+                " measure the one that it runs on. Say which that is, as in"
+                f" --config {CHOICE}={study.chosen[0]}, or run with a cluster's profile, as in"
+                " --profile profiles/slurm."
+            )
+        if len(study.nodes) > 1:  # a round would take several times as long as its budget says
+            raise StudyError(
+                f"The config's race takes {len(study.nodes)} nodes (search.nodes), and this run"
+                " measures on the one that it runs on. Set search.nodes to 1, or run with a"
+                " cluster's profile, as in --profile profiles/slurm."
+            )
+
+    def end(self) -> None:
+        """Say what came out, leave what failed to the next run.
+
+        Raises:
+            StudyError: the study has no result.
+        """
+        self._conclude()
+        self._leave_to_the_next_run(ended=True)
+        paths = map(Path, self.study.of_chosen(f"{self.study.here}/tables/cohorts.json"))
+        found = [read_json(path) for path in paths if path.exists()]
+        if self._workflow.dag_settings.targets or not found:
+            return
+        if not any(cohort["windows_valid"] for one in found for cohort in one["cohorts"]):
+            raise StudyError(
+                "The study has no result: no window of any launch is valid. The report lists why."
+                " Put that right and run the same command again: it measures what failed or was"
+                " lost."
+            )
+
+    def _conclude(self) -> None:
+        """Say what came out; a run that was asked for less than the report has nothing to say."""
+        from scaling_study.analysis import imported  # noqa: PLC0415 (it loads pandas)
+        from scaling_study.report import study as texts  # noqa: PLC0415 (likewise)
+
+        study = self.study
+        results, report = Path(study.results), Path(study.report)
+        if not report.exists():
+            return
+        if isinstance(study, ImportedStudy):
+            self._say(imported.conclusion(results, report))
+        elif Path(study.planned).exists():
+            compared = bool(study.machines)
+            self._say(texts.conclusion(results, Path(study.planned), report, compared=compared))
+
+    def _leave_to_the_next_run(self, *, ended: bool) -> None:
+        """What lacks results loses its name, and stays a part: the next run goes on with it."""
+        study = self.study
+        found = study.lacking(study.of_chosen(study.kept)).items()
+        paths = [path for path, why in found if why != measure.SKIPPED]
+        if study.raced and ended:
+            from scaling_study.search import rounds  # noqa: PLC0415 (it loads pandas)
+
+            lame = rounds.without_result(Path(study.results))
+            paths += [*lame, *([Path(study.results, "rounds/0.json")] if lame else [])]
+        for path in paths:
+            path.unlink(missing_ok=True)
+
+    def fail(self) -> None:
+        """Say what to do after a failure, or a signal."""
+        from scaling_study.report import study as texts  # noqa: PLC0415 (it loads pandas)
+
+        failed = "\n".join(map(texts.tell_stopped, self.study.stopped))
+        why = "The study stopped before its end; the message above says why."
+        if self._stopped:
+            why = f"{self._stopped[0]} stopped the study before its end."
+        if isinstance(self.study, Study):
+            why += " Windows that were taken are kept: the same command goes on where it stopped."
+        if self._terminal is None:
+            print(failed or why, file=sys.stderr)
+        else:
+            logger.error(failed or why)
+        if isinstance(self.study, Study):
+            self._report_what_is_there(self.study)
+        self._leave_to_the_next_run(ended=False)
+
+    def _report_what_is_there(self, study: Study) -> None:
+        """A machine that is not through does not keep the others from being reported."""
+        paths = [Path(study.provenance.replace("{machine}", name)) for name in study.machines]
+        # Each says itself what is wrong where it fails.
+        if any(path.exists() for path in paths) and not any(
+            subprocess.run([sys.executable, *words], check=False).returncode
+            for words in (study.compare_words, study.render_words)
+        ):
+            self._conclude()
+
+
+def _shell_file(study: str) -> Path:
+    return Path(f"results/{study}/shell.json")
+
+
+def _both(theirs: Callable[[Any], None], ours: Callable[[], None]) -> Callable[[Any], None]:
+    """Return a handler that calls the outer workflow's and then one of a run."""
+
+    def both(log: Any) -> None:
+        theirs(log)
+        ours()
+
+    return both

@@ -1,0 +1,199 @@
+"""Snakemake's logger plugin for studies: one progress line, and what went wrong.
+
+``--logger study``: on a terminal one line shows what runs now; elsewhere a line is written for each
+stage that ends. Warnings and errors stand above it. Snakemake's own output comes back with
+``--dry-run``, ``--verbose``, ``--printshellcmds`` or ``--logger-study-verbose``; its log in
+.snakemake/log is the same in any case.
+
+Snakemake finds this package by its name. Which checkout's package a study uses the Snakefile
+says, so nothing is imported from it here.
+"""
+
+import logging
+import re
+import shutil
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TextIO
+
+from snakemake.logging import ColorizingTextHandler, DefaultFilter, DefaultFormatter
+from snakemake_interface_logger_plugins.base import LogHandlerBase
+from snakemake_interface_logger_plugins.common import LogEvent
+from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
+
+__all__ = ["LogHandler", "LogHandlerSettings"]
+
+EVERY_S = 2.0
+"""The line is written anew so often: a millisecond of CPU time, which no measurement feels."""
+
+CLEAR = "\r\x1b[K"
+"""Moves to the line's begin, and erases the line."""
+
+SAID = "study_says"
+"""The mark of a record whose text is the study's own: it goes to standard output."""
+
+NOISE = re.compile(
+    r"Assuming unrestricted shared|Building DAG|Using shell|Updating checkpoint|Select jobs"
+    r"|Execute \d+ jobs|Touching output|Complete log|Elapsed time|Shutting down|Will exit after"
+    r"|DAG of jobs will be updated|Write-protecting|Trying to restart|Job rate limit"
+    # Of errors: what stands above it says more.
+    r"|Exiting because a job|WorkflowError:\nAt least one job|Job failed, going on"
+    r"|Warning: the following output files of rule render were not present"
+)
+"""What Snakemake says that no user of a study needs."""
+
+STOPPING = "Will exit after"
+"""Jobs that end after it were stopped and have not failed."""
+
+
+class Watched(Protocol):
+    """How far a run is (``scaling_study.progress.Progress``)."""
+
+    def start(self, job: int, rule: str, log: str | None) -> None:
+        """Note that a job starts."""
+
+    def end(self, job: int) -> str:
+        """Note that a job has ended; return a line where that is worth one."""
+
+    def line(self, width: int) -> str:
+        """Return the progress line, of this many characters at most."""
+
+
+@dataclass
+class LogHandlerSettings(LogHandlerSettingsBase):
+    """What can be set on the command line."""
+
+    verbose: bool = field(
+        default=False, metadata={"help": "Show Snakemake's own output.", "required": False}
+    )
+
+
+class LogHandler(LogHandlerBase):  # type: ignore[misc]  # without types
+    """Writes what a user of a study needs to see."""
+
+    writes_to_stream = True
+    writes_to_file = False
+    has_filter = True
+    has_formatter = True
+    needs_rulegraph = False
+
+    def __post_init__(self) -> None:
+        """Choose between Snakemake's own output and ours."""
+        common = self.common_settings
+        self._format = DefaultFormatter(common.quiet, common.show_failed_logs)
+        own = common.dryrun or common.verbose or common.printshellcmds or common.debug_dag
+        self.snakemakes: logging.Handler | None = None
+        if own or self.settings.verbose:
+            stream = sys.stdout if common.stdout else sys.stderr
+            self.snakemakes = ColorizingTextHandler(common.nocolor, stream)
+            self.snakemakes.setFormatter(self._format)
+            self.snakemakes.addFilter(
+                DefaultFilter(
+                    common.quiet,
+                    common.debug_dag,
+                    common.verbose,
+                    common.dryrun,
+                    common.printshellcmds,
+                )
+            )
+        self._watched: Watched | None = None
+        self._failed: set[int] = set()
+        self._stopping = False
+        self._over = threading.Event()
+
+    def watch(self, progress: Watched) -> None:
+        """Show how far a run is from now on."""
+        self._watched = progress
+        if sys.stderr.isatty():
+            threading.Thread(target=self._draw_often, daemon=True).start()
+
+    def _draw_often(self) -> None:
+        while not self._over.wait(EVERY_S):
+            with self.lock:
+                self._draw()
+
+    def _draw(self) -> None:
+        if self._watched is None or self._over.is_set() or not sys.stderr.isatty():
+            return
+        width = shutil.get_terminal_size().columns - 1
+        sys.stderr.write(f"{CLEAR}{self._watched.line(width)}")
+        sys.stderr.flush()
+
+    def _write(self, text: str, stream: TextIO) -> None:
+        """Write lines above the progress line."""
+        if sys.stderr.isatty():
+            sys.stderr.write(CLEAR)
+            sys.stderr.flush()
+        stream.write(f"{text}\n")
+        stream.flush()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a record, or what it means for the progress."""
+        if self.snakemakes is not None:
+            if self.snakemakes.filter(record):
+                self.snakemakes.emit(record)
+            return
+        try:
+            event: LogEvent | None = getattr(record, "event", None)
+            if getattr(record, SAID, False):
+                self._write(record.getMessage(), sys.stdout)
+            elif event is None:
+                self._emit_text(record)
+            else:
+                self._emit_event(event, record, vars(record))
+            self._draw()
+        except Exception:  # noqa: BLE001 (what logging asks of a handler)
+            self.handleError(record)
+
+    def _emit_text(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text.startswith(STOPPING):
+            self._stopping = True
+        if record.levelno >= logging.INFO and text and text != "None" and not NOISE.match(text):
+            hidden = getattr(record, "quietness", None) is not None
+            if not hidden:
+                self._write(text, sys.stderr)
+
+    def _emit_event(
+        self, event: LogEvent, record: logging.LogRecord, found: Mapping[str, Any]
+    ) -> None:
+        """Follow the jobs; show those that fail, and errors without Snakemake's own frame."""
+        watched = self._watched
+        if event == LogEvent.JOB_INFO and watched is not None:
+            watched.start(found["jobid"], found["rule_name"], next(iter(found["log"]), None))
+        elif event == LogEvent.JOB_FINISHED and watched is not None:
+            line = watched.end(found["job_id"])
+            if line and not sys.stderr.isatty():
+                self._write(line, sys.stderr)
+        elif event == LogEvent.JOB_ERROR:
+            self._emit_failed(found)
+        elif event == LogEvent.GROUP_ERROR:
+            for job in found["job_error_info"]:
+                self._emit_failed(job)
+        elif event == LogEvent.ERROR:
+            text = record.getMessage()
+            if "CalledProcessError" not in text and not NOISE.match(text):
+                self._write(re.sub(r"^StudyError:\n", "", text), sys.stderr)
+
+    def _emit_failed(self, job: Mapping[str, Any]) -> None:
+        """Name a job that has failed; its own message stands above."""
+        number = job["jobid"]
+        if self._stopping or number in self._failed:
+            return
+        self._failed.add(number)
+        if self._watched is not None:
+            self._watched.end(number)
+        made = ", ".join(job["output"])
+        log = f" All that it said: {', '.join(job['log'])}" if job["log"] else ""
+        self._write(f"{job['rule_name']} failed and has not made {made}.{log}", sys.stderr)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if not self._over.is_set():
+            self._over.set()
+            if self._watched is not None and sys.stderr.isatty():
+                sys.stderr.write(CLEAR)
+                sys.stderr.flush()
+        super().close()
