@@ -234,8 +234,7 @@ def target(**changes):
             {"kernel": name, "title": title, "inflation": estimate(1 + 0.1 * at), "n": 2}
             for at, (name, title) in enumerate(KERNELS.items())
         ],
-        "signature": {"kind": "unknown", "text": "Two process counts are too few for a shape.",
-                      "knee": None, "boundary": None, "exponent": None},
+        "knee": None,
         "foreign": [{"name": "backup", "pid": 77, "cpu_s": 12.5, "share": 0.25}],
         "waits": [],
         **changes,
@@ -295,7 +294,7 @@ def ended(status="failed"):
             "step_n_s",
             "growth_ratio",
             "summary",
-            "signature",
+            "knee",
         ]
     )
     empty = {
@@ -325,14 +324,7 @@ def large():
             ],
             explained=estimate(1.05, 0.2), unexplained=estimate(-0.05, 0.2),
         ),
-        signature={
-            "kind": "knee",
-            "text": "Step time is flat up to 24 processes and then grows in proportion; the knee "
-            "(20 to 28) is where processes of one CPU fill a NUMA node.",
-            "knee": estimate(24, 4),
-            "boundary": {"name": "NUMA node", "n": 24},
-            "exponent": None,
-        },
+        knee=estimate(24, 4) | {"boundary": {"name": "NUMA node", "n": 24}},
         waits=[{"n": 64, "syscall": "flock", "on": "/data/cache.lock", "share": 0.75}],
     )  # fmt: skip
 

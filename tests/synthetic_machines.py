@@ -36,9 +36,9 @@ def compared(folder, plan, *, currency="EUR", **kinds):
     kinds = {name: {**KIND, **kind} for name, kind in kinds.items()}
     folders = machine_results.folders(folder, list(kinds))
     found = {name: machine_results.read_results(path, plan) for name, path in folders.items()}
-    content = compare.compare(found, kinds, currency)
-    write_json(folder / "analysis/machines.json", content)
-    return content
+    path = folder / "analysis/machines.json"
+    write_json(path, compare.compare(found, kinds, currency))
+    return read_json(path)
 
 
 def render(folder):

@@ -24,6 +24,7 @@ from scaling_study.diagnosis.causes.cause_table import CAUSES
 from synthetic_why import MS, Step, World, fingerprint, write_run
 
 ROOT = Path(__file__).parents[1]
+KNEE = {"value": 2.0, "low": 1.5, "high": 2.5, "boundary": None}
 WANTED = {
     *("cpu_oversubscription", "spinning", "too_many_threads", "affinity_pileup", "cpu_quota"),
     *("cpuset", "smt", "last_level_cache", "memory_bandwidth", "remote_memory", "numa_balancing"),
@@ -52,7 +53,7 @@ def test_every_cause_is_an_entry_with_all_its_texts():
 def diagnose(folder, world, seed=3, **options):
     rng = np.random.default_rng(seed)
     path = write_run(folder / "0.jsonl", world, rng, **options)
-    return verdict.diagnose([path], fingerprint(world, rng), {"kind": "flat"})
+    return verdict.diagnose([path], fingerprint(world, rng), KNEE)
 
 
 def test_a_target_has_all_that_the_report_needs(tmp_path):
@@ -61,7 +62,7 @@ def test_a_target_has_all_that_the_report_needs(tmp_path):
     assert target["units"] == "blocks"
     assert target["unit_count"] == 6
     assert 0.02 <= target["start_sd"] < 0.05
-    assert target["signature"] == {"kind": "flat"}
+    assert target["knee"] == KNEE
     assert 9 < target["growth_ratio"]["value"] < 11
     growth = target["growth"]
     listed = [

@@ -76,10 +76,10 @@ def test_machines_are_compared_by_steps_where_one_has_seen_no_model_end(study):
     by_steps = compare.compare(found, kinds, "EUR")
     assert by_steps["objective"] == "steps_per_s"
     for name, speed in (("fast", 2.0), ("slow", 1.0)):
-        rate = entry(by_steps, name)["recommended"]["rate"]["value"]
+        rate = entry(by_steps, name)["recommended"].measures.rate.value
         assert rate == pytest.approx(200 * speed, rel=0.05)
-    ratio = entry(by_steps, "slow")["to_reference"]["rate"]
-    assert ratio["low"] < 0.5 < ratio["high"]
+    ratio = entry(by_steps, "slow")["to_reference"].rate
+    assert ratio.low < 0.5 < ratio.high
 
 
 @pytest.mark.long

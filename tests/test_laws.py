@@ -21,15 +21,15 @@ def saturating(n):
 
 def test_a_purely_saturating_system_is_called_that_and_never_usl():
     chosen = [chosen_law(COUNTS, noisy(saturating(COUNTS), seed)) for seed in range(60)]
-    names = [each["best"] for each in chosen]
+    names = [each.best for each in chosen]
     assert names.count("hard_saturation") >= 57
     assert set(names) <= {"hard_saturation", "smooth_saturation"}
     for each in chosen:
-        assert each["knee"]["value"] == pytest.approx(12.0, rel=0.1)
-        assert each["knee"]["low"] < each["knee"]["value"] < each["knee"]["high"]
-        usl = next(law for law in each["candidates"] if law["law"] == "usl")
-        assert usl["r2"] > 0.9  # it looks good on its own
-        assert usl["weight"] < 0.01
+        assert each.knee.value == pytest.approx(12.0, rel=0.1)
+        assert each.knee.low < each.knee.value < each.knee.high
+        usl = next(law for law in each.candidates if law.law == "usl")
+        assert usl.r2 > 0.9  # it looks good on its own
+        assert usl.weight < 0.01
 
 
 @pytest.mark.parametrize(
@@ -41,74 +41,68 @@ def test_a_purely_saturating_system_is_called_that_and_never_usl():
     ],
 )
 def test_other_truths_are_found_too(truth, name):
-    names = [chosen_law(COUNTS, noisy(truth(COUNTS), seed))["best"] for seed in range(20)]
+    names = [chosen_law(COUNTS, noisy(truth(COUNTS), seed)).best for seed in range(20)]
     assert names.count(name) >= 17
 
 
-def test_parameters_and_the_curve_are_the_truth_inside_what_was_measured():
+def test_parameters_are_the_truth_where_nothing_is_noisy():
     found = chosen_law(COUNTS, saturating(COUNTS))
-    best = found["candidates"][0]
-    assert best["parameters"] == pytest.approx({"rate": 5.0, "ceiling": 60.0}, rel=1e-3)
-    assert sum(law["weight"] for law in found["candidates"]) == pytest.approx(1.0)
-    counts = np.array([point["n"] for point in found["curve"]])
-    assert (counts.min(), counts.max()) == (1, 48)
-    curve = [point["steps_per_s"] for point in found["curve"]]
-    assert curve == pytest.approx(saturating(counts).tolist(), rel=1e-3)
+    best = found.candidates[0]
+    assert best.parameters == pytest.approx({"rate": 5.0, "ceiling": 60.0}, rel=1e-3)
+    assert sum(law.weight for law in found.candidates) == pytest.approx(1.0)
 
 
 def test_the_knees_interval_holds_it_and_grows_with_the_scatter():
-    found = [chosen_law(COUNTS, noisy(saturating(COUNTS), seed))["knee"] for seed in range(80)]
-    assert np.mean([knee["low"] <= 12.0 <= knee["high"] for knee in found]) >= 0.9
+    found = [chosen_law(COUNTS, noisy(saturating(COUNTS), seed)).knee for seed in range(80)]
+    assert np.mean([knee.low <= 12.0 <= knee.high for knee in found]) >= 0.9
     steady, wild = (
-        chosen_law(COUNTS, saturating(COUNTS), scatter=scatter)["knee"] for scatter in (0.01, 0.05)
+        chosen_law(COUNTS, saturating(COUNTS), scatter=scatter).knee for scatter in (0.01, 0.05)
     )
-    assert wild["high"] / wild["low"] > (steady["high"] / steady["low"]) ** 3
+    assert wild.high / wild.low > (steady.high / steady.low) ** 3
 
 
 def test_a_knee_without_an_interval_is_not_reported():
-    assert chosen_law(COUNTS, saturating(COUNTS), scatter=np.nan)["knee"] is None
-    assert chosen_law(COUNTS, saturating(COUNTS), scatter=1.0)["knee"] is None
+    assert chosen_law(COUNTS, saturating(COUNTS), scatter=np.nan).knee is None
+    assert chosen_law(COUNTS, saturating(COUNTS), scatter=1.0).knee is None
 
 
 def test_a_level_that_all_counts_share_changes_no_choice():
     truth = noisy(saturating(COUNTS), 5)
-    one, other = (chosen_law(COUNTS, level * truth)["candidates"] for level in (1.0, 1.3))
+    one, other = (chosen_law(COUNTS, level * truth).candidates for level in (1.0, 1.3))
     for mine, theirs in zip(one, other, strict=True):
-        assert mine["law"] == theirs["law"]
-        assert mine["aicc"] == pytest.approx(theirs["aicc"], abs=1e-3)
+        assert mine.law == theirs.law
+        assert mine.aicc == pytest.approx(theirs.aicc, abs=1e-3)
 
 
 def test_a_knee_that_was_not_reached_is_not_reported():
     found = chosen_law(COUNTS, noisy(5.0 * COUNTS, 1))
-    assert found["best"] == "linear"
-    assert found["knee"] is None
+    assert found.best == "linear"
+    assert found.knee is None
     usl = chosen_law(COUNTS, 5.0 * COUNTS / (1 + 0.02 * (COUNTS - 1) + 1e-4 * COUNTS**2))
-    assert usl["knee"] is None  # its peak would be near n = 99
+    assert usl.knee is None  # its peak would be near n = 99
 
 
 def test_the_three_points_of_the_reference_are_refused():
     n = np.array([4, 32, 64])
     found = chosen_law(n, n / np.array([0.0288, 0.0504, 0.1045]))
-    assert found["status"] == "refused"
-    assert found["reason"] == "process counts measured: 3; a choice needs 5"
-    assert found["best"] is None
-    assert found["candidates"] == found["curve"] == []
-    assert {each["law"] for each in found["not_fitted"]} == {each.name for each in laws.LAWS}
+    assert found.status == "refused"
+    assert found.reason == "process counts measured: 3; a choice needs 5"
+    assert found.best is None
+    assert found.candidates == ()
 
 
 def test_a_law_is_fitted_only_where_its_aicc_is_defined():
     n = np.array([1, 2, 3, 4, 6])
     found = chosen_law(n, np.minimum(5.0 * n, 10.0))
-    assert [each["law"] for each in found["candidates"]] == ["hard_saturation", "linear"]
-    assert {each["law"] for each in found["not_fitted"]} == {"smooth_saturation", "usl"}
-    assert chosen_law(n[:4], np.minimum(5.0 * n[:4], 10.0))["status"] == "refused"
+    assert [each.law for each in found.candidates] == ["hard_saturation", "linear"]
+    assert chosen_law(n[:4], np.minimum(5.0 * n[:4], 10.0)).status == "refused"
 
 
 def test_usl_terms_are_never_negative():
     n = COUNTS[:8]
     found = chosen_law(n, noisy(5.0 * n**1.1, 3))
-    usl = next(law for law in found["candidates"] if law["law"] == "usl")
-    assert min(usl["parameters"].values()) >= 0
+    usl = next(law for law in found.candidates if law.law == "usl")
+    assert min(usl.parameters.values()) >= 0
 
 
 def test_domains_that_fill_one_after_another_saturate_one_after_another():
@@ -119,11 +113,11 @@ def test_domains_that_fill_one_after_another_saturate_one_after_another():
     law = laws.domain_saturation("l3", occupancy)
     truth = np.minimum(5.0 * occupancy, 15.0).sum(axis=1)[counts - 1]
     found = chosen_law(counts, noisy(truth, 1), [law])
-    assert found["best"] == "domain_saturation"
-    assert found["candidates"][0]["domain"] == "l3"
-    assert found["candidates"][0]["parameters"] == pytest.approx(
+    assert found.best == "domain_saturation"
+    assert found.candidates[0].domain == "l3"
+    assert found.candidates[0].parameters == pytest.approx(
         {"rate": 5.0, "ceiling": 15.0},
         rel=0.05,
     )
-    assert found["knee"]["value"] in {3.0, 4.0}
-    assert "(l3)" in found["text"]
+    assert found.knee.value in {3.0, 4.0}
+    assert "(l3)" in found.text

@@ -35,17 +35,17 @@ def windows(slower, *, count=6, replicates=3, counts=(1, 2), noise=0.01, seed=1)
 @pytest.mark.parametrize("count", [2, 3, 12])
 def test_the_change_is_found_with_its_interval(slower, count):
     found = pace(windows(slower, count=count))["b"]
-    assert found["value"] == pytest.approx(slower, rel=0.02)
-    assert found["low"] < slower < found["high"]
+    assert found.value == pytest.approx(slower, rel=0.02)
+    assert found.low < slower < found.high
 
 
 def test_invalid_windows_do_not_count():
     frame = windows(1.0)
     frame.loc[frame["window"] == 5, ["valid", "step_median_s"]] = [False, 9.0]
-    assert pace(frame)["b"]["value"] == pytest.approx(1.0, rel=0.02)
+    assert pace(frame)["b"].value == pytest.approx(1.0, rel=0.02)
 
 
 def test_one_replicate_has_no_interval_and_one_window_no_pace():
-    assert pace(windows(1.1, replicates=1))["b"]["low"] is None
+    assert pace(windows(1.1, replicates=1))["b"].low is None
     assert pace(windows(1.1, count=1)) == {}
     assert pace(windows(1.1).iloc[:0]) == {}

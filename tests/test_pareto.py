@@ -4,7 +4,7 @@ import pytest
 
 import synthetic
 from scaling_study.analysis.collect import collect
-from scaling_study.analysis.pareto import front, pareto
+from scaling_study.analysis.pareto import Front, FrontPoint, front, pareto
 
 QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
 LAUNCHES = (
@@ -30,7 +30,7 @@ def found(folder, *launches, change=lambda plan: None, **options):
 
 
 def points(*pairs):
-    return [{"time_s": time_s, "rate": rate, "id": at} for at, (time_s, rate) in enumerate(pairs)]
+    return [FrontPoint("a", "a", at, time_s, rate) for at, (time_s, rate) in enumerate(pairs)]
 
 
 @pytest.mark.parametrize(
@@ -48,28 +48,28 @@ def points(*pairs):
     ids=["none", "one", "both", "beaten", "between", "as soon", "as many", "equal"],
 )
 def test_a_point_that_another_one_beats_is_not_on_the_front(pairs, ids):
-    assert [point["id"] for point in front(points(*pairs))] == ids
+    assert [point.n for point in front(points(*pairs))] == ids
 
 
 def test_the_front_goes_from_one_model_soonest_to_most_an_hour(tmp_path):
     whole = found(tmp_path, *LAUNCHES)
-    assert whole["rate"] == "models_per_hour"
-    assert len(whole["points"]) == 3 * 6  # neither the repeat nor what was not proven
-    ends = [(point["label"], point["n"]) for point in (whole["front"][0], whole["front"][-1])]
+    assert whole.rate == "models_per_hour"
+    assert len(whole.points) == 3 * 6  # neither the repeat nor what was not proven
+    ends = [(point.label, point.n) for point in (whole.front[0], whole.front[-1])]
     assert ends[0] == ("default", 1)
     assert ends[1][0] == "intra_op 1"
     assert ends[1][1] >= 3
-    first = whole["front"][0]
-    assert first["time_s"] == pytest.approx(3600 / first["rate"])
-    assert first["time_s"] == pytest.approx(500 / 81.0, rel=0.02)
-    times = [point["time_s"] for point in whole["front"]]
+    first = whole.front[0]
+    assert first.time_s == pytest.approx(3600 / first.rate)
+    assert first.time_s == pytest.approx(500 / 81.0, rel=0.02)
+    times = [point.time_s for point in whole.front]
     assert times == sorted(times)
 
 
 def test_a_step_stands_for_a_model_of_unknown_length(tmp_path):
     whole = found(tmp_path, *LAUNCHES, steps_per_model=None)
-    assert whole["rate"] == "steps_per_s"
-    assert whole["front"][0]["time_s"] == pytest.approx(1 / 81.0, rel=0.02)
+    assert whole.rate == "steps_per_s"
+    assert whole.front[0].time_s == pytest.approx(1 / 81.0, rel=0.02)
 
 
 def test_a_launch_that_changes_training_is_shown_and_not_on_the_front(tmp_path):
@@ -79,10 +79,10 @@ def test_a_launch_that_changes_training_is_shown_and_not_on_the_front(tmp_path):
         plan["default"] = plan["baseline"]
 
     whole = found(tmp_path, *LAUNCHES, change=coarser)
-    assert {p["label"] for p in whole["points"] if p["changes_training"]} == {"default"}
-    assert {point["label"] for point in whole["front"]} == {"intra_op 1"}
+    assert {p.label for p in whole.points if p.changes_training} == {"default"}
+    assert {point.label for point in whole.front} == {"intra_op 1"}
 
 
 def test_without_a_point_there_is_no_front(tmp_path):
     whole = found(tmp_path, synthetic.Launch({}, "default", ending="failed"))
-    assert whole == {"rate": "models_per_hour", "points": [], "front": []}
+    assert whole == Front("models_per_hour", [], [])

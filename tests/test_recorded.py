@@ -23,6 +23,22 @@ ANALYSES = (
     "provenance", "recommendation", "scaling", "single_changes",
 )  # fmt: skip
 
+REMOVED = (
+    # One knee is told, that of the scaling law; the boundary that it coincides with stands by it.
+    "causes.machines.targets.signature", "causes.machines.targets.knee",
+    # What nothing read: the tables, cohorts.json and the plan have it, or the page says it itself.
+    *(f"scaling.machines.{key}" for key in ("interval", "launches.label", "launches.arm")),
+    *(f"scaling.machines.launches.{key}" for key in ("points", "best_n", "recommended_n")),
+    *(f"scaling.machines.launches.laws.{key}" for key in ("curve", "not_fitted")),
+    *(f"single_changes.machines.baseline.{key}" for key in ("label", "ranks_wait")),
+    *(f"single_changes.machines.changes.{key}" for key in ("label", "ranks_wait")),
+    *(f"single_changes.machines.changes.{key}" for key in ("work", "compiled")),
+    *("noise.machines.text", "inflation.machines.comparisons.rows.per_step_ratio"),
+    *("recommendation.machines.ratio.text", "recommendation.machines.ratio_same_n.text"),
+    *(f"provenance.{key}" for key in ("study", "seed", "left_out", "interval", "machines.seeds")),
+)  # fmt: skip
+"""Keys that the recorded analyses have and today's do not."""
+
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
@@ -50,7 +66,25 @@ def test_tables_are_equal(folders, name):
 @pytest.mark.parametrize("name", ANALYSES)
 def test_analyses_are_equal(folders, name):
     before, now = (read_json(folder / f"analysis/{name}.json") for folder in folders)
+    for path in REMOVED:
+        file, *keys = path.split(".")
+        if file == name:
+            before, now = without(before, keys), without(now, keys)
     assert now == approximately(before)
+
+
+def without(value, keys):
+    """A value less what is at the end of a path of keys; lists are looked into."""
+    if isinstance(value, list):
+        return [without(item, keys) for item in value]
+    if not isinstance(value, dict):
+        return value
+    first, *rest = keys
+    return {
+        key: without(item, rest) if key == first else item
+        for key, item in value.items()
+        if rest or key != first
+    }
 
 
 def approximately(value):

@@ -6,6 +6,7 @@ import synthetic
 from scaling_study.analysis.collect import collect
 from scaling_study.analysis.single_changes import single_changes
 from scaling_study.common.quantities import TIMES
+from scaling_study.common.storage import read_json, write_json
 from scaling_study.report.report_changes import view_changes
 
 QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
@@ -34,13 +35,14 @@ def analysed(folder, launches=STUDY, **options):
     for one in plan["launches"]:
         one["axes"].setdefault("collector", "default")
     found = collect(folder, plan)
-    return single_changes(found.points, found.replicates, found.cohorts["cohorts"], plan)
+    write_json(folder / "found.json", single_changes(found.points, found.replicates, plan))
+    return read_json(folder / "found.json")
 
 
 def test_each_single_change_is_compared_with_the_baseline_alone(tmp_path):
     found = analysed(tmp_path)
     assert found["n"] == 1
-    assert found["baseline"]["label"] == "intra_op 1"
+    assert found["baseline"]["launch"] == STUDY[1].id
     assert [(one["axis"], one["value"]) for one in found["changes"]] == [
         ("intra_op", 2), ("intra_op", 4), ("intra_op", "default"), ("allocator", "mimalloc"),
         ("collector", "frozen"),

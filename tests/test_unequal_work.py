@@ -14,12 +14,20 @@ import rendering
 import synthetic
 from projects import Project
 from scaling_study.analysis.collect import collect
-from scaling_study.analysis.recommend import recommend
-from scaling_study.analysis.unequal_work import COLUMNS, explains, unequal_work
+from scaling_study.analysis.recommend import (
+    Chosen,
+    Point,
+    Ranked,
+    Recommended,
+    Reference,
+    recommend,
+)
+from scaling_study.analysis.unequal_work import COLUMNS, Finding, explains, unequal_work
 from scaling_study.common.columns import POINTS, REPLICATES, WINDOWS
 from scaling_study.common.storage import read_table
 from scaling_study.report.study import conclusion
 from scaling_study.stats import intervals
+from scaling_study.stats.intervals import Interval
 
 PLAN = {"baseline": "base", "repeat": "again", "workload": {}}
 SINGLE = ("base", "again", "other")
@@ -99,7 +107,7 @@ class World:
 
     @property
     def tests(self):
-        return [one["test"] for one in self.judge()]
+        return [one.test for one in self.judge()]
 
 
 def drawn(**at):
@@ -110,32 +118,32 @@ def drawn(**at):
 
 def test_work_that_differs_between_starts_and_windows_is_found_and_told():
     found = World(drawn).judge()
-    assert {"repeat", "drift"} <= {one["test"] for one in found}
+    assert {"repeat", "drift"} <= {one.test for one in found}
     for one in found:
-        assert one["factor"] > 1.5
-        assert f"{one['factor']:.3g}" in one["text"]
+        assert one.factor > 1.5
+        assert f"{one.factor:.3g}" in one.text
 
 
 def test_each_test_finds_its_own():
     by_start = World(lambda launch, replicate, **_: 1 + 2 * ((launch == "again") ^ replicate))
     assert by_start.tests == ["repeat"]
     (found,) = by_start.judge()
-    assert found["factor"] == pytest.approx(3 ** (2 / math.sqrt(3) / math.sqrt(2)), rel=0.01)
-    assert found["free"] == 3
+    assert found.factor == pytest.approx(3 ** (2 / math.sqrt(3) / math.sqrt(2)), rel=0.01)
+    assert found.free == 3
     slower = World(lambda window, **_: 1.0 + window, replicates=3)
     assert slower.tests == ["drift"]
     lighter = World(lambda n, **_: 1 / n, counts=(1, 2, 4))
     (found,) = lighter.judge()
-    assert found["test"] == "growth"
-    assert found["factor"] == pytest.approx(16)
-    assert found["text"].startswith("4 processes give 16.0")
-    assert f"throughput of one ({found['launch'].upper()})" in found["text"]
+    assert found.test == "growth"
+    assert found.factor == pytest.approx(16)
+    assert found.text.startswith("4 processes give 16.0")
+    assert f"throughput of one ({found.launch.upper()})" in found.text
 
 
 def test_one_start_of_each_launch_tells_too():
     found = World(lambda launch, **_: 3.0 if launch == "again" else 1.0, replicates=1)
     assert found.tests == ["repeat"]
-    assert found.judge()[0]["factor"] == pytest.approx(3)
+    assert found.judge()[0].factor == pytest.approx(3)
     assert World(lambda n, **_: 1 / n, replicates=1).tests == ["growth"]
 
 
@@ -241,13 +249,13 @@ def test_equal_work_is_never_taken_for_unequal(
 
 
 def choice(gain, replicates=1, others=1):
-    point = {"replicates": replicates}
-    return {
-        "ratio": None if gain is None else {"value": gain},
-        "default": point,
-        "recommended": point,
-        "ranking": [{}] * (1 + others),
-    }
+    point = Point("a", "a", "grid", 1, replicates, False, *[1.0] * 8)
+    return Chosen(
+        default=Reference(point, None, None),
+        recommended=Recommended(point, None, None, {}, (), {}),
+        ratio=None if gain is None else Interval(gain),
+        ranking=[Ranked(point, 1.0, None, None, None)] * (1 + others),
+    )
 
 
 @pytest.mark.parametrize(
@@ -263,10 +271,11 @@ def choice(gain, replicates=1, others=1):
     ],
 )
 def test_starts_that_differ_explain_a_gain_up_to_what_they_can(gain, replicates, others, explained):
-    found = {"test": "repeat", "factor": 1.9, "free": 5}
+    found = Finding("repeat", "base", 1.9, "they differ", 5)
     assert explains(found, choice(gain, replicates, others)) is explained
     for test in ("growth", "drift"):
-        assert explains(found | {"test": test}, choice(gain, replicates, others))
+        other = Finding(test, "base", 1.9, "they differ")
+        assert explains(other, choice(gain, replicates, others))
 
 
 LAUNCHES = (
@@ -345,10 +354,10 @@ def test_samples_that_do_not_measure_the_work_are_told_apart(tmp_path):
     found = synthetic.write_study(tmp_path, launches=LAUNCHES, ns=(1, 2))
     tables = collect(tmp_path, found)
     found["workload"]["samples_per_step"] = "mark"
-    unequal = [{"test": "drift", "launch": "x", "factor": 9.0, "text": "they differ"}]
+    unequal = [Finding("drift", "x", 9.0, "they differ")]
     said = recommend(
         tables.points, tables.replicates, tables.cohorts["cohorts"], found, unequal
-    )["reason"]  # fmt: skip
+    ).reason  # fmt: skip
     assert "too much in work per sample to compare" in said
     assert "set workload.samples_per_step" not in said
 
@@ -357,12 +366,11 @@ def test_a_gain_that_starts_cannot_explain_is_recommended(tmp_path):
     plan = synthetic.write_study(tmp_path, launches=LAUNCHES, ns=(1, 2, 4))
     tables = collect(tmp_path, plan)
     cohorts = tables.cohorts["cohorts"]
-    unequal = [{"test": "repeat", "launch": "x", "factor": 1.5, "free": 5, "text": "they differ"}]
+    small, large = (Finding("repeat", "x", factor, "they differ", 5) for factor in (1.5, 3.0))
     args = tables.points, tables.replicates, cohorts, plan
-    assert recommend(*args)["ratio"]["value"] == pytest.approx(4, rel=0.1)
-    assert recommend(*args, unequal)["status"] == "ok"
-    unequal[0]["factor"] = 3.0
-    assert recommend(*args, unequal)["status"] == "none"
+    assert recommend(*args).chosen.ratio.value == pytest.approx(4, rel=0.1)
+    assert recommend(*args, [small]).status == "ok"
+    assert recommend(*args, [large]).status == "none"
 
 
 # ---- a whole study

@@ -370,7 +370,7 @@ def profile(options: argparse.Namespace) -> None:
 @_stage(*MEASURING, "--study-folder", "--plan", "--target", "--replicate")
 def why(options: argparse.Namespace) -> None:
     """Find out by experiment why a launch stops scaling."""
-    from scaling_study import stages
+    from scaling_study.analysis.boundary import read_knee
     from scaling_study.config.plan import RECOMMENDED
     from scaling_study.experiments import why
     from scaling_study.runner import job_process
@@ -385,8 +385,8 @@ def why(options: argparse.Namespace) -> None:
             experiments.leave_out(launch, "it is explained under its own name")
         else:
             with file_errors.told("why", reads="analysis"):
-                knee = stages.knee(options.study_folder, machine, launch)
-            experiments.run(knee)
+                knee = read_knee(options.study_folder, machine, launch)
+            experiments.run(None if knee is None else knee.at.value)
 
 
 @_stage("--code", "--kept", "--probed", "--log", "--output", reads="results/.fingerprints")

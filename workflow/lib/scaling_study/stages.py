@@ -167,21 +167,6 @@ def import_tables(study: ImportStudy, folder: Path) -> None:
     write_json(folder / "analysis/inflation.json", imported.compare_tables(tables, operators))
 
 
-def knee(folder: Path, machine: str, launch: str) -> float | None:
-    """Return where a launch's scaling law has its knee, as far as the study has analysed it."""
-    path = folder / "analysis/scaling.json"
-    if not path.exists():
-        return None
-    laws: list[Json] = [
-        entry["laws"]
-        for one in read_json(path)["machines"]
-        if one["machine"] == machine
-        for entry in one["launches"]
-        if entry["launch"] == launch
-    ]
-    return next((law["knee"]["value"] for law in laws if law["knee"] is not None), None)
-
-
 def decide(folder: Path, now: str, *, first: bool) -> tuple[Json, Json]:
     """Decide what a race measures next, from all records so far.
 

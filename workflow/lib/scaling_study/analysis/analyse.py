@@ -5,6 +5,7 @@ Machines are compared by a reader, never pooled: every number is of one machine.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from scaling_study.analysis.failures import list_failures
 from scaling_study.analysis.noise import noise
 from scaling_study.analysis.pace import pace
 from scaling_study.analysis.pareto import pareto
-from scaling_study.analysis.recommend import enough, or_null, recommend, records
+from scaling_study.analysis.recommend import recommend
 from scaling_study.analysis.single_changes import single_changes
 from scaling_study.analysis.unequal_work import unequal_work
+from scaling_study.common.storage import FLAT
 from scaling_study.common.topology import Topology, parse_cpu_list
 from scaling_study.config.work import with_learnt
 from scaling_study.stats import intervals
@@ -28,26 +30,39 @@ if TYPE_CHECKING:
 
     from scaling_study.common.topology import Domain
 
-Json = dict[str, Any]
+    Json = Mapping[str, Any]
+
 DOMAINS: tuple[Domain, ...] = ("l3", "node", "socket")
 """Parts of a machine that have a cache or a memory of their own, smallest first."""
 FILES = (
     *("scaling", "noise", "recommendation", "pareto", "single_changes", "failures"),
     *("attestation", "provenance"),
 )
-NAMES = ("launch", "label", "arm")
 AFTER = ("changes", "counted", "once")
 """What an attestation after the last window adds: what changed, what was counted, and whether each
 run of the script needs a process of its own; None where there was none."""
 
 
+@dataclass(frozen=True, slots=True)
+class MachineEntry:
+    """What an analysis file holds of one machine."""
+
+    machine: str
+    cpu_model: str
+    found: object = field(metadata=FLAT)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchLaws:
+    """The scaling law of a launch."""
+
+    launch: str
+    laws: law_choice.ChosenLaw
+
+
 def analyse(
-    points: pd.DataFrame,
-    rates: pd.DataFrame,
-    windows: pd.DataFrame,
-    study: Mapping[str, Any],
-    plan: Mapping[str, Any],
-) -> dict[str, Json]:
+    points: pd.DataFrame, rates: pd.DataFrame, windows: pd.DataFrame, study: Json, plan: Json
+) -> dict[str, dict[str, object]]:
     """Analyse a study.
 
     Args:
@@ -60,7 +75,7 @@ def analyse(
     Returns:
         Content of analysis/<name>.json by name: `machines`, with an entry for each.
     """
-    entries: dict[str, list[Json]] = {name: [] for name in FILES}
+    entries: dict[str, list[MachineEntry]] = {name: [] for name in FILES}
     samples = study.get("samples", {})
     known = with_learnt(plan, study)
     for machine, description in study["machines"].items():
@@ -69,81 +84,49 @@ def analyse(
         own_rates = rates[rates["machine"] == machine]
         own_windows = windows[windows["machine"] == machine]
         unequal = unequal_work(own, own_rates, own_windows, cohorts, plan)
-        found = {
-            "scaling": scaling(own, own_rates, cohorts, description, plan["search"]["tolerance"]),
-            "noise": {**noise(own_rates, plan), "unequal_work": unequal},
-            "recommendation": recommend(own, own_rates, cohorts, known, unequal),
-            "pareto": pareto(own, cohorts, known),
-            "single_changes": single_changes(own, own_rates, cohorts, known),
-            "failures": list_failures(cohorts, study["missing"]),
-            "attestation": attestation(cohorts, own_windows),
-            "provenance": {**provenance(cohorts, description), "samples": samples},
-        }
-        for name, entry in found.items():
-            entries[name].append(
-                {"machine": machine, "cpu_model": description["cpu_model"], **entry},
-            )
-    content: dict[str, Json] = {name: {"machines": each} for name, each in entries.items()}
-    content["provenance"] |= {
-        "study": plan["study"],
-        "seed": plan["seed"],
-        "plan": dict(plan),
-        "left_out": study["left_out"],
-        "interval": intervals.INTERVAL,
+        found = (
+            {"launches": scaling(own, own_rates, cohorts, description)},
+            noise(own_rates, plan, unequal),
+            recommend(own, own_rates, cohorts, known, unequal),
+            pareto(own, cohorts, known),
+            single_changes(own, own_rates, known),
+            list_failures(cohorts, study["missing"]),
+            attestation(cohorts, own_windows),
+            {**provenance(cohorts, description), "samples": samples},
+        )
+        for name, entry in zip(FILES, found, strict=True):
+            entries[name].append(MachineEntry(machine, description["cpu_model"], entry))
+    content: dict[str, dict[str, object]] = {
+        name: {"machines": all_} for name, all_ in entries.items()
     }
+    content["provenance"]["plan"] = plan
     return content
 
 
 def scaling(
-    points: pd.DataFrame,
-    rates: pd.DataFrame,
-    cohorts: Sequence[Mapping[str, Any]],
-    description: Mapping[str, Any],
-    tolerance: float,
-) -> Json:
-    """Points and scaling laws of every launch of a machine.
+    points: pd.DataFrame, rates: pd.DataFrame, cohorts: Sequence[Json], description: Json
+) -> list[LaunchLaws]:
+    """Scaling laws of every launch of a machine.
 
     Args:
         points: The machine's rows of the table of points.
         rates: Its rows of the table of replicates.
         cohorts: Its cohorts.
         description: Its machine.json.
-        tolerance: As `recommend.enough` has it.
-
-    Returns:
-        The machine's entry of scaling.json, without the machine.
     """
     topology = Topology.from_dict(description["topology"])
     slots = {each["launch"]: each["slots"] for each in cohorts if each["slots"]}
     means = intervals.Means(rates)
-    launches = []
+    found = []
     for launch, rows in points.groupby("launch", sort=False):
-        first = rows.iloc[0]
+        id_ = str(launch)
         n, throughput = rows["n"].to_numpy(), rows["steps_per_s"].to_numpy()
-        own = records(rows)
-        launches.append(
-            {
-                **{name: first[name] for name in NAMES},
-                "points": [_point(record) for record in own],
-                "laws": law_choice.choose(
-                    n, throughput, means.scatter(str(launch)), domain_laws(slots[launch], topology)
-                ),
-                "best_n": int(n[throughput.argmax()]),
-                "recommended_n": enough(own, tolerance)["n"],
-            },
-        )
-    return {"interval": intervals.INTERVAL, "launches": launches}
+        further = domain_laws(slots[id_], topology)
+        found.append(LaunchLaws(id_, law_choice.choose(n, throughput, means.scatter(id_), further)))
+    return found
 
 
-def _point(record: Mapping[str, Any]) -> Json:
-    return {
-        name: or_null(value) if isinstance(value, float) else value
-        for name, value in record.items()
-        if name not in {"machine", *NAMES}
-    }
-
-
-def domain_laws(slots: Sequence[Mapping[str, Any]], topology: Topology) -> list[laws.Law]:
+def domain_laws(slots: Sequence[Json], topology: Topology) -> list[laws.Law]:
     """Saturation of the parts of a machine that members bound to CPUs fill one after another.
 
     Args:
@@ -174,7 +157,7 @@ def domain_laws(slots: Sequence[Mapping[str, Any]], topology: Topology) -> list[
     return [laws.domain_saturation(domain, occupancy) for domain, occupancy in found]
 
 
-def attestation(cohorts: Sequence[Mapping[str, Any]], windows: pd.DataFrame) -> Json:
+def attestation(cohorts: Sequence[Json], windows: pd.DataFrame) -> dict[str, Any]:
     """What each launch asked for and got; of its cohorts, one with a failed check if there is one.
 
     Args:
@@ -184,7 +167,7 @@ def attestation(cohorts: Sequence[Mapping[str, Any]], windows: pd.DataFrame) -> 
     Returns:
         The machine's entry of attestation.json, without the machine.
     """
-    shown: dict[str, Mapping[str, Any]] = {}
+    shown: dict[str, Json] = {}
     for cohort in cohorts:
         got = cohort["attestation"]
         if got is not None and (
@@ -208,7 +191,7 @@ def attestation(cohorts: Sequence[Mapping[str, Any]], windows: pd.DataFrame) -> 
     }
 
 
-def _settling(cohorts: Sequence[Mapping[str, Any]]) -> Json | None:
+def _settling(cohorts: Sequence[Json]) -> dict[str, Any] | None:
     """In how many of a launch's cohorts windows were taken anew, and how steps had changed."""
     anew = [one["settled"] for one in cohorts if one.get("settled")]
     if not anew:
@@ -225,9 +208,9 @@ def _settling(cohorts: Sequence[Mapping[str, Any]]) -> Json | None:
 
 
 def provenance(
-    cohorts: Sequence[Mapping[str, Any]],
-    description: Mapping[str, Any],
-) -> Json:
+    cohorts: Sequence[Json],
+    description: Json,
+) -> dict[str, Any]:
     """Where a machine's numbers come from.
 
     Args:
@@ -245,7 +228,6 @@ def provenance(
         "commit": description["commit"],
         "measured_hashes": sorted({cohort["measured_hash"] for cohort in measured}),
         "harness_hashes": sorted({cohort["harness_hash"] for cohort in measured}),
-        "seeds": sorted({cohort["seed"] for cohort in cohorts}),
         "started": min(cohort["started"] for cohort in cohorts),
         "cohorts": len(cohorts),
         "windows_valid": sum(cohort["windows_valid"] for cohort in cohorts),

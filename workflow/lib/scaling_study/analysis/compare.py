@@ -7,32 +7,68 @@ from being compared.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysis.machine_results import Results
 from scaling_study.analysis.noise import spread_at
-from scaling_study.analysis.recommend import of_objective, ratio_entry
+from scaling_study.analysis.recommend import of_objective
 from scaling_study.common.objectives import OBJECTIVES, named
+from scaling_study.common.storage import FLAT
 from scaling_study.host import probe
 from scaling_study.stats import intervals
+from scaling_study.stats.intervals import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Json = dict[str, Any]
+    Json = Mapping[str, Any]
+
 SCHEMA_VERSION = 1
 HOUR_S = 3600
 WATTS_PER_KW = 1000
-MEASURES = ("rate", "per_price", "per_kwh")
-"""Models (or steps) per hour, per unit of the currency, and per kWh."""
 SOFTWARE = ("python", "torch")
 """Versions that decide how fast the same script is."""
 
 
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Models (or steps) per hour, per unit of the currency, and per kWh; or ratios of these.
+
+    None where the config does not say what an hour costs, or there is nothing to compare.
+    """
+
+    rate: Interval | None = None
+    per_price: Interval | None = None
+    per_kwh: Interval | None = None
+
+
+MEASURES = ("rate", "per_price", "per_kwh")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A launch, and what it gives."""
+
+    launch: str
+    label: str
+    n: int
+    measures: Measures = field(metadata=FLAT)
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The machine that gives most, and how much more than the next; `spread` is of A/A checks."""
+
+    first: str
+    next: str
+    ratio: Interval | None
+    spread: float
+
+
 def compare(
-    found: Mapping[str, Results | str], kinds: Mapping[str, Mapping[str, Any]], currency: str
-) -> Json:
+    found: Mapping[str, Results | str], kinds: Mapping[str, Json], currency: str
+) -> dict[str, object]:
     """Set machines side by side.
 
     Args:
@@ -54,7 +90,6 @@ def compare(
     reference = next((name for name in there if _chosen(there[name])), None)
     return {
         "schema_version": SCHEMA_VERSION,
-        "interval": intervals.INTERVAL,
         "objective": objectives[0] if objectives else None,
         "single": any(one.single for one in asked),
         "currency": currency,
@@ -64,7 +99,7 @@ def compare(
                 "name": name,
                 "kind": dict(kinds[name]),
                 **(
-                    _missing(one)
+                    {"status": "missing", "reason": one}
                     if isinstance(one, str)
                     else {
                         **_measured(one, kinds[name]),
@@ -94,11 +129,7 @@ def _alike(found: Mapping[str, Results | str]) -> dict[str, Results | str]:
     return {name: of_steps(one) if isinstance(one, Results) else one for name, one in found.items()}
 
 
-def _missing(reason: str) -> Json:
-    return {"status": "missing", "reason": reason}
-
-
-def _measured(one: Results, kind: Mapping[str, Any]) -> Json:
+def _measured(one: Results, kind: Json) -> dict[str, object]:
     """A machine's entry: its launches with what they give, and nodes that are other machines."""
     recommendation = one.recommendation
     description = one.descriptions[one.hash]
@@ -108,7 +139,6 @@ def _measured(one: Results, kind: Mapping[str, Any]) -> Json:
         "machine": one.hash,
         "cpu_model": description["cpu_model"],
         "hosts": sorted(one.hosts[one.hash]),
-        "spread": one.noise["spread"],
         "default": _launch(recommendation, recommendation["default"], kind),
         "recommended": _launch(recommendation, recommendation["recommended"], kind),
         "others": [
@@ -127,60 +157,43 @@ def _measured(one: Results, kind: Mapping[str, Any]) -> Json:
     }
 
 
-def _launch(
-    recommendation: Mapping[str, Any], entry: Mapping[str, Any] | None, kind: Mapping[str, Any]
-) -> Json | None:
-    """A launch, and what it gives by each of `MEASURES`; None where the config does not say."""
+def _launch(recommendation: Json, entry: Json | None, kind: Json) -> Given | None:
+    """A launch, and what it gives."""
     if entry is None:
         return None
     objective = _objective(recommendation)
-    rate = dict(zip(("value", "low", "high"), of_objective(entry, objective), strict=True))
+    value, low, high = of_objective(entry, objective)
+    if value is None:
+        return None
+    rate = Interval(value, low, high)
     hourly = 1 if objective == "models_per_hour" else HOUR_S
-    return {
-        **{name: entry[name] for name in ("launch", "label", "n")},
-        "rate": rate,
-        **{
-            measure: _scaled(rate, None if cost is None else hourly / cost)
-            for measure, cost in _costs(kind).items()
-        },
-    }
+    price, kwh = _costs(kind)
+    given = Measures(rate, _scaled(rate, hourly, price), _scaled(rate, hourly, kwh))
+    return Given(entry["launch"], entry["label"], entry["n"], given)
 
 
-def _costs(kind: Mapping[str, Any]) -> dict[str, float | None]:
+def _costs(kind: Json) -> tuple[float | None, float | None]:
     """What an hour of a machine costs, in the currency and in kWh."""
     watts = kind["watts"]
-    return {"per_price": kind["price"], "per_kwh": None if watts is None else watts / WATTS_PER_KW}
+    return kind["price"], None if watts is None else watts / WATTS_PER_KW
 
 
-def _scaled(estimate: Mapping[str, float | None], factor: float | None) -> Json | None:
-    if factor is None:
-        return None
-    return {name: None if value is None else value * factor for name, value in estimate.items()}
+def _scaled(rate: Interval, over: float | None, under: float | None) -> Interval | None:
+    return None if over is None or under is None else rate.times(over / under)
 
 
 def ratios(
-    there: Mapping[str, Results],
-    kinds: Mapping[str, Mapping[str, Any]],
-    over: str,
-    under: str | None,
-) -> Json:
-    """How much more one machine gives than another, each with the launch recommended for it.
-
-    Returns:
-        Value and interval for each of `MEASURES`; None where there is nothing to compare.
-    """
+    there: Mapping[str, Results], kinds: Mapping[str, Json], over: str, under: str | None
+) -> Measures:
+    """How much more one machine gives than another, each with the launch recommended for it."""
     if under is None or over == under or not (_chosen(there[over]) and _chosen(there[under])):
-        return dict.fromkeys(MEASURES)
-    found = ratio_entry(intervals.ratio(_rate(there[over]), _rate(there[under])))
-    costs, others = _costs(kinds[over]), _costs(kinds[under])
-    factors = {
-        measure: None if mine is None or other is None else other / mine
-        for measure, mine, other in ((name, costs[name], others[name]) for name in costs)
-    }
-    return {"rate": found} | {name: _scaled(found, factor) for name, factor in factors.items()}
+        return Measures()
+    found = intervals.ratio(_rate(there[over]), _rate(there[under]))
+    costs = zip(_costs(kinds[under]), _costs(kinds[over]), strict=True)
+    return Measures(found, *(_scaled(found, theirs, ours) for theirs, ours in costs))
 
 
-def _objective(recommendation: Mapping[str, Any]) -> str:
+def _objective(recommendation: Json) -> str:
     """What machines are compared by: an hour's price is that of all that it gives."""
     return OBJECTIVES[recommendation["objective"]].rate
 
@@ -195,16 +208,14 @@ def _chosen(one: Results) -> bool:
     return one.recommendation["recommended"] is not None
 
 
-def _best(
-    there: Mapping[str, Results], kinds: Mapping[str, Mapping[str, Any]], measure: str
-) -> Json | None:
+def _best(there: Mapping[str, Results], kinds: Mapping[str, Json], measure: str) -> Best | None:
     """The machine that gives most, against the next; None with fewer than two to compare."""
-    values = {
-        name: launch[measure]["value"]
-        for name, one in there.items()
-        if (launch := _launch(one.recommendation, one.recommendation["recommended"], kinds[name]))
-        and launch[measure] is not None
-    }
+    values: dict[str, float] = {}
+    for name, one in there.items():
+        given = _launch(one.recommendation, one.recommendation["recommended"], kinds[name])
+        found = given and getattr(given.measures, measure)
+        if found:
+            values[name] = found.value
     if len(values) < 2:  # noqa: PLR2004 (two to compare)
         return None
     first, second, *_ = sorted(values, key=lambda name: -values[name])
@@ -212,12 +223,8 @@ def _best(
         spread_at(there[name].noise, there[name].recommendation["recommended"]["n"]) or 0.0
         for name in (first, second)
     ]
-    return {
-        "first": first,
-        "next": second,
-        "ratio": ratios(there, kinds, first, second)[measure],
-        "spread": max(spreads),
-    }
+    ratio = getattr(ratios(there, kinds, first, second), measure)
+    return Best(first, second, ratio, max(spreads))
 
 
 def _same(there: Mapping[str, Results]) -> list[list[str]]:
@@ -228,7 +235,7 @@ def _same(there: Mapping[str, Results]) -> list[list[str]]:
     return [group for group in names.values() if len(group) > 1]
 
 
-def _software(there: Mapping[str, Results]) -> list[Json]:
+def _software(there: Mapping[str, Results]) -> list[dict[str, object]]:
     """Versions and measuring code that are not the same on all machines, by machine."""
     values = {
         name: {name_: one.provenance["versions"].get(name, "none") for name_, one in there.items()}

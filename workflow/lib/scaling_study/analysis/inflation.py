@@ -21,6 +21,7 @@ from scaling_study.common.quantities import (
 )
 from scaling_study.profiling.operator_groups import OUTSIDE, names
 from scaling_study.profiling.profiles import choose_pairs, kind_of
+from scaling_study.stats.thresholds import NOTICEABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,10 +32,6 @@ REST = "(outside operators)"
 """The row of what no operator covers."""
 SAME = 0.02
 """A step whose time changed by less than this share has not changed: profiles are of few steps."""
-NOTICEABLE = 0.05
-"""A change of the number of calls below this share is not worth a word."""
-PART = 0.05
-"""A share of the difference below this is left out of the sentence."""
 SUMS = ["calls_per_step", "self_s_per_step"]
 Comparison = dict[str, Any]
 
@@ -180,7 +177,6 @@ def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     for entry in table.to_dict("records"):
         row = {str(name): _known(value) for name, value in entry.items()}
         row |= _change(row["self_a_s"], row["self_b_s"], added_s)
-        row["per_step_ratio"] = row.pop("ratio")
         per_call = [_divide(row[f"self_{side}_s"], row[f"calls_{side}"]) for side in "ab"]
         row["per_call_ratio"] = _divide(per_call[1], per_call[0])
         rows.append(row)
@@ -196,7 +192,14 @@ def _groups(table: pd.DataFrame) -> list[dict[str, Any]]:
     }
     added_s = sum(b_s - a_s for a_s, b_s in times.values())
     return [
-        {"group": name, "self_a_s": a_s, "self_b_s": b_s, **_change(a_s, b_s, added_s)}
+        {
+            "group": name,
+            "self_a_s": a_s,
+            "self_b_s": b_s,
+            **_change(a_s, b_s, added_s),
+            # What no operator covers is a difference of two times and may come out below zero.
+            "ratio": _divide(b_s, a_s) if a_s > 0 else None,
+        }
         for name in names()
         if name in times
         for a_s, b_s in [times[name]]
@@ -208,8 +211,6 @@ def _change(a_s: float | None, b_s: float | None, added_s: float) -> dict[str, f
     return {
         "difference_s": difference_s,
         "share": _divide(difference_s, added_s),
-        # What no operator covers is a difference of two measurements and may come out below zero.
-        "ratio": _divide(b_s, a_s) if a_s is not None and a_s > 0 else None,
     }
 
 
@@ -309,9 +310,9 @@ def _by_group(groups: Iterable[Mapping[str, Any]], added_s: float) -> str:
     parts = [
         f"{name} {format_percent(share)}"
         for name, share in sorted(shares.items(), key=lambda item: -item[1])
-        if share >= PART
+        if share >= NOTICEABLE
     ]
-    against = [name for name, share in shares.items() if share <= -PART]
+    against = [name for name, share in shares.items() if share <= -NOTICEABLE]
     if not parts:
         return ""
     opposite = f" ({', '.join(against)} changed the other way)" if against else ""

@@ -25,13 +25,12 @@ Knee
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from scipy import optimize
 
 from scaling_study.analysis.laws import LAWS, Law
-from scaling_study.stats.intervals import Floats, Integers
+from scaling_study.stats.intervals import Floats, Integers, Interval
 from scaling_study.stats.thresholds import CONFIDENCE
 
 FEWEST_COUNTS = 4  # three points fit any saturating curve
@@ -39,7 +38,6 @@ RESOLUTION = 1e-4  # relative: no fit is better than step times are read and ave
 INDISTINGUISHABLE = 2.0  # AICc difference below which a law has support like the best's (ib. 2.6)
 REDRAWN = 1000  # draws of a knee: the ends of its interval are then known to a twentieth of it
 REFINED_STARTS = 2  # the best start, and one more in case it leads to a local optimum
-CURVE_POINTS = 60  # enough for a smooth line across a figure
 NEAR_NOTHING = 1e-3  # of a parameter: no error that is drawn takes a rate to zero
 
 
@@ -109,9 +107,43 @@ def fewest_counts(law: Law) -> int:
     return len(law.parameters) + 3
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Candidate:
+    """A fitted law, as scaling.json holds it; `weight` is its Akaike weight."""
+
+    law: str
+    domain: str | None
+    formula: str
+    parameters: dict[str, float]
+    aicc: float
+    weight: float
+    r2: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChosenLaw:
+    """The law of a launch, as scaling.json holds it.
+
+    Attributes:
+        status: ``fitted``, or ``refused`` for a `reason`.
+        reason: None where one was fitted.
+        best: Name of the chosen law; None without one.
+        text: Which law, how surely, and which others do as well.
+        candidates: Fitted laws, best first.
+        knee: In processes; None where it is not known.
+    """
+
+    status: str
+    reason: str | None
+    best: str | None = None
+    text: str | None = None
+    candidates: tuple[Candidate, ...] = ()
+    knee: Interval | None = None
+
+
 def choose(
     n: Integers, throughput: Floats, scatter: Floats, further: Sequence[Law] = ()
-) -> dict[str, Any]:
+) -> ChosenLaw:
     """Fit all candidates to a launch's points and choose one.
 
     Args:
@@ -120,47 +152,22 @@ def choose(
         scatter: Standard deviation of the logarithm of each, without what all share; NaN where it
             is not known.
         further: Candidates of this launch besides `LAWS`.
-
-    Returns:
-        As scaling.json holds it: status, reason, best, text, candidates (fitted, best first),
-        not_fitted, knee (value, low, high; or None), curve.
     """
     laws = (*LAWS, *further)
     fitted = [law for law in laws if len(n) >= fewest_counts(law)]
-    not_fitted = [
-        {"law": law.name, "reason": f"needs {fewest_counts(law)} process counts"}
-        for law in laws
-        if law not in fitted
-    ]
     if len(n) < FEWEST_COUNTS or len(fitted) < 2:  # noqa: PLR2004 - a choice needs two
         needed = max(FEWEST_COUNTS, sorted(map(fewest_counts, laws))[1])
-        return {
-            "status": "refused",
-            "reason": f"process counts measured: {len(n)}; a choice needs {needed}",
-            "best": None,
-            "text": None,
-            "candidates": [],
-            "not_fitted": not_fitted,
-            "knee": None,
-            "curve": [],
-        }
+        return ChosenLaw("refused", f"process counts measured: {len(n)}; a choice needs {needed}")
     fits = sorted((fit(law, n, throughput) for law in fitted), key=lambda each: each.aicc)
     best = fits[0]
     support = np.exp([(best.aicc - each.aicc) / 2 for each in fits])
     weights = (support / support.sum()).tolist()
-    return {
-        "status": "fitted",
-        "reason": None,
-        "best": best.law.name,
-        "text": _text(fits, weights),
-        "candidates": [_candidate(*each) for each in zip(fits, weights, strict=True)],
-        "not_fitted": not_fitted,
-        "knee": _knee(best, n, scatter),
-        "curve": _curve(best, n),
-    }
+    candidates = tuple(_candidate(*each) for each in zip(fits, weights, strict=True))
+    text, knee = _text(fits, weights), _knee(best, n, scatter)
+    return ChosenLaw("fitted", None, best.law.name, text, candidates, knee)
 
 
-def _knee(best: Fit, n: Integers, scatter: Floats) -> dict[str, float] | None:
+def _knee(best: Fit, n: Integers, scatter: Floats) -> Interval | None:
     """Knee of the chosen law with its interval, in processes."""
     value = best.law.knee(best.parameters)
     if value is None or np.isnan(scatter).any():
@@ -175,30 +182,14 @@ def _knee(best: Fit, n: Integers, scatter: Floats) -> dict[str, float] | None:
     ends = np.quantile(knees, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="nearest")
     if not n[0] <= ends[0] <= value <= ends[1] <= n[-1]:
         return None
-    return {"value": value, "low": float(ends[0]), "high": float(ends[1])}
+    return Interval(value, float(ends[0]), float(ends[1]))
 
 
-def _candidate(fitted: Fit, weight: float) -> dict[str, Any]:
-    names = [name for name, *_ in fitted.law.parameters]
-    return {
-        "law": fitted.law.name,
-        "domain": fitted.law.domain,
-        "formula": fitted.law.formula,
-        "parameters": dict(zip(names, fitted.parameters.tolist(), strict=True)),
-        "aicc": fitted.aicc,
-        "weight": weight,
-        "r2": None if np.isnan(fitted.r2) else fitted.r2,
-    }
-
-
-def _curve(best: Fit, n: Integers) -> list[dict[str, float]]:
-    """The chosen law at whole process counts from the first to the last measured."""
-    counts = np.unique(np.rint(np.geomspace(n[0], n[-1], CURVE_POINTS)).astype(np.int64))
-    rates = best.law.throughput(counts, best.parameters)
-    return [
-        {"n": count, "steps_per_s": rate}
-        for count, rate in zip(counts.tolist(), rates.tolist(), strict=True)
-    ]
+def _candidate(fitted: Fit, weight: float) -> Candidate:
+    law = fitted.law
+    names = [name for name, *_ in law.parameters]
+    parameters = dict(zip(names, fitted.parameters.tolist(), strict=True))
+    return Candidate(law.name, law.domain, law.formula, parameters, fitted.aicc, weight, fitted.r2)
 
 
 def _words(law: Law) -> str:

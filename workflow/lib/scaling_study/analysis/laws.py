@@ -52,7 +52,9 @@ def _usl_peak(parameters: Floats) -> float | None:
     return float(np.sqrt((1 - contention) / coherence))
 
 
-DOMAIN_SATURATION = "domain_saturation"
+HARD_SATURATION, DOMAIN_SATURATION = "hard_saturation", "domain_saturation"
+SHARP = (HARD_SATURATION, DOMAIN_SATURATION)
+"""Laws that bend at one process count."""
 RATE = ("rate", 0.0, np.inf)
 CEILING = ("ceiling", 0.0, np.inf)
 LAWS = (
@@ -65,7 +67,7 @@ LAWS = (
         knee=lambda _: None,
     ),
     Law(
-        name="hard_saturation",
+        name=HARD_SATURATION,
         formula="min(g n, C)",
         parameters=(RATE, CEILING),
         throughput=lambda n, p: np.minimum(p[0] * n, p[1]),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.analysis.recommend import ratio_entry
 from scaling_study.stats import intervals
 
 if TYPE_CHECKING:
@@ -12,37 +12,50 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-Json = dict[str, Any]
+    from scaling_study.analysis.unequal_work import Finding
 
 
-def noise(rates: pd.DataFrame, plan: Mapping[str, Any]) -> Json:
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The repeat over the baseline at a process count, with its interval."""
+
+    n: int
+    ratio: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """A machine's entry of noise.json, without the machine.
+
+    Attributes:
+        points: What both have.
+        spread: The largest difference; None without a point.
+        unequal_work: What shows that steps differ in work.
+    """
+
+    points: list[Repeated]
+    spread: float | None
+    unequal_work: list[Finding]
+
+
+def noise(rates: pd.DataFrame, plan: Mapping[str, Any], unequal: list[Finding]) -> Noise:
     """The A/A check: the repeat of the baseline against the baseline.
 
     Args:
         rates: The machine's rows of the table of replicates.
         plan: plan.json.
-
-    Returns:
-        The machine's entry of noise.json, without the machine. `spread` is None without a point
-        that both have.
+        unequal: As `unequal_work` finds it.
     """
     counts = [set(rates.loc[rates["launch"] == plan[name], "n"]) for name in ("baseline", "repeat")]
     means = intervals.Means(rates)
-    ratios = {
-        int(n): means.ratio((plan["repeat"], n), (plan["baseline"], n))
-        for n in sorted(set.intersection(*counts))
-    }
-    if not ratios:
-        return {"points": [], "spread": None, "text": "the baseline and its repeat share no point"}
-    spread = max(abs(found.value - 1) for found in ratios.values())
-    return {
-        "points": [
-            {"n": n, "ratio": found["value"], "low": found["low"], "high": found["high"]}
-            for n, found in ((n, ratio_entry(each)) for n, each in ratios.items())
-        ],
-        "spread": spread,
-        "text": f"the same launch measured twice differs by up to {spread:.1%} here",
-    }
+    points = []
+    for n in sorted(set.intersection(*counts)):
+        found = means.ratio((plan["repeat"], n), (plan["baseline"], n))
+        points.append(Repeated(int(n), found.value, found.low, found.high))
+    spread = max((abs(one.ratio - 1) for one in points), default=None)
+    return Noise(points, spread, unequal)
 
 
 def spread_at(noise: Mapping[str, Any] | None, *counts: int) -> float | None:

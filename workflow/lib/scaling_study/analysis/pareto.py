@@ -7,6 +7,7 @@ are measured means: two neighbours on the front may differ by no more than chanc
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysis.recommend import candidates
@@ -18,50 +19,67 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-Json = dict[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class FrontPoint:
+    """What a point gives, and how soon.
+
+    Attributes:
+        launch: Its id.
+        label: Its text.
+        n: Process count.
+        time_s: Of one model, or step.
+        rate: Of all processes together.
+        changes_training: Which keeps it off the front.
+    """
+
+    launch: str
+    label: str
+    n: int
+    time_s: float
+    rate: float
+    changes_training: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """A machine's entry of pareto.json, without the machine.
+
+    Attributes:
+        rate: models_per_hour, or steps_per_s without a number of steps that train a model.
+        points: All, in the table's order.
+        front: Those that no other one beats, soonest first.
+    """
+
+    rate: str
+    points: list[FrontPoint]
+    front: list[FrontPoint]
 
 
 def pareto(
-    points: pd.DataFrame,
-    cohorts: Sequence[Mapping[str, Any]],
-    plan: Mapping[str, Any],
-) -> Json:
+    points: pd.DataFrame, cohorts: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]
+) -> Front:
     """Return what every point gives and how soon, and which are on the front.
 
     Args:
         points: The machine's rows of the table of points.
         cohorts: Its cohorts, as cohorts.json holds them.
         plan: plan.json.
-
-    Returns:
-        The machine's entry of pareto.json, without the machine: ``rate`` (models_per_hour, or
-        steps_per_s without a number of steps that train a model), ``points`` in the table's order
-        and ``front``, soonest first, each with ``launch``, ``label``, ``n``, ``time_s`` (of one
-        model or step), ``rate``, and ``changes_training``, which keeps a launch off the front.
     """
     column = OBJECTIVES[objective_of(plan)].rate
     changed = changed_training(plan)
-    found = [
-        {
-            **{name: point[name] for name in ("launch", "label", "n")},
-            "time_s": time_s(point[column], point["n"], column),
-            "rate": point[column],
-            "changes_training": bool(changed.get(point["launch"])),
-        }
-        for point in candidates(points, cohorts)
-    ]
-    usual = [point for point in found if not point["changes_training"]]
-    return {"rate": column, "points": found, "front": front(usual)}
+    found = []
+    for point in candidates(points, cohorts):
+        rate, changes = getattr(point, column), bool(changed.get(point.launch))
+        time = time_s(rate, point.n, column)
+        found.append(FrontPoint(point.launch, point.label, point.n, time, rate, changes))
+    return Front(column, found, front(one for one in found if not one.changes_training))
 
 
-def front(points: Iterable[Json]) -> list[Json]:
-    """Return the points that no other one beats, soonest first; of equal ones the first.
-
-    Args:
-        points: With ``time_s``, which is to be small, and ``rate``, which is to be large.
-    """
-    kept: list[Json] = []
-    for point in sorted(points, key=lambda one: (one["time_s"], -one["rate"])):
-        if not kept or point["rate"] > kept[-1]["rate"]:
+def front(points: Iterable[FrontPoint]) -> list[FrontPoint]:
+    """Return the points that no other one beats, soonest first; of equal ones the first."""
+    kept: list[FrontPoint] = []
+    for point in sorted(points, key=lambda one: (one.time_s, -one.rate)):
+        if not kept or point.rate > kept[-1].rate:
             kept.append(point)
     return kept

@@ -20,50 +20,180 @@ work may be all that launches differ by (`unequal_work`).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysis import unequal_work
 from scaling_study.common.objectives import OBJECTIVES, Objective, objective_of
-from scaling_study.common.quantities import format_estimate
+from scaling_study.common.storage import FLAT
 from scaling_study.config.work import changed_training
 from scaling_study.stats import intervals
-from scaling_study.stats.intervals import DRAWS
+from scaling_study.stats.intervals import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
-    from scaling_study.stats.intervals import Interval
-
     Json = Mapping[str, Any]
 
 STEPS = OBJECTIVES["steps_per_s"]
 PROBABILITY = (
-    f"share of {DRAWS} draws from the distributions of the intervals in which the point is "
-    "within {:.0%} of the best point of that draw; none if no launch has two replicates"
+    f"share of {intervals.DRAWS} draws from the distributions of the intervals in which the point "
+    "is within {:.0%} of the best point of that draw; none if no launch has two replicates"
 )
-PLAIN = (*("launch", "label", "arm", "n", "replicates", "oversubscribed", "steps_per_s", "step_s"),)
-EMPTY: dict[str, Any] = {
-    "raced": False,
-    "default": None,
-    "today": None,
-    "best": None,
-    "throughput": None,
-    "recommended": None,
-    "ratio": None,
-    "ratio_same_n": None,
-    "changed": None,
-    "ranking": [],
-}
 
 
-def records(points: pd.DataFrame) -> list[Json]:
-    """Rows of the table of points as plain values by column."""
-    return [{str(name): value for name, value in row.items()} for row in points.to_dict("records")]
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What recommendation.json holds of a point: steps/s from `low` to `high`; NaN is not known."""
+
+    launch: str
+    label: str
+    arm: str
+    n: int
+    replicates: int
+    oversubscribed: bool
+    steps_per_s: float
+    step_s: float
+    low: float
+    high: float
+    between_share: float
+    models_per_hour: float
+    models_per_hour_low: float
+    models_per_hour_high: float
+
+    @property
+    def at(self) -> tuple[str, int]:
+        """Its name in `intervals.Means`."""
+        return self.launch, self.n
+
+    def gain(self, objective: Objective) -> float:
+        """What is compared, which is to be large."""
+        return float(objective.gain(getattr(self, objective.rate), self.n))
 
 
-def candidates(points: pd.DataFrame, cohorts: Sequence[Json]) -> list[Json]:
+@dataclass(frozen=True, slots=True)
+class Most:
+    """The point of a launch with the most processes, and its ratio to the launch's best one."""
+
+    point: Point = field(metadata=FLAT)
+    ratio: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A launch that the recommended one is compared with.
+
+    Attributes:
+        point: Its best point.
+        at_n: Its point at the recommended process count.
+        most: Its point with the most processes, where that is another.
+    """
+
+    point: Point = field(metadata=FLAT)
+    at_n: Point | None
+    most: Most | None
+
+
+@dataclass(frozen=True, slots=True)
+class Today(Reference):
+    """Today's launch, with the variables of the user's shell that make it."""
+
+    shell: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recommended:
+    """The point to use, and what started its members."""
+
+    point: Point = field(metadata=FLAT)
+    probability_best: float | None
+    most: Most | None
+    axes: Json
+    slots: Sequence[Json]
+    requested_env: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The best point that trains otherwise, by what, and its ratio to the recommended one."""
+
+    point: Point = field(metadata=FLAT)
+    what: Json
+    ratio: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The best point of a launch, against that of the default launch."""
+
+    point: Point = field(metadata=FLAT)
+    ratio_to_default: float
+    ratio_low: float | None
+    ratio_high: float | None
+    probability_best: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """All that a recommendation says of points.
+
+    Attributes:
+        raced: A race has chosen.
+        default: None where it was not measured.
+        today: None where it is the default launch, or was not measured.
+        best: The point that serves the objective most.
+        throughput: The point with the highest throughput.
+        recommended: The point to use.
+        ratio: Of it to today's launch, or the default one: each at its own process count.
+        ratio_same_n: Both at the same count.
+        changed: Another way to train that is better.
+        ranking: Every launch at its best point, best first.
+    """
+
+    raced: bool = False
+    default: Reference | None = None
+    today: Today | None = None
+    best: Point | None = None
+    throughput: Point | None = None
+    recommended: Recommended | None = None
+    ratio: Interval | None = None
+    ratio_same_n: Interval | None = None
+    changed: Changed | None = None
+    ranking: Sequence[Ranked] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """A machine's entry of recommendation.json, without the machine.
+
+    Attributes:
+        status: ``ok``, or ``none`` for a `reason`.
+        reason: Why nothing is recommended.
+        objective: Name of what is compared, of `OBJECTIVES`.
+        model_length: How long scripts are, where they say it themselves (`work`).
+        tolerance: A smaller difference is not worth more processes.
+        interval: How intervals are made, in words.
+        probability: What the probability of being best is, in words.
+        chosen: The points; none where nothing is recommended.
+    """
+
+    status: str
+    reason: str | None
+    objective: str
+    model_length: Json | None
+    tolerance: float
+    interval: str
+    probability: str
+    chosen: Chosen = field(metadata=FLAT)
+
+
+RENAMED = {"low": "steps_per_s_low", "high": "steps_per_s_high"}
+"""Fields of a point that are other columns of the table."""
+
+
+def candidates(points: pd.DataFrame, cohorts: Sequence[Json]) -> list[Point]:
     """Points that may be recommended: of proven launches, without the A/A repeat.
 
     Args:
@@ -71,32 +201,28 @@ def candidates(points: pd.DataFrame, cohorts: Sequence[Json]) -> list[Json]:
         cohorts: Its cohorts, as cohorts.json holds them.
     """
     refused = {cohort["launch"] for cohort in cohorts if not _proven(cohort)}
-    return [
-        point
-        for point in records(points)
-        if point["arm"] != "repeat" and point["launch"] not in refused
-    ]
+    names = [RENAMED.get(one.name, one.name) for one in fields(Point)]
+    rows = zip(*(points[name].tolist() for name in names), strict=True)
+    found = [Point(*row) for row in rows]
+    return [one for one in found if one.arm != "repeat" and one.launch not in refused]
 
 
-def enough(points: Sequence[Json], tolerance: float, objective: Objective = STEPS) -> Json:
+def _proven(cohort: Json) -> bool:
+    attestation = cohort["attestation"]
+    return attestation is None or all(check["ok"] for check in attestation["checks"])
+
+
+def enough(points: Sequence[Point], tolerance: float, objective: Objective = STEPS) -> Point:
     """The point with the fewest processes within a tolerance of the best; the best of those.
 
     Args:
-        points: Rows of the table of points, at least one.
+        points: At least one.
         tolerance: A smaller difference (0.02: two percent) is not worth more processes.
         objective: What is compared.
     """
-
-    def gain(point: Json) -> float:
-        return _gain(point, objective)
-
-    limit = (1 - tolerance) * max(map(gain, points))
-    near = [point for point in points if gain(point) >= limit]
-    return min(near, key=lambda point: (point["n"], -gain(point)))
-
-
-def _gain(point: Json, objective: Objective) -> float:
-    return float(objective.gain(point[objective.rate], point["n"]))
+    limit = (1 - tolerance) * max(point.gain(objective) for point in points)
+    near = [point for point in points if point.gain(objective) >= limit]
+    return min(near, key=lambda point: (point.n, -point.gain(objective)))
 
 
 def recommend(
@@ -104,8 +230,8 @@ def recommend(
     rates: pd.DataFrame,
     cohorts: Sequence[Json],
     plan: Json,
-    unequal: Sequence[Json] = (),
-) -> Json:
+    unequal: Sequence[unequal_work.Finding] = (),
+) -> Recommendation:
     """Choose the launch to use.
 
     Args:
@@ -114,181 +240,132 @@ def recommend(
         cohorts: Its cohorts, as cohorts.json holds them.
         plan: plan.json.
         unequal: What shows that steps differ in work, as `unequal_work` finds it.
-
-    Returns:
-        The machine's entry of recommendation.json, without the machine.
     """
-    head: dict[str, Any] = {
-        "objective": objective_of(plan),
-        "model_length": plan["workload"].get("model_length"),
-        "tolerance": plan["search"]["tolerance"],
-        "interval": intervals.INTERVAL,
-        "probability": PROBABILITY.format(plan["search"]["tolerance"]),
-    }
+    tolerance = plan["search"]["tolerance"]
+    nothing = Recommendation(
+        "none",
+        None,
+        objective_of(plan),
+        plan["workload"].get("model_length"),
+        tolerance,
+        intervals.INTERVAL,
+        PROBABILITY.format(tolerance),
+        Chosen(),
+    )
     found = candidates(points, cohorts)
     if not found:
-        ends = (f"{one['label']}: {one['end']['reason']}" for one in cohorts if _failed(one))
+        ends = (
+            f"{one['label']}: {one['end']['reason']}"
+            for one in cohorts
+            if one["end"] and one["end"]["status"] == "failed"
+        )
         why = next(ends, "the list of failures says why")
-        reason = f"no launch has a valid window; {why}"
-        return {"status": "none", "reason": reason, **head, **EMPTY}
-    chosen = _choose(found, OBJECTIVES[head["objective"]], rates, cohorts, plan)
+        return replace(nothing, reason=f"no launch has a valid window; {why}")
+    chosen = _choose(found, OBJECTIVES[nothing.objective], rates, cohorts, plan)
     if any(unequal_work.explains(one, chosen) for one in unequal):
-        return {"status": "none", "reason": unequal_work.reason(unequal, plan), **head, **EMPTY}
-    return {"status": "ok", "reason": None, **head, **chosen}
-
-
-def _failed(cohort: Json) -> bool:
-    return bool(cohort["end"] and cohort["end"]["status"] == "failed")
+        return replace(nothing, reason=unequal_work.reason(unequal, plan))
+    return replace(nothing, status="ok", chosen=chosen)
 
 
 def _choose(
-    found: Sequence[Json],
+    found: Sequence[Point],
     objective: Objective,
     rates: pd.DataFrame,
     cohorts: Sequence[Json],
     plan: Json,
-) -> Json:
+) -> Chosen:
     """All that a recommendation says of points, at least one."""
     changes, tolerance = changed_training(plan), plan["search"]["tolerance"]
-    usual = [point for point in found if not changes.get(point["launch"])] or found
-    throughput = max(usual, key=lambda point: float(point[objective.rate]))
+    usual = [point for point in found if not changes.get(point.launch)] or found
+    throughput = max(usual, key=lambda point: float(getattr(point, objective.rate)))
     if objective.single:  # more processes make no model sooner, except by chance
         fewest = rates.groupby("launch")["n"].min()
         rates = rates[rates["n"] == rates["launch"].map(fewest)]
-        found = [point for point in found if point["n"] == fewest[point["launch"]]]
+        found = [point for point in found if point.n == fewest[point.launch]]
     measured = intervals.Means(
         rates.assign(gain=objective.gain(rates[objective.rate], rates["n"])), "gain"
     )
-
-    def gives(point: Json) -> float:
-        return _gain(point, objective)
-
-    by_launch: dict[str, list[Json]] = {}
+    by_launch: dict[str, list[Point]] = {}
     for point in found:
-        by_launch.setdefault(point["launch"], []).append(point)
-    same = [point for point in found if not changes.get(point["launch"])]
+        by_launch.setdefault(point.launch, []).append(point)
+    same = [point for point in found if not changes.get(point.launch)]
     raced = _raced(same, plan)
-    chosen = enough(same or found, tolerance, objective) if raced is None else raced
+    chosen = raced or enough(same or found, tolerance, objective)
     shown = {launch: enough(own, tolerance, objective) for launch, own in by_launch.items()}
-    shown[chosen["launch"]] = chosen
+    shown[chosen.launch] = chosen
 
-    def alike(launch: str) -> Json | None:
-        own = by_launch.get(launch, ())
-        return next((point for point in own if point["n"] == chosen["n"]), None)
+    def alike(point: Point) -> Point | None:
+        return next((one for one in by_launch[point.launch] if one.n == chosen.n), None)
 
-    def reference(launch: str) -> Json | None:
-        if launch not in shown:
-            return None
-        same, own = alike(launch), shown[launch]
-        return {
-            **_entry(own),
-            "at_n": None if same is None else _entry(same),
-            "most": _most(measured, own, by_launch[launch]),
-        }
+    def most(point: Point) -> Most | None:
+        """The launch with the most processes that it was measured with, against a point of it."""
+        last = max(by_launch[point.launch], key=lambda each: each.n)
+        return None if last.n == point.n else Most(last, measured.ratio(last.at, point.at))
 
-    default = shown.get(plan["default"])
-    against = next((one for one in (plan.get("today"), plan["default"]) if one in shown), "")
-    today = reference(plan.get("today") or "")
-    if today is not None:
-        own_axes = next(one["axes"] for one in plan["launches"] if one["id"] == plan["today"])
-        today = {**today, "shell": own_axes["shell"]}
+    def ratio(over: Point, under: Point | None) -> Interval | None:
+        return None if under is None else measured.ratio(over.at, under.at)
+
+    default, today = shown.get(plan["default"]), shown.get(plan.get("today") or "")
+    against = today or default
+    shells = {one["id"]: one["axes"].get("shell") for one in plan["launches"]}
+    best = max(same or found, key=lambda point: point.gain(objective))
     sure = measured.probabilities_of_best(
-        {launch: point["n"] for launch, point in shown.items()},
+        {launch: point.n for launch, point in shown.items()},
         tolerance=tolerance,
         seed=plan["seed"],
     )
     if raced is not None:  # these means know nothing of drift, nor of what was measured together
-        sure = {chosen["launch"]: plan["searched"]["choice"]["probability"]}
-    return {
-        "raced": raced is not None,
-        "default": reference(plan["default"]),
-        "today": today,
-        "best": _entry(max(same or found, key=gives)),
-        "throughput": _entry(throughput),
-        "recommended": {
-            **_entry(chosen),
-            "probability_best": sure.get(chosen["launch"]),
-            "most": _most(measured, chosen, by_launch[chosen["launch"]]),
-            **_how(chosen, cohorts),
-        },
-        "ratio": _ratio(
-            measured, chosen, shown.get(against), "each at its own number of processes"
+        sure = {chosen.launch: plan["searched"]["choice"]["probability"]}
+    cohort = next(each for each in cohorts if each["launch"] == chosen.launch and each["slots"])
+
+    def ranked(point: Point) -> Ranked:
+        own = ratio(point, default) or Interval(math.nan)
+        return Ranked(point, own.value, own.low, own.high, sure.get(point.launch))
+
+    return Chosen(
+        raced is not None,
+        None if default is None else Reference(default, alike(default), most(default)),
+        None if today is None else Today(today, alike(today), most(today), shells[today.launch]),
+        best,
+        throughput,
+        Recommended(
+            chosen,
+            sure.get(chosen.launch),
+            most(chosen),
+            cohort["axes"],
+            cohort["slots"][: chosen.n],
+            cohort["requested_env"],
         ),
-        "ratio_same_n": _ratio(measured, chosen, alike(against), "at the same number of processes"),
-        "changed": _changed(measured, objective, found, chosen, plan),
-        "ranking": [
-            {
-                **_entry(point),
-                **_ratio_to_default(measured, point, default),
-                "probability_best": sure.get(point["launch"]),
-            }
-            for point in sorted(shown.values(), key=gives, reverse=True)
-        ],
-    }
+        ratio(chosen, against),
+        ratio(chosen, None if against is None else alike(against)),
+        _changed(measured, objective, found, chosen, plan),
+        sorted(map(ranked, shown.values()), key=lambda one: -one.point.gain(objective)),
+    )
 
 
-def _raced(found: Sequence[Json], plan: Json) -> Json | None:
+def _raced(found: Sequence[Point], plan: Json) -> Point | None:
     """The point that a race has chosen; None without a race, or where its point is no candidate."""
     choice = plan.get("searched", {}).get("choice")
     if choice is None:
         return None
-    wanted = choice["launch"], choice["n"]
-    return next((point for point in found if _at(point) == wanted), None)
+    return next((point for point in found if point.at == (choice["launch"], choice["n"])), None)
 
 
 def _changed(
     measured: intervals.Means,
     objective: Objective,
-    found: Sequence[Json],
-    chosen: Json,
+    found: Sequence[Point],
+    chosen: Point,
     plan: Json,
-) -> Json | None:
+) -> Changed | None:
     """The best point that trains otherwise, where it is better than what is recommended."""
     changes, tolerance = changed_training(plan), plan["search"]["tolerance"]
-    other = [point for point in found if changes.get(point["launch"])]
-    limit = (1 + tolerance) * _gain(chosen, objective)
-    better = [point for point in other if _gain(point, objective) > limit]
+    limit = (1 + tolerance) * chosen.gain(objective)
+    better = [one for one in found if changes.get(one.launch) and one.gain(objective) > limit]
     if not better:
         return None
     best = enough(better, tolerance, objective)
-    return {
-        **_entry(best),
-        "what": dict(changes[best["launch"]]),
-        "ratio": ratio_entry(measured.ratio(_at(best), _at(chosen))),
-    }
-
-
-def _at(point: Json) -> tuple[str, int]:
-    """A point as `intervals.Means` names it."""
-    return point["launch"], point["n"]
-
-
-def or_null(value: float) -> float | None:
-    """A number as JSON holds it: null where there is none."""
-    return None if math.isnan(value) else value
-
-
-def ratio_entry(found: Interval) -> dict[str, float | None]:
-    """An estimate as JSON holds it."""
-    return found.to_dict()
-
-
-def _proven(cohort: Json) -> bool:
-    attestation = cohort["attestation"]
-    return attestation is None or all(check["ok"] for check in attestation["checks"])
-
-
-def _entry(point: Json) -> Json:
-    return {
-        **{name: point[name] for name in PLAIN},
-        "low": or_null(point["steps_per_s_low"]),
-        "high": or_null(point["steps_per_s_high"]),
-        "between_share": or_null(point["between_share"]),
-        **{
-            f"models_per_hour{end}": or_null(point[f"models_per_hour{end}"])
-            for end in ("", "_low", "_high")
-        },
-    }
+    return Changed(best, changes[best.launch], measured.ratio(best.at, chosen.at))
 
 
 def of_objective(entry: Json, objective: str) -> tuple[float | None, float | None, float | None]:
@@ -306,43 +383,3 @@ def of_objective(entry: Json, objective: str) -> tuple[float | None, float | Non
     )
     rate, low, high = (entry[name] for name in names)
     return asked.shown(rate, low, high, entry["n"])
-
-
-def _most(measured: intervals.Means, point: Json, own: Sequence[Json]) -> Json | None:
-    """The launch with the most processes that it was measured with, against a point of it."""
-    last = max(own, key=lambda each: int(each["n"]))
-    if last["n"] == point["n"]:
-        return None
-    ratio = ratio_entry(measured.ratio(_at(last), _at(point)))
-    return {**_entry(last), "ratio": ratio}
-
-
-def _how(point: Json, cohorts: Sequence[Json]) -> Json:
-    """What started the members of a point, from the first cohort of its launch."""
-    cohort = next(each for each in cohorts if each["launch"] == point["launch"] and each["slots"])
-    return {
-        "axes": cohort["axes"],
-        "slots": cohort["slots"][: point["n"]],
-        "requested_env": cohort["requested_env"],
-    }
-
-
-def _ratio(measured: intervals.Means, point: Json, default: Json | None, what: str) -> Json | None:
-    if default is None:
-        return None
-    found = measured.ratio(_at(point), _at(default))
-    times = format_estimate(found.value, found.low, found.high)
-    whose = "today's" if default["arm"] == "today" else "the default"
-    text = f"{times} times what {whose} launch gives, {what}"
-    return {**ratio_entry(found), "text": text}
-
-
-def _ratio_to_default(measured: intervals.Means, point: Json, default: Json | None) -> Json:
-    if default is None:
-        return dict.fromkeys(["ratio_to_default", "ratio_low", "ratio_high"])
-    found = measured.ratio(_at(point), _at(default))
-    return {
-        "ratio_to_default": or_null(found.value),
-        "ratio_low": found.low,
-        "ratio_high": found.high,
-    }

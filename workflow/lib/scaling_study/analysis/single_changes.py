@@ -8,135 +8,157 @@ what lies between steps; the phases are those of ordinary steps.
 from __future__ import annotations
 
 import math
-import statistics
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.analysis.process_starts import compiling
-from scaling_study.analysis.recommend import or_null, ratio_entry, records
+from scaling_study.common.storage import FLAT
 from scaling_study.config.launches import differing
-from scaling_study.config.work import epoch_s, work_by_launch
+from scaling_study.config.work import epoch_s
 from scaling_study.stats import intervals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pandas as pd
 
-Json = dict[str, Any]
-PHASES = ("load", "forward", "backward", "optimizer")
+    from scaling_study.stats.intervals import Interval
+
+COLUMNS = (
+    *("launch", "replicates", "step_s", "cpu_use"),
+    *(f"{phase}_s_per_step" for phase in ("load", "forward", "backward", "optimizer")),
+)
+"""Of the table of points: what is shown of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A point: times of a step and of its phases; NaN is not known."""
+
+    epoch_s: float | None
+    launch: str
+    replicates: int
+    step_s: float
+    cpu_use: float
+    load: float
+    forward: float
+    backward: float
+    optimizer: float
+
+    @property
+    def phases(self) -> tuple[float, ...]:
+        """They add up to a step."""
+        return self.load, self.forward, self.backward, self.optimizer
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A launch that differs from the baseline in one axis, and its gain in throughput."""
+
+    shown: Shown = field(metadata=FLAT)
+    axis: str
+    value: Any
+    gain: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A change on the way to the best launch, after those before it.
+
+    Attributes:
+        axis: What it changes.
+        value: To what.
+        alone: Its gain.
+        predicted: Gain of all so far together (see `_predicted`).
+        measured: The same of the launch with just these changes; None where there is none.
+    """
+
+    axis: str
+    value: Any
+    alone: Interval
+    predicted: float
+    measured: Interval | None
+
+
+@dataclass(frozen=True, slots=True)
+class SingleChanges:
+    """A machine's entry of single_changes.json, without the machine.
+
+    Attributes:
+        n: Process count of all of it.
+        baseline: None where it has no valid window.
+        changes: In the order of the axes.
+        steps: The way to the best launch whose changes were all tried alone.
+    """
+
+    n: int | None
+    baseline: Shown | None
+    changes: Sequence[Change] = ()
+    steps: Sequence[Step] = ()
 
 
 def single_changes(
-    points: pd.DataFrame,
-    rates: pd.DataFrame,
-    cohorts: Sequence[Mapping[str, Any]],
-    plan: Mapping[str, Any],
-) -> Json:
+    points: pd.DataFrame, rates: pd.DataFrame, plan: Mapping[str, Any]
+) -> SingleChanges:
     """Compare the launches that change one thing, and those on the way to the best one.
 
     Args:
         points: The machine's rows of the table of points.
         rates: Its rows of the table of replicates.
-        cohorts: Its cohorts, as cohorts.json holds them.
         plan: plan.json, or what a race has made of it.
-
-    Returns:
-        The machine's entry of single_changes.json, without the machine: ``n``, ``baseline`` (None
-        where it has no valid window), ``changes`` (launches that differ from it in one axis) and
-        ``steps`` (see `_steps`).
     """
     launches = {launch["id"]: launch for launch in plan["launches"]}
     base = launches[plan["baseline"]]["axes"]
     counts = points.loc[points["launch"] == plan["baseline"], "n"]
     if counts.empty:
-        return {"n": None, "baseline": None, "changes": [], "steps": []}
+        return SingleChanges(None, None)
     n = int(counts.min())
-    found = {point["launch"]: point for point in records(points[points["n"] == n])}
+    rows = points[points["n"] == n]
+    shown = {
+        row[0]: Shown(epoch_s(plan, steps_per_s / n), *row)
+        for steps_per_s, *row in zip(
+            *(rows[name].tolist() for name in ("steps_per_s", *COLUMNS)), strict=True
+        )
+    }
     measured = intervals.Means(rates, "steps_per_s")
 
-    def gain(launch: str) -> Json:
-        return ratio_entry(measured.ratio((launch, n), (plan["baseline"], n)))
+    def gain(launch: str) -> Interval:
+        return measured.ratio((launch, n), (plan["baseline"], n))
 
     different = {
         launch: differing(launches[launch]["axes"], base)
-        for launch in found
+        for launch in shown
         if launch in launches and launches[launch]["arm"] != "repeat"
     }
-    work, compiled = work_by_launch(plan), _compiled(cohorts)
     changes = [
-        {
-            **_entry(found[launch], plan),
-            "axis": axis,
-            "value": value,
-            "gain": gain(launch),
-            "work": work.get(launch, 1.0),
-            "compiled": compiled.get(launch),
-        }
+        Change(shown[launch], axis, value, gain(launch))
         for launch, changed in different.items()
         if len(changed) == 1
         for axis, value in changed.items()
     ]
-    ours = _entry(found[plan["baseline"]], plan)
     axes = list(base)
-    changes.sort(key=lambda one: (axes.index(one["axis"]), _order(one["value"])))
-    return {
-        "n": n,
-        "baseline": ours,
-        "changes": changes,
-        "steps": _steps(ours, different, changes, gain),
-    }
+    changes.sort(key=lambda one: (axes.index(one.axis), _order(one.value)))
+    ours = shown[plan["baseline"]]
+    return SingleChanges(n, ours, changes, _steps(ours, different, changes, gain))
 
 
-def _compiled(cohorts: Sequence[Mapping[str, Any]]) -> dict[str, Json]:
-    """What torch.compile took in the starts of each launch that compiled.
-
-    Returns:
-        By launch ``anew_s``, with an empty cache, and ``cached_s``, with what earlier starts had
-        left there; None where there was no such start.
-    """
-    seen: dict[str, dict[bool, list[float]]] = {}
-    for cohort in cohorts:
-        if cohort["attestation"] and cohort["attestation"].get("compiled"):
-            anew, seconds = compiling(cohort["attestation"], "seconds")
-            seen.setdefault(cohort["launch"], {True: [], False: []})[anew].append(seconds)
-    return {
-        launch: {
-            f"{name}_s": statistics.fmean(own[anew]) if own[anew] else None
-            for name, anew in (("anew", True), ("cached", False))
-        }
-        for launch, own in seen.items()
-    }
-
-
-def _order(value: Any) -> tuple[bool, float, str]:
+def _order(value: object) -> tuple[bool, float, str]:
     """Numbers by size, then texts."""
-    number = isinstance(value, int | float)
-    return (not number, float(value) if number else 0.0, str(value))
-
-
-def _entry(point: Mapping[str, Any], plan: Mapping[str, Any]) -> Json:
-    """What is shown of a point."""
-    return {
-        "epoch_s": epoch_s(plan, point["steps_per_s"] / point["n"]),
-        **{name: point[name] for name in ("launch", "label", "replicates")},
-        **{name: or_null(point[name]) for name in ("step_s", "cpu_use")},
-        **{name: or_null(point[f"{name}_s_per_step"]) for name in (*PHASES, "ranks_wait")},
-    }
+    if isinstance(value, int | float):
+        return (False, float(value), str(value))
+    return (True, 0.0, str(value))
 
 
 def _steps(
-    base: Json, different: Mapping[str, Mapping[str, Any]], changes: Sequence[Json], gain: Any
-) -> list[Json]:
+    base: Shown,
+    different: Mapping[str, Mapping[str, Any]],
+    changes: Sequence[Change],
+    gain: Callable[[str], Interval],
+) -> list[Step]:
     """The way from the baseline to the best of the launches whose changes were all tried alone.
 
     The change that gains most alone comes first.
-
-    Returns:
-        For each change in this order: ``axis``, ``value``, ``alone`` (its gain), ``predicted`` (of
-        all so far, see `_predicted`) and ``measured`` (the launch with just these changes; None
-        where it was not measured).
     """
-    alone = {(one["axis"], str(one["value"])): one for one in changes}
+    alone = {(one.axis, str(one.value)): one for one in changes}
     known = {
         launch: [(axis, str(value)) for axis, value in changed.items()]
         for launch, changed in different.items()
@@ -148,24 +170,19 @@ def _steps(
     ]
     if not whole:
         return []
-    best = max(whole, key=lambda launch: gain(launch)["value"] or 0.0)
-    order = sorted(known[best], key=lambda one: -(alone[one]["gain"]["value"] or 0.0))
+    best = max(whole, key=lambda launch: gain(launch).value)
+    order = sorted(known[best], key=lambda one: -alone[one].gain.value)
     found = []
     for count, one in enumerate(order, 1):
         same = [launch for launch, own in known.items() if set(own) == set(order[:count])]
-        found.append(
-            {
-                "axis": alone[one]["axis"],
-                "value": alone[one]["value"],
-                "alone": alone[one]["gain"],
-                "predicted": _predicted(base, [alone[each] for each in order[:count]]),
-                "measured": gain(same[0]) if same else None,
-            }
-        )
+        step = alone[one]
+        predicted = _predicted(base, [alone[each] for each in order[:count]])
+        together = gain(same[0]) if same else None
+        found.append(Step(step.axis, step.value, step.gain, predicted, together))
     return found
 
 
-def _predicted(base: Json, changes: Sequence[Json]) -> float:
+def _predicted(base: Shown, changes: Sequence[Change]) -> float:
     """What changes are expected to gain together.
 
     Each phase of a step gets the strongest shortening and the strongest lengthening that any of the
@@ -173,10 +190,11 @@ def _predicted(base: Json, changes: Sequence[Json]) -> float:
     are not theirs, as by leaving more of a cache, they mostly do to the same time (in
     docs/one-model.md both are compared). Where phases are not known, gains multiply.
     """
-    if any(one[name] is None for one in (base, *changes) for name in PHASES):
-        return math.prod(one["gain"]["value"] or 1.0 for one in changes)
+    shown = [one.shown.phases for one in changes]
+    if any(math.isnan(time) for one in (base.phases, *shown) for time in one):
+        return math.prod(one.gain.value for one in changes)
     after_s = 0.0
-    for name in PHASES:
-        alone = [one[name] / base[name] for one in changes if base[name]]
-        after_s += base[name] * min(1.0, *alone, 1.0) * max(1.0, *alone, 1.0)
-    return float(sum(base[name] for name in PHASES) / after_s) if after_s else math.nan
+    for before_s, *alone_s in zip(base.phases, *shown, strict=True):
+        alone = [time / before_s for time in alone_s if before_s]
+        after_s += before_s * min(1.0, *alone, 1.0) * max(1.0, *alone, 1.0)
+    return sum(base.phases) / after_s if after_s else math.nan

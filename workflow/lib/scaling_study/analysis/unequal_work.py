@@ -19,7 +19,8 @@ Phases such as a validation change the CPU time of a window, but neither its med
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
+
+    from scaling_study.analysis.recommend import Chosen
 
     Json = Mapping[str, Any]
 
@@ -55,13 +58,33 @@ COLUMNS = [
 """What is read of the table of windows."""
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What shows that steps differ in work.
+
+    Attributes:
+        test: That found it.
+        launch: Id of the launch that shows it.
+        factor: By how much they differ; of `repeat`, two single starts.
+        text: The same in words.
+        free: Of `repeat`, the degrees of freedom: whether it explains a gain is another question
+            (`explains`).
+    """
+
+    test: Literal["repeat", "growth", "drift"]
+    launch: str
+    factor: float
+    text: str
+    free: int | None = None
+
+
 def unequal_work(
     points: pd.DataFrame,
     rates: pd.DataFrame,
     windows: pd.DataFrame,
     cohorts: Iterable[Json],
     plan: Json,
-) -> list[dict[str, Any]]:
+) -> list[Finding]:
     """Find what shows that steps differ in work; where the script counts samples, per sample.
 
     Args:
@@ -70,11 +93,6 @@ def unequal_work(
         windows: Its rows of the table of windows, `COLUMNS` of them.
         cohorts: Its cohorts, as cohorts.json holds them.
         plan: plan.json.
-
-    Returns:
-        What each test has found, if anything: `test`, `launch`, `factor` (by how much), `text`. The
-        factor of `repeat` is between two single starts, with `free` degrees of freedom: whether it
-        explains a gain is another question (`explains`).
     """
     single = {
         cohort["launch"]
@@ -94,9 +112,9 @@ def unequal_work(
     rows = rows.assign(time=np.log(rows["step_median_s"]), work=np.log(rows["work"]))
     repeat, *others = _repeat(starts, plan), _growth(judged, starts), _drift(rows)
     found = [one for one in others if one is not None]
-    if repeat is None:
+    if repeat is None or repeat.free is None:
         return found
-    one_pair = repeat["free"] < FEWEST_FREE and repeat["factor"] < PAIR
+    one_pair = repeat.free < FEWEST_FREE and repeat.factor < PAIR
     return found if one_pair and not found else [repeat, *found]
 
 
@@ -115,17 +133,17 @@ def _typical(rows: pd.DataFrame, groups: Sequence[str]) -> tuple[float, int]:
     return float(np.exp(np.sqrt(2 * max(0.0, common)))), free
 
 
-def _repeat(starts: pd.DataFrame, plan: Json) -> dict[str, Any] | None:
+def _repeat(starts: pd.DataFrame, plan: Json) -> Finding | None:
     own = starts[starts["launch"].isin([plan["baseline"], plan["repeat"]])]
     factor, _ = _typical(own, ["n"])
     if factor < REPEATED:
         return None
     text = f"two starts of the same launch typically differ by a factor of {factor:.3g}"
     free = len(own.groupby(["launch", "replicate"])) - 1  # counts of a start are not independent
-    return _found("repeat", plan["baseline"], factor, text) | {"free": free}
+    return Finding("repeat", plan["baseline"], factor, text, free)
 
 
-def _growth(points: pd.DataFrame, starts: pd.DataFrame) -> dict[str, Any] | None:
+def _growth(points: pd.DataFrame, starts: pd.DataFrame) -> Finding | None:
     work = starts.groupby(["launch", "n"])["work"].mean()
     most, found = GROWTH, None
     for launch, label, n, value, low in zip(
@@ -137,11 +155,11 @@ def _growth(points: pd.DataFrame, starts: pd.DataFrame) -> dict[str, Any] | None
         grown = min(least / n, float(np.exp(work[launch, 1] - work[launch, n])))
         if grown >= most:
             text = f"{n} processes give {format_ratio(value)} the throughput of one ({label})"
-            most, found = grown, _found("growth", launch, value, text)
+            most, found = grown, Finding("growth", launch, value, text)
     return found
 
 
-def _drift(rows: pd.DataFrame) -> dict[str, Any] | None:
+def _drift(rows: pd.DataFrame) -> Finding | None:
     """What most launches show: one alone may have a reason of its own, such as compilation."""
     spreads = [
         (factor, str(launch))
@@ -151,33 +169,24 @@ def _drift(rows: pd.DataFrame) -> dict[str, Any] | None:
     ]
     factor, launch = sorted(spreads)[(len(spreads) - 1) // 2] if spreads else (1.0, "")
     text = f"steps of two windows of one start typically differ by a factor of {factor:.3g}"
-    return _found("drift", launch, factor, text) if factor >= DRIFTED else None
+    return Finding("drift", launch, factor, text) if factor >= DRIFTED else None
 
 
-def _found(test: str, launch: object, factor: float, text: str) -> dict[str, Any]:
-    return {"test": test, "launch": launch, "factor": factor, "text": text}
-
-
-def explains(found: Json, recommendation: Json) -> bool:
-    """Whether steps of unequal work may be all that a gain is.
-
-    Args:
-        found: An entry of `unequal_work`.
-        recommendation: With a recommendation.
-    """
-    gain, default = recommendation["ratio"], recommendation["default"]
-    if found["test"] != "repeat" or gain is None:
+def explains(found: Finding, chosen: Chosen) -> bool:
+    """Whether steps of unequal work may be all that the gain of a recommendation is."""
+    gain, best, against = chosen.ratio, chosen.recommended, chosen.today or chosen.default
+    if found.free is None or gain is None or best is None or against is None:
         return True
     from scipy.stats import t  # noqa: PLC0415 (takes half a second, which few studies need)
 
-    starts = recommendation["recommended"]["replicates"], default["replicates"]
+    starts = best.point.replicates, against.point.replicates
     # The best of many launches is a lucky one: Bonferroni's correction.
-    chance = (1 - CONFIDENCE) / 2 / max(1, len(recommendation["ranking"]) - 1)
-    reach = float(t.ppf(1 - chance, found["free"])) * np.sqrt(sum(1 / one for one in starts) / 2)
-    return bool(np.log(gain["value"]) <= reach * np.log(found["factor"]))
+    chance = (1 - CONFIDENCE) / 2 / max(1, len(chosen.ranking) - 1)
+    reach = float(t.ppf(1 - chance, found.free)) * np.sqrt(sum(1 / one for one in starts) / 2)
+    return bool(np.log(gain.value) <= reach * np.log(found.factor))
 
 
-def reason(found: Sequence[Json], plan: Json) -> str:
+def reason(found: Sequence[Finding], plan: Json) -> str:
     """Say that steps differ too much in work, by how much, and what to do.
 
     Args:
@@ -195,6 +204,6 @@ def reason(found: Sequence[Json], plan: Json) -> str:
         )  # fmt: skip
     return (
         f"steps differ too much in work{per} to compare launches:"
-        f" {'; '.join(one['text'] for one in found)}. The CPU time of a step differs along with its"
+        f" {'; '.join(one.text for one in found)}. The CPU time of a step differs along with its"
         f" time, so it is the work that differs, not the machine. {remedy}"
     )

@@ -15,6 +15,8 @@ from pyarrow import csv, parquet
 from scaling_study.common import file_errors
 from scaling_study.common.columns import PANDAS_TYPES, Table
 
+FLAT = {"flat": True}
+"""Metadata of a dataclass's field whose own fields JSON holds among the dataclass's."""
 LARGEST_BYTES = 1 << 28  # of a JSON file; the largest, cohorts.json of 10,000, has some 30 MB
 
 
@@ -95,18 +97,20 @@ def _finite(text: str) -> float:
     return number
 
 
-def _as_json(value: object) -> object:
+def _as_json(value: object) -> dict[str, object]:
     """A dataclass as JSON holds it: its own form, or its fields, where NaN is null."""
-    own = getattr(value, "to_dict", None)
-    if own is not None:
-        return own()
+    if (own := getattr(value, "to_dict", None)) is not None:
+        return dict(own())
     if not dataclasses.is_dataclass(value):
         raise TypeError(f"{type(value).__name__} is no JSON")
-    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return {
-        name: None if isinstance(one, float) and math.isnan(one) else one
-        for name, one in fields.items()
-    }
+    found: dict[str, object] = {}
+    for field in dataclasses.fields(value):
+        one = getattr(value, field.name)
+        if field.metadata.get("flat"):
+            found |= one if isinstance(one, dict) else _as_json(one)
+        else:
+            found[field.name] = None if isinstance(one, float) and math.isnan(one) else one
+    return found
 
 
 def write_json(path: Path, content: object) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 
 from scaling_study.analysis import experiment_runs
+from scaling_study.analysis.boundary import coinciding, read_knee
 from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.analysis.record_schema import RecordError
-from scaling_study.analysis.signature import signature
-from scaling_study.common.columns import POINTS, REPLICATES
+from scaling_study.common.columns import POINTS
 from scaling_study.common.storage import read_json, read_table
 from scaling_study.diagnosis import verdict
 from scaling_study.diagnosis.case import REFERENCE
@@ -27,7 +27,7 @@ def gather(
 
     Args:
         paths: why/<target>/<replicate>.jsonl of all targets.
-        study_folder: results/<study>; the tables of its ladder give the signature of T(n).
+        study_folder: results/<study>, whose analysis has the knees of its launches.
         fingerprint: fingerprint.json of the machine; None without one.
 
     Returns:
@@ -50,12 +50,11 @@ def gather(
     alone = {"machine": None}
     if fingerprint is not None and fingerprint.exists():
         alone = read_json(fingerprint)
-    tables = _tables(study_folder)
     machines: dict[str, list[Json]] = {}
     for (machine, _), runs in by_target.items():
         own = alone if alone["machine"] == machine else None
-        shape = _signature(tables, runs[0])
-        machines.setdefault(machine, []).append(verdict.judge(runs, own, shape))
+        knee = _knee(study_folder, runs[0])
+        machines.setdefault(machine, []).append(verdict.judge(runs, own, knee))
     content = {
         "schema_version": SCHEMA_VERSION,
         "machines": [
@@ -73,25 +72,15 @@ def read_causes(results: Path) -> dict[str, list[Json]]:
     return {entry["machine"]: entry["targets"] for entry in read_json(path)["machines"]}
 
 
-def _tables(study_folder: Path) -> tuple[pd.DataFrame, pd.DataFrame] | None:
-    """Points and replicates of the ladder, where they were collected."""
-    folder = study_folder / "tables"
-    if not (folder / f"{POINTS.name}.parquet").exists():
+def _knee(study_folder: Path, run: WhyRun) -> Json | None:
+    """Where the throughput of a run's launch bends, and the boundary that this coincides with."""
+    launch, machine = run.head["launch"], run.head["machine_hash"]
+    knee = read_knee(study_folder, machine, launch)
+    if knee is None:
         return None
-    return read_table(folder, POINTS), read_table(folder, REPLICATES)
-
-
-def _signature(tables: tuple[pd.DataFrame, pd.DataFrame] | None, run: WhyRun) -> Json | None:
-    """How T(n) of a launch grows; None where its ladder was not measured."""
-    if tables is None:
-        return None
-    head = run.head
-    points, replicates = (
-        table[(table["launch"] == head["launch"]) & (table["machine"] == head["machine_hash"])]
-        for table in tables
-    )
-    if points.empty:
-        return None
+    points = read_table(study_folder / "tables", POINTS)
+    own = points[(points["launch"] == launch) & (points["machine"] == machine)]
     attested = run.attestations.get(REFERENCE)
     member: Mapping[str, Any] = attested["members"][0] if attested else {}
-    return signature(points, replicates, head["machine"], member.get("intra_op"))
+    found = coinciding(knee, own, run.head["machine"], member.get("intra_op"))
+    return {**knee.at.to_dict(), "boundary": found}

@@ -53,14 +53,14 @@ class Outcome:
 def diagnose(
     paths: Sequence[Path],
     fingerprint: Mapping[str, Any] | None,
-    signature: Mapping[str, Any] | None,
+    knee: Mapping[str, Any] | None,
 ) -> Json:
     """Say why one target is as slow as it is.
 
     Args:
         paths: Its files of experiments, one per replicate.
         fingerprint: fingerprint.json of the machine, if there is one.
-        signature: What `signature.signature` says of its launch, if there is a ladder.
+        knee: Where its throughput bends, with the boundary of the machine there; None without one.
 
     Returns:
         A target of analysis/causes.json.
@@ -69,13 +69,13 @@ def diagnose(
         RecordError: A file cannot be read.
         ValueError: There is no file.
     """
-    return judge([read_run(path) for path in paths], fingerprint, signature)
+    return judge([read_run(path) for path in paths], fingerprint, knee)
 
 
 def judge(
     runs: Sequence[WhyRun],
     fingerprint: Mapping[str, Any] | None,
-    signature: Mapping[str, Any] | None,
+    knee: Mapping[str, Any] | None,
 ) -> Json:
     """As `diagnose`, of runs that are read already.
 
@@ -84,7 +84,7 @@ def judge(
     """
     if not runs:
         raise ValueError("no run to judge")
-    target = _empty(runs) | {"signature": signature}
+    target = _empty(runs) | {"knee": knee}
     usable = [run for run in runs if not run.windows.empty]
     case = make_case(usable, fingerprint) if usable else None
     if case is None:
@@ -109,7 +109,7 @@ def _empty(runs: Sequence[WhyRun]) -> Json:
         "growth": lists | nothing,
         "level": {name: [] for name in lists} | nothing,
         **{name: [] for name in ("accounts", "counts", "reliefs", "sensitivities", "fingerprint")},
-        "signature": None,
+        "knee": None,
         "foreign": foreign_rows(runs),
         "waits": [],
     }

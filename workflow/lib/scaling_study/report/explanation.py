@@ -18,6 +18,7 @@ from scaling_study.common.quantities import (
     format_seconds,
     known,
 )
+from scaling_study.stats.thresholds import GROWS_AT_LEAST, NOTICEABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,10 +46,6 @@ LAWS = {
 }
 STILL_SCALING = 0.9
 """From this efficiency on, there is nothing to explain."""
-NOTICEABLE = 0.05
-"""A share of the added time below this is left out of the sentence."""
-LONGER = 1.05
-"""From this ratio of step times on, there is added time worth dividing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +127,7 @@ def _accounts(rows: pd.DataFrame) -> list[str]:
     rows = rows[["n", *columns]].fillna({QUOTA: 0.0})
     first, last = rows.iloc[0], rows.iloc[-1]
     before_s, after_s = float(first[columns].sum()), float(last[columns].sum())
-    if rows[columns].isna().any(axis=None) or after_s < LONGER * before_s:
+    if rows[columns].isna().any(axis=None) or after_s < GROWS_AT_LEAST * before_s:
         return []
     added_s = after_s - before_s
     shares = {name: float(last[name] - first[name]) / added_s for name in columns}
@@ -154,7 +151,7 @@ def _user_time(rows: pd.DataFrame) -> list[str]:
     columns = ["n", "user_s_per_step", "instructions_per_step", "cycles_per_step"]
     sides = rows.reindex(columns=columns).iloc[[0, -1]]
     one, many = (UserTime(*side) for side in sides[columns[1:]].itertuples(index=False))
-    if sides.isna().any(axis=None) or many.user_s < LONGER * one.user_s:
+    if sides.isna().any(axis=None) or many.user_s < GROWS_AT_LEAST * one.user_s:
         return []
     shares = many.growth_from(one)
     work, stalls, clock = (format_percent(shares[name]) for name in ("work", "stalls", "clock"))

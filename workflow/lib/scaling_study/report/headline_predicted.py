@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Json = Mapping[str, Any]
 
-WORTH_SAYING = 1.5
+MUCH_LARGER = 1.5
 """So much larger than at each launch's own count, the ratio at the same count belongs on top."""
 SURE = 0.8
 """Below this probability of being best, the report names the closest other launch."""
@@ -76,7 +76,7 @@ def _compared(recommendation: Json, default: Json, noise: Json | None) -> str:
     spread = spread_at(noise, recommended["n"], default["n"])
     if differs(ratio, spread) and ratio["value"] > 1:
         each = ""
-        if same_tells and same["value"] > WORTH_SAYING * ratio["value"]:
+        if same_tells and same["value"] > MUCH_LARGER * ratio["value"]:
             # The default launch is at its best with another number of processes.
             each = f"; {format_ratio(same['value'])} with {processes(recommended)} each"
         return f"{name}: {gain}, predicted{each}"

@@ -266,7 +266,7 @@ def _view_machine(plan: Mapping[str, Any], study: MachineStudy, anchor: str) -> 
             },
             study.points,
             study.analyses["scaling"]["launches"],
-            report_rows.usable_cpus(study.machine),
+            len(usable_topology(study.machine).cpus),
         ),
         "ranking": report_rows.ranking_rows(recommendation),
         "has_models": objective.rate == "models_per_hour",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.common.quantities import format_percent, format_seconds
 from scaling_study.launch.axes.isa import ISAS
 from scaling_study.report.report_rows import Row, number_cell
+from scaling_study.stats.thresholds import NOTICEABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from scaling_study.report.figure_series import Series
-
-WORTH_SAYING = 0.03
-"""A smaller share of the time between steps is no reason for a table."""
 
 # What ATen calls its kernels, best first, with the CPU flags that each needs.
 ATEN_KERNELS = (
@@ -64,7 +62,7 @@ def view_between(
     titles = {one.launch: one.title for one in series if one.roles}
     shown = between[between["launch"].isin([*titles])]
     largest = shown.groupby(["launch", "n"])["share"].sum()
-    worth = largest[largest > WORTH_SAYING].index
+    worth = largest[largest > NOTICEABLE].index
     rows = [
         {
             "label": titles[row["launch"]],
@@ -113,7 +111,7 @@ def _settling(settling: Mapping[str, Any] | None, title: str) -> str:
 
 def _pace(pace: Mapping[str, Any] | None, title: str) -> str:
     """Whether steps became slower or faster from a cohort's first windows to its last ones."""
-    if pace is None or pace["low"] is None or abs(pace["value"] - 1) < WORTH_SAYING:
+    if pace is None or pace["low"] is None or abs(pace["value"] - 1) < NOTICEABLE:
         return ""
     if pace["low"] <= 1 <= pace["high"]:
         return ""

@@ -83,7 +83,7 @@ class TargetView:
         same_as: title of the target that is the same launch; None for one of its own.
         because: the answer in a few words.
         summary: the answer as a paragraph.
-        signature: of the step time against n, as a sentence; empty where there is none.
+        boundary: of the machine, that the knee coincides with, as a sentence; empty without one.
         cases: the named causes of growth, the largest first.
         level_cases: the named causes of a slow step of one process.
         undecided: what was tested without a result.
@@ -104,7 +104,7 @@ class TargetView:
     same_as: str | None
     because: Because
     summary: str
-    signature: str
+    boundary: str
     cases: list[CaseView]
     level_cases: list[CaseView]
     undecided: list[CaseView]
@@ -178,6 +178,14 @@ def view_causes(
     )
 
 
+def _boundary(knee: Mapping[str, Any] | None) -> str:
+    at = knee and knee["boundary"]
+    if not at:
+        return ""
+    n = f"{at['n']:g} {'process' if at['n'] == 1 else 'processes'}"
+    return f"The knee coincides with a boundary of the machine: {at['name']} ({n})."
+
+
 def _view_target(target: Mapping[str, Any], titles: Mapping[str, str], end: str) -> TargetView:
     growth, level = target["growth"], target["level"]
     same_as = target["same_as"]
@@ -193,7 +201,7 @@ def _view_target(target: Mapping[str, Any], titles: Mapping[str, str], end: str)
         same_as=titles.get(same_as, same_as) if same_as else None,
         because=explain_target(target),
         summary=target["summary"] or "",
-        signature=(target["signature"] or {}).get("text") or "",
+        boundary=_boundary(target["knee"]),
         cases=[_case(entry, "growth") for entry in growth["named"]],
         level_cases=[_case(entry, "level") for entry in level["named"]],
         undecided=[

@@ -19,12 +19,13 @@ from scaling_study.common.quantities import (
     format_seconds,
 )
 from scaling_study.experiments.loader_model import TITLES
+from scaling_study.host.probe import usable_topology
 from scaling_study.report.figure_multiples import describe_largest, draw_multiples
 from scaling_study.report.figures import Figure
 from scaling_study.report.headline_causes import format_share
 from scaling_study.report.report_cause_figures import curve, dot
 from scaling_study.report.report_ceilings import ceiling_rows, near_ceilings
-from scaling_study.report.report_rows import Row, number_cell, usable_cpus
+from scaling_study.report.report_rows import Row, number_cell
 from scaling_study.report.report_use import draw_use, rules_of_thumb
 
 Json = Mapping[str, Any]
@@ -114,7 +115,9 @@ def view_feed(
         ),
         variants=tuple(_variant(one) for one in found["variants"]),
         ways=tuple(_way(one) for one in found["ways"]),
-        neighbours=_neighbours(found["neighbours"], usable_cpus(machine) / found["n"], suffix),
+        neighbours=_neighbours(
+            found["neighbours"], len(usable_topology(machine).cpus) / found["n"], suffix
+        ),
         ceilings=tuple(ceiling_rows(fingerprint, found["disk_bytes_per_s"])),
         use=draw_use(found["use"], suffix),
         rules=tuple(rules_of_thumb(found["use"], machine.get("memory_bytes"))),

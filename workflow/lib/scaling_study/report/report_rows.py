@@ -17,7 +17,8 @@ from scaling_study.common.quantities import (
     known,
     time_unit,
 )
-from scaling_study.common.topology import Topology, parse_cpu_list
+from scaling_study.common.topology import Topology
+from scaling_study.host.probe import usable_topology
 from scaling_study.report.headline_words import ONE_START
 
 if TYPE_CHECKING:
@@ -257,17 +258,12 @@ def _yes_no(value: bool | None) -> str:
 
 def describe_size(machine: Mapping[str, Any], *, named: bool = False) -> str:
     """A machine's size in a few words; its processor too, where the config gives it a name."""
-    text = format_count(usable_cpus(machine), "usable CPU")
+    text = format_count(len(usable_topology(machine).cpus), "usable CPU")
     if named:
         text = f"{machine['cpu_model']}, {text}"
     if machine["quota_cpus"] is not None:
         text += f", a quota of {format_number(machine['quota_cpus'])}"
     return f"{text}, {format_bytes(machine['memory_bytes'])}"
-
-
-def usable_cpus(machine: Mapping[str, Any]) -> int:
-    """How many CPUs members may use."""
-    return len(parse_cpu_list(machine["allowed_cpus"]))
 
 
 def invalid_rows(windows: Iterable[Mapping[str, Any]]) -> list[Row]:

@@ -36,7 +36,7 @@ from scaling_study.stats.throughputs import Point, Start, Throughputs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from scaling_study.stats.throughputs import Floats
+    from scaling_study.stats.intervals import Floats
 
 Changes = frozenset[tuple[str, str]]
 Dealt = TypeVar("Dealt")

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from scaling_study.analysis.unequal_work import Finding
     from scaling_study.common.topology import Topology
     from scaling_study.search.race import Changes
 
@@ -404,7 +405,7 @@ def next_round(
     done: int,
     decided: str,
     *,
-    unequal: Sequence[Mapping[str, Any]] = (),
+    unequal: Sequence[Finding] = (),
     again: Iterable[str] = (),
 ) -> Json:
     """Return the content of a round's file: what its jobs measure, and what is known before it.
@@ -425,7 +426,7 @@ def next_round(
     measured = _within(measured, field.ladder)
     race = Race(field, asks, measured, done)
     found, choice = race.next(), race.choice
-    if any(one["test"] != "repeat" for one in unequal):
+    if any(one.test != "repeat" for one in unequal):
         found, choice = Round("done", reason=UNEQUAL), None
     known = {launch["id"]: launch for launch in plan["launches"]}
     base = known[plan["baseline"]]["axes"]

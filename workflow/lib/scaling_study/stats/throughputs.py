@@ -26,7 +26,7 @@ from scaling_study.stats.variances import SMALLEST, START_SD, Prior, moderated
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scaling_study.stats.intervals import Floats
+    from scaling_study.stats.intervals import Floats, Integers
 
 Point = tuple[str, int]
 """A launch and a process count."""
@@ -130,10 +130,10 @@ class Throughputs:
         # Logs and effects as deviations from the mean of their point.
         logs, apart = self._logs - means[self._cells], effects - shares[self._cells]
         launches = int(self._launch_of.max()) + 1
-        starts_of = np.bincount(self._launch_of, minlength=launches)
+        starts_of = _sums(self._launch_of, launches)
         cells_of = np.bincount(self._launch_of_cell, minlength=launches)
         launch_of_row = self._launch_of_cell[self._cells]
-        rows_of = np.bincount(launch_of_row, minlength=launches)
+        rows_of = _sums(launch_of_row, launches)
         drift, common, common_rest = DRIFT**2, LUCK**2, REST**2
         luck, rest = np.full(launches, common), np.full(launches, common_rest)
         for _ in range(ITERATIONS):
@@ -145,11 +145,11 @@ class Throughputs:
             of_drift = float(squares[: len(self._batches)].sum())
             drift = moderated(of_drift, len(self._batches), Prior(DRIFT**2, PRIOR_FREEDOM))
             drift = max(SMALLEST**2, drift)
-            of_launch = np.bincount(self._launch_of, squares[len(self._batches) :], launches)
+            of_launch = _sums(self._launch_of, launches, squares[len(self._batches) :])
             luck = moderated(of_launch, starts_of, Prior(common, MODERATION))
             common = _common(luck, LUCK)
             left = (logs - apart @ found) ** 2 + np.einsum("ij,jk,ik->i", apart, covariance, apart)
-            of_rest = np.bincount(launch_of_row, left, launches) + rest * cells_of
+            of_rest = _sums(launch_of_row, launches, left) + rest * cells_of
             rest = moderated(of_rest, rows_of, Prior(common_rest, REST_MODERATION))
             common_rest = _common(rest, REST)
         self._shares, self._covariance = shares, covariance
@@ -180,6 +180,11 @@ class Throughputs:
         rests = rng.standard_normal((count, len(self._counts))) * np.sqrt(self._rest / self._counts)
         scales = np.sqrt(self.freedom / rng.chisquare(self.freedom, (count, 1)))
         return np.asarray(self._means + scales * (rests - effects @ self._shares.T))
+
+
+def _sums(groups: Integers, count: int, values: Floats | None = None) -> Floats:
+    """Return the sums of values in groups, or how many there are."""
+    return np.bincount(groups, values, count).astype(np.float64)
 
 
 def _common(variances: Floats, prior: float) -> float:

@@ -1,0 +1,194 @@
+"""Knees of known scaling laws: boundaries are named where they are, and nowhere else."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from scaling_study.analysis import law_choice
+from scaling_study.analysis.boundary import Boundary, Knee, coinciding, read_knee
+from scaling_study.analysis.laws import SHARP
+from scaling_study.common.storage import write_json
+from scaling_study.common.topology import Cpu, Node, Topology, format_cpu_list
+from scaling_study.config import process_counts
+from scaling_study.stats.intervals import Interval, Means
+
+DRAWS = 20
+COHORT_NOISE = 0.03
+"""Between cohorts: level only."""
+
+
+def machine(cpus, per_l3=None, per_node=None, smt=False, quota=None):
+    per_l3, per_node = per_l3 or cpus, per_node or cpus
+    cores = cpus // 2 if smt else cpus
+    units = [
+        Cpu(cpu=cpu, core=cpu % cores, socket=0, node=cpu % cores // per_node,
+            l3=cpu % cores // per_l3 * per_l3)
+        for cpu in range(cpus)
+    ]  # fmt: skip
+    nodes = sorted({unit.node for unit in units})
+    topology = Topology(
+        tuple(units), tuple(Node(node, 2**36, dict.fromkeys(nodes, 10)) for node in nodes)
+    )
+    return {
+        "topology": topology.to_dict(),
+        "allowed_cpus": format_cpu_list(range(cpus)),
+        "allowed_nodes": format_cpu_list(nodes),
+        "quota_cpus": quota,
+    }
+
+
+MACHINES = {
+    2: machine(2),
+    16: machine(16, per_l3=8),
+    192: machine(192, per_l3=8, per_node=48, smt=True),
+}
+LADDERS = {
+    size: process_counts.resolve("auto", Topology.from_dict(one["topology"]), None)
+    for size, one in MACHINES.items()
+}
+LADDERS[2] = (1, 2, 3, 4, 5, 6)  # the automatic one has three counts
+
+
+def test_the_machines_are_what_the_tests_take_them_for():
+    found = {
+        size: process_counts.boundaries(Topology.from_dict(one["topology"]), None)
+        for size, one in MACHINES.items()
+    }
+    assert found[2] == {2: ("CPUs",)}
+    assert found[16] == {8: ("L3",), 16: ("CPUs",)}
+    assert [*found[192]] == [8, 16, 48, 96, 192]
+
+
+def tables(shape, counts, *, noise=0.01, replicates=3, seed=0, cpu_use=1.0):
+    """Tables of a launch whose step takes shape(n), in units of 20 ms."""
+    rng = np.random.default_rng(seed)
+    n = np.array(counts, dtype=float)
+    rows = []
+    for replicate in range(replicates):
+        level = rng.normal(0, COHORT_NOISE)
+        step_s = 0.02 * shape(n) * np.exp(level + rng.normal(0, noise, len(n)))
+        rows += [
+            {"n": int(count), "replicate": replicate, "steps_per_s": count / time}
+            for count, time in zip(counts, step_s, strict=True)
+        ]
+    rates = pd.DataFrame(rows)
+    points = pd.DataFrame({"n": counts, "cpu_use": [cpu_use * count for count in counts]})
+    return points, rates
+
+
+def bend(points, rates):
+    """The knee of the law that fits a launch."""
+    means = Means(rates.assign(launch="a"))
+    n = points["n"].to_numpy()
+    throughput = np.array([np.exp(means.of("a", count).mean) for count in n])
+    laws = law_choice.choose(n, throughput, means.scatter("a"))
+    return laws.knee and Knee(laws.knee, laws.best in SHARP)
+
+
+def found(shape, size, **noise):
+    """The boundary that is named."""
+    points, rates = tables(shape, LADDERS[size], **noise)
+    knee = bend(points, rates)
+    return knee and coinciding(knee, points, MACHINES[size])
+
+
+def flat(n):
+    return np.ones_like(n)
+
+
+def hinge(knee, exponent=1.0):
+    return lambda n: np.maximum(1.0, n / knee) ** exponent
+
+
+def usl(contention, coherence):
+    return lambda n: 1 + contention * (n - 1) + coherence * n * (n - 1)
+
+
+def smooth(knee, sharpness):
+    return lambda n: (1 + (n / knee) ** sharpness) ** (1 / sharpness)
+
+
+@pytest.mark.parametrize(
+    ("size", "knee", "name"),
+    [(2, 2, "CPUs"), (16, 8, "L3"), (192, 16, "L3"), (192, 48, "NUMA node (one per core)")],
+)
+def test_a_knee_at_a_boundary_names_it(size, knee, name):
+    named = [found(hinge(knee), size, seed=seed) for seed in range(DRAWS)]
+    assert sum(one is not None for one in named) >= 0.7 * DRAWS
+    assert {one.name for one in named if one} == {name}
+
+
+ELSEWHERE = {
+    2: [flat, lambda n: n, hinge(1.4), hinge(2.9), hinge(3.5), usl(0.3, 0.02)],
+    16: [flat, lambda n: n, hinge(3), hinge(5), hinge(11.5), usl(0.05, 0.004), smooth(6, 2)],
+    192: [
+        flat, lambda n: n, hinge(3), hinge(11), hinge(28), hinge(70), hinge(70, 0.5),
+        hinge(130), usl(0.02, 1e-4), usl(0.001, 2e-4), smooth(30, 2), smooth(70, 4),
+        smooth(48, 1.5),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("noise", [0.01, 0.04])
+@pytest.mark.parametrize("size", MACHINES)
+def test_a_boundary_is_seldom_named_where_none_is(size, noise):
+    named = [
+        np.mean([found(shape, size, noise=noise, seed=seed) is not None for seed in range(DRAWS)])
+        for shape in ELSEWHERE[size]
+    ]
+    assert np.mean(named) <= 0.02
+    assert max(named) <= 0.1
+
+
+def knee(low, high, *, sharp=True):
+    return Knee(Interval((low * high) ** 0.5, low, high), sharp)
+
+
+POINTS = tables(flat, (1, 2, 4))[0]
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        (knee(7.8, 8.3), "L3"),
+        (knee(15.5, 16.5), "CPUs"),
+        (knee(7.8, 8.3, sharp=False), None),
+        (knee(6.5, 8.3), None),
+        (knee(7.8, 9.5), None),
+        (knee(7.8, 16.5), None),
+        (knee(9.0, 9.5), None),
+    ],
+    ids=["at", "at the last", "a slow bend", "wide below", "wide above", "two", "elsewhere"],
+)
+def test_a_boundary_is_named_only_by_a_sharp_knee_close_around_it(where, name):
+    named = coinciding(where, POINTS, MACHINES[16])
+    assert (named and named.name) == name
+
+
+def test_members_of_several_cpus_are_compared_only_if_it_is_known_how_many():
+    points, _ = tables(flat, (1, 2, 4), cpu_use=3.6)
+    assert coinciding(knee(3.9, 4.1), points, MACHINES[16]) is None
+    named = coinciding(knee(3.9, 4.1), points, MACHINES[16], cpus_per_process=4)
+    assert named == Boundary("CPUs", 4)
+
+
+def test_a_quota_is_a_boundary_where_it_stands():
+    limited = {**MACHINES[16], "quota_cpus": 5.5}
+    assert coinciding(knee(5.4, 5.6), POINTS, limited) == Boundary("CPU quota", 5.5)
+    assert coinciding(knee(7.8, 8.3), POINTS, limited) is None
+
+
+def test_a_knee_is_read_from_the_analysis(tmp_path):
+    assert read_knee(tmp_path, "m", "a") is None
+    ends = {"value": 8.0, "low": 7.8, "high": 8.3}
+    launches = [
+        {"launch": "a", "laws": {"best": "hard_saturation", "knee": ends}},
+        {"launch": "b", "laws": {"best": "linear", "knee": None}},
+        {"launch": "c", "laws": {"best": "usl", "knee": ends}},
+    ]
+    machines = {"machines": [{"machine": "m", "launches": launches}]}
+    write_json(tmp_path / "analysis/scaling.json", machines)
+    assert read_knee(tmp_path, "m", "a") == Knee(Interval(8.0, 7.8, 8.3), sharp=True)
+    assert read_knee(tmp_path, "m", "b") is read_knee(tmp_path, "other", "a") is None
+    assert read_knee(tmp_path, "m", "c").sharp is False

@@ -1,0 +1,106 @@
+"""The boundary of the machine that the knee of a launch's scaling law coincides with.
+
+A knee coincides with a boundary if its interval holds that one and no other, and lies close around
+it. A wide interval, or a law that does not bend sharply, names nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scaling_study.analysis.laws import SHARP
+from scaling_study.common.storage import read_json
+from scaling_study.config.process_counts import boundaries
+from scaling_study.host.probe import usable_topology
+from scaling_study.stats.intervals import Interval
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import pandas as pd
+
+CLOSE = 1.15
+"""A knee's interval must lie within this factor of the boundary that it coincides with."""
+ONE_CPU = 1.25
+"""A member that keeps no more CPUs busy than this needs one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knee:
+    """Where throughput bends.
+
+    Attributes:
+        at: process count.
+        sharp: whether the law has a sharp bend there.
+    """
+
+    at: Interval
+    sharp: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """A process count at which something of the machine runs out, with its name."""
+
+    name: str
+    n: float
+
+
+def read_knee(study_folder: Path, machine: str, launch: str) -> Knee | None:
+    """Return the knee of a launch's scaling law; None where none was found, or nothing analysed.
+
+    Args:
+        study_folder: results/<study>, or a machine's.
+        machine: hash.
+        launch: id.
+    """
+    path = study_folder / "analysis/scaling.json"
+    entries = read_json(path)["machines"] if path.exists() else []
+    for entry in entries:
+        for one in entry["launches"]:
+            if (entry["machine"], one["launch"]) == (machine, launch) and one["laws"]["knee"]:
+                return Knee(Interval(**one["laws"]["knee"]), one["laws"]["best"] in SHARP)
+    return None
+
+
+def coinciding(
+    knee: Knee,
+    points: pd.DataFrame,
+    machine: Mapping[str, Any],
+    cpus_per_process: float | None = None,
+) -> Boundary | None:
+    """Return the only boundary in a sharp knee's interval, if that is close around it.
+
+    Args:
+        knee: of a launch on a machine.
+        points: rows of tables/points of both.
+        machine: machine.json.
+        cpus_per_process: CPUs that a member needs; without it a launch whose members keep more
+            than one CPU busy is compared with no boundary.
+    """
+    if cpus_per_process is None:
+        first = points.sort_values("n").iloc[0]
+        if not first["cpu_use"] / first["n"] <= ONE_CPU:
+            return None
+        cpus_per_process = 1.0
+    low, high = knee.at.low, knee.at.high
+    if not knee.sharp or low is None or high is None:
+        return None
+    quota = machine["quota_cpus"]
+    limits: dict[float, str] = {
+        n: ", ".join(names)
+        for n, names in boundaries(usable_topology(machine), None).items()
+        if quota is None or n < quota
+    }
+    if quota is not None:
+        limits[quota] = "CPU quota"
+    inside = [
+        Boundary(name, n / cpus_per_process)
+        for n, name in limits.items()
+        if n > cpus_per_process and low <= n / cpus_per_process <= high
+    ]
+    if len(inside) != 1 or low * CLOSE < inside[0].n or high > inside[0].n * CLOSE:
+        return None
+    return inside[0]
