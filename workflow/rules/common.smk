@@ -34,10 +34,9 @@ from scaling_study.common import entries
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.storage import read_json
-from scaling_study.config.config import load_config
-from scaling_study.config.config_file import read_config, shipped
-from scaling_study.config.config_machines import CHOICE, choose_machines
-from scaling_study.config.todays import look
+from scaling_study.config.config_file import located, read_config, shipped
+from scaling_study.config.config import CHOICE, choose_machines, load_config
+from scaling_study.config.launches import look
 from scaling_study.confirm import confirm
 from scaling_study.experiments import experiment, microbenchmarks
 from scaling_study.analysis import imported
@@ -105,7 +104,11 @@ try:
         MACHINES = checked.machines
         CHOSEN = choose_machines(MACHINES, choice)
         RACED = STUDY.search.budget_minutes is not None
-except (ConfigError, UnusableError) as error:
+except ConfigError as error:
+    files = [] if IN_MODULE else map(Path, workflow.configfiles)
+    told = located(error, files, given=workflow.config_settings.config)
+    raise WorkflowError(f"\n{told}") from None
+except UnusableError as error:
     raise WorkflowError(f"\n{error}") from None
 
 # Jobs run in the interpreter that runs Snakemake, wherever that is; a prefix of our own replaces

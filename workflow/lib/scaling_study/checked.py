@@ -6,13 +6,14 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysis.imported import load_import, outline
+from scaling_study.common.problems import ConfigError
 from scaling_study.config import process_counts
 from scaling_study.config.config import load_config
-from scaling_study.config.config_file import read_config, shipped
+from scaling_study.config.config_file import located, read_config, shipped
 from scaling_study.config.estimate import describe, estimate
 from scaling_study.config.import_config import is_import
+from scaling_study.config.launches import look
 from scaling_study.config.plan import make_plan
-from scaling_study.config.todays import look
 from scaling_study.host import limits, system
 from scaling_study.runner import resolve
 from scaling_study.search import forecast
@@ -28,8 +29,15 @@ def check_config(path: Path) -> tuple[str, dict[str, Any]]:
         ConfigError: with every mistake found.
         UnavailableError: the workload cannot start here.
     """
-    mapping = shipped(read_config(path))
-    if isinstance(mapping, dict) and is_import(mapping):
+    try:
+        return _check(read_config(path))
+    except ConfigError as error:
+        raise located(error, [path]) from None
+
+
+def _check(content: object) -> tuple[str, dict[str, Any]]:
+    mapping = shipped(content)
+    if is_import(mapping):
         study = load_import(mapping)
         return outline(study), study.to_dict()
     plan = make_plan(load_config(mapping), look(os.environ, limits.read_memory_policy()))

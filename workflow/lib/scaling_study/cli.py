@@ -394,11 +394,12 @@ def render(options: argparse.Namespace) -> None:
 def tables(options: argparse.Namespace) -> int:
     """Read saved tables of torch's profiler, compare their operators, and report on them."""
     from scaling_study import stages
-    from scaling_study.config.import_config import ImportStudy
+    from scaling_study.config.import_config import ImportConfig
     from scaling_study.report.report_imported import render_imported
 
     try:
-        stages.import_tables(ImportStudy.from_dict(json.loads(options.study)), options.study_folder)
+        study = ImportConfig.model_validate(json.loads(options.study))
+        stages.import_tables(study, options.study_folder)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1
