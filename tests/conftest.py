@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 
 import browser
-from scaling_study.config.todays import is_ours
+from scaling_study.config.launches import is_ours
 
 # Studies of tests have no launch that the shell of whoever runs them makes.
 for name in filter(is_ours, list(os.environ)):

@@ -15,8 +15,7 @@ from configs import ROOT
 from scaling_study.analysis import imported
 from scaling_study.common.problems import ConfigError
 from scaling_study.config import import_config
-from scaling_study.config.config_schema import allowed_text, keys_of
-from scaling_study.config.import_config import ImportConfig, ImportStudy, is_import
+from scaling_study.config.import_config import ImportConfig, is_import
 from scaling_study.config.operator_text import parse_table
 
 TABLES = {n: f"tests/data/profiler/tsmixerx-{n}.txt" for n in (4, 32, 64)}
@@ -188,16 +187,16 @@ def test_tables_that_share_nothing(tmp_path, monkeypatch):
 
 def test_a_study_survives_json():
     study = imported.load_import(config(steps={64: 1000}))
-    assert ImportStudy.from_dict(json.loads(json.dumps(study.to_dict()))) == study
+    assert ImportConfig.model_validate(json.loads(json.dumps(study.to_dict()))) == study
 
 
 @pytest.mark.parametrize(
     ("mapping", "start", "end"),
     [
         (config({}), "import.tables = {}: is empty", "{4: four.txt}"),
-        (config({"4": TABLES[4]}), "import.tables['4'] = '4': is text", "did you mean 4?"),
-        (config({True: TABLES[4]}), "import.tables[True] = True: is a boolean", "to 10000"),
-        (config({0: TABLES[4]}), "import.tables[0] = 0: is not allowed", "1 to 10000"),
+        (config({"four": TABLES[4]}), "import.tables.four: is no name", "as {4: four.txt}"),
+        (config({True: TABLES[4]}), "import.tables[1]: is no name that", "as {4: four.txt}"),
+        (config({0: TABLES[4]}), "import.tables[0]: is no name that", "as {4: four.txt}"),
         (config({4: "tests/data/profiler/tsmixerx-5.txt"}), "import.tables[4] = ",
          "did you mean 'tests/data/profiler/tsmixerx-4.txt'?"),
         (config({4: TABLES[4], 5: TABLES[4]}), "import.tables[5] = ", "each table once"),
@@ -206,7 +205,7 @@ def test_a_study_survives_json():
         (config({4: "tests"}), "import.tables[4] = 'tests': is a folder", "directory"),
         (config({4: "README.md"}), "import.tables[4] = 'README.md': there is no table", "apart"),
         (config(steps={5: 1}), "import.steps[5] = 1: has no table", "4, 32, 64"),
-        (config(steps={4: 0}), "import.steps[4] = 0: is not allowed", "at least 1"),
+        (config(steps={4: 0}), "import.steps[4] = 0: is not allowed", "did you mean 1?"),
         (config(steps="550"), "import.steps = '550': is text", "did you mean 550?"),
         (config(steps=[1]), "import.steps = [1]: is a list", "processes"),
         (config(step=1), "import.step = 1: unknown key", "did you mean steps?"),
@@ -249,12 +248,6 @@ def test_files_that_are_no_text(tmp_path, monkeypatch):
 @pytest.mark.parametrize("mapping", [None, [], {"study": "s"}, {"workload": {}, "imports": {}}])
 def test_other_configs_are_not_imported(mapping):
     assert not is_import(mapping)
-
-
-def test_every_key_says_what_it_means_and_allows():
-    for path, field in keys_of(ImportConfig):
-        assert field.description, path
-        assert allowed_text(field), path
 
 
 SCALARS = st.one_of(

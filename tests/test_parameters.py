@@ -13,7 +13,6 @@ from projects import SHORT, Project
 from scaling_study.analysis.collect import collect
 from scaling_study.analysis.record_schema import RecordError
 from scaling_study.common import placeholders
-from scaling_study.common.problems import ConfigError
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import Plan, make_plan
 from scaling_study.config.work import (
@@ -39,13 +38,6 @@ def config(launches=None, **workload):
         },
         "launches": launches or {},
     }
-
-
-def problem(content):
-    with pytest.raises(ConfigError) as caught:
-        load_config(content)
-    (found,) = caught.value.problems
-    return found
 
 
 # ---- config and plan
@@ -83,73 +75,23 @@ def test_a_parameter_may_be_text():
     assert labels == ["default", "default (repeat)", "mode a b", "mode c"]
 
 
-@pytest.mark.parametrize(
-    ("content", "path", "what", "allowed"),
-    [
-        (
-            config(parameters={"batch_size": 1, "rows": 5}),
-            "workload.parameters.rows", "is used by no argument and no variable", "{rows}",
-        ),
-        (
-            config(args=["{batchsize}", "{batch_size}"]),
-            "workload.args[0]", "{batchsize} stands for nothing", "{member}, {batch_size}",
-        ),
-        (
-            config(args=["{intra_op}"], parameters={"intra_op": 2}),
-            "workload.parameters.intra_op", "has the name of an axis", "another name",
-        ),
-        (
-            config(args=["{member}"], parameters={"member": 2}),
-            "workload.parameters.member", "has the name of the slot number", "another name",
-        ),
-        (
-            config(parameters={"Batch": 2}),
-            "workload.parameters.Batch", "is not the name of a parameter", "small letters",
-        ),
-        (
-            config(parameters={"batch_size": [2]}),
-            "workload.parameters.batch_size", "is a list", "a text or a number",
-        ),
-        (
-            config({"grid": {"batch_size": [True]}}),
-            "launches.grid.batch_size[0]", "is a boolean", "a text or a number",
-        ),
-        (
-            config({"grid": {"batchsize": [1]}}),
-            "launches.grid.batchsize", "unknown axis", "batch_size",
-        ),
-        (
-            config(samples_per_step="batch"),
-            "workload.samples_per_step", "is no parameter", "the name of a parameter",
-        ),
-        (
-            config(samples_per_epoch=1000),
-            "workload.samples_per_epoch", "says nothing without workload.samples_per_step",
-            "only beside",
-        ),
-        (
-            config(samples_per_step=0),
-            "workload.samples_per_step", "is a whole number", "a number above 0",
-        ),
-        (
-            config({"grid": {"batch_size": ["large"]}}, samples_per_step="batch_size"),
-            "workload.samples_per_step", "has the value 'large'", "numbers above 0",
-        ),
-    ],
-)  # fmt: skip
-def test_mistakes_are_named(content, path, what, allowed):
-    found = problem(content)
-    assert found.path == path
-    assert what in found.what
-    assert allowed in found.allowed
-
-
-def test_a_slip_gets_the_nearest_name():
-    assert problem(config(args=["{batch_sze}", "{batch_size}"])).nearest == "{batch_size}"
-    assert problem(config({"baseline": {"batch_sizes": 1}})).nearest == "batch_size"
-
-
 # ---- what members get
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("{member}", "3"),
+        ("out/{member}/{member}.pt", "out/3/3.pt"),
+        ("{{member}}", "{member}"),
+        ("{{epoch}}-{member}", "{epoch}-3"),
+        ('{"a": {"b": 1}}', '{"a": {"b": 1}}'),
+        ("{} { member }", "{} { member }"),
+    ],
+)
+def test_placeholders(text, filled):
+    assert placeholders.unknown(text) is None
+    assert placeholders.fill(text, {"member": 3}) == filled
 
 
 @pytest.mark.parametrize(

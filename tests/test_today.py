@@ -14,13 +14,12 @@ import test_confirmation
 import test_recommend
 from configs import minimal
 from planted_worlds import PileUp
-from scaling_study.common.problems import ConfigError
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.config import load_config
 from scaling_study.config.estimate import describe, estimate
+from scaling_study.config.launches import HARMLESS, look
 from scaling_study.config.plan import Plan, make_plan
-from scaling_study.config.todays import HARMLESS, look
 from scaling_study.confirm.confirmation import summarise
 from scaling_study.confirm.round_plan import choose_arms
 from scaling_study.diagnosis import verdict
@@ -37,7 +36,6 @@ from test_headline import X, arm, confirmation, notes, point, ratio, recommendat
 
 PILED = ("OMP_PROC_BIND=close",)
 TRIM = "MALLOC_TRIM_THRESHOLD_=65536"
-UNKNOWN, POLICY = "is no variable of a launch", "is not a memory policy"
 
 
 @pytest.fixture(autouse=True)
@@ -165,36 +163,6 @@ def test_the_variables_of_the_workload_are_the_same_in_all_launches():
     workload = {"script": "path/to/train.py", "env": {"MALLOC_ARENA_MAX": "4"}}
     assert todays(plan((*PILED, "MALLOC_ARENA_MAX=1"), workload=workload)) == PILED
     assert plan(("MALLOC_ARENA_MAX=1",), workload=workload).today is None
-
-
-@pytest.mark.parametrize(
-    ("written", "place", "value", "what", "nearest"),
-    [
-        ("of", (), "'of'", "is not a known word", "off"),
-        (3, (), "3", "is a whole number", None),
-        ({"evn": {}}, ("evn",), "{}", "unknown key", "env"),
-        ({"env": "A=hush"}, ("env",), "'A=hush'", "is text", None),
-        ({"env": {"API_KEY": "hush"}}, ("env", "API_KEY"), "••••", UNKNOWN, None),
-        (
-            {"env": {"GLIBC_TUNABL": "x"}},
-            ("env", "GLIBC_TUNABL"),
-            "'x'",
-            UNKNOWN,
-            "GLIBC_TUNABLES",
-        ),
-        ({"env": {"OMP_NESTED": True}}, ("env", "OMP_NESTED"), "True", "is a boolean", None),
-        ({"cpus": "0-"}, ("cpus",), "'0-'", "is not a list of ids", None),
-        ({"mempolicy": "interleaved:0"}, ("mempolicy",), "'interleaved:0'", POLICY, "interleave"),
-        ({"mempolicy": "bind:"}, ("mempolicy",), "''", "is not a list of ids", None),
-    ],
-)
-def test_a_mistake_is_named(written, place, value, what, nearest):
-    with pytest.raises(ConfigError) as caught:
-        plan(launches={"today": written})
-    (problem,) = caught.value.problems
-    assert problem.loc == ("launches", "today", *place)
-    assert (problem.value, problem.nearest) == (value, nearest)
-    assert problem.what.startswith(what)
 
 
 # ---- the plan

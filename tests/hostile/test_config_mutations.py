@@ -18,7 +18,7 @@ from scaling_study.analysis.imported import load_import
 from scaling_study.common.problems import ConfigError
 from scaling_study.config.config import load_config
 from scaling_study.config.config_file import read_config
-from scaling_study.config.import_config import ImportStudy, is_import
+from scaling_study.config.import_config import ImportConfig, is_import
 from scaling_study.config.plan import Plan, make_plan
 
 CONFIGS = [*SHIPPED, IMPORTED, FULL]
@@ -118,8 +118,8 @@ def check(read):
             assert len(line) < 1000
         assert str(made).encode()
         return False
-    if isinstance(made, ImportStudy):
-        assert ImportStudy.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    if isinstance(made, ImportConfig):
+        assert ImportConfig.model_validate(json.loads(json.dumps(made.to_dict()))) == made
         return True
     ids = [launch.id for launch in made.launches]
     assert len(set(ids)) == len(ids)

@@ -167,10 +167,10 @@ def check(options: argparse.Namespace) -> int:
     """
     from scaling_study.analysis import imported
     from scaling_study.config.config import load_config
-    from scaling_study.config.config_file import read_config, shipped
+    from scaling_study.config.config_file import located, read_config, shipped
     from scaling_study.config.import_config import is_import
+    from scaling_study.config.launches import look
     from scaling_study.config.plan import make_plan
-    from scaling_study.config.todays import look
     from scaling_study.host import limits
     from scaling_study.report.study import outline
     from scaling_study.runner import resolve
@@ -185,7 +185,7 @@ def check(options: argparse.Namespace) -> int:
             plan = made.to_dict()
             text = f"{outline(made)}\n  runs in {resolve.check_workload(plan['workload'])}"
     except ConfigError as error:
-        print(error, file=sys.stderr)
+        print(located(error, [options.config]), file=sys.stderr)
         return WRONG_INPUT
     except UnavailableError as error:
         print(f"{error.reason}\n  What helps: {error.remedy}", file=sys.stderr)
@@ -475,11 +475,12 @@ def render(options: argparse.Namespace) -> None:
 def tables(options: argparse.Namespace) -> int:
     """Read saved tables of torch's profiler, compare their operators, and report on them."""
     from scaling_study import stages
-    from scaling_study.config.import_config import ImportStudy
+    from scaling_study.config.import_config import ImportConfig
     from scaling_study.report.report_imported import render_imported
 
     try:
-        stages.import_tables(ImportStudy.from_dict(json.loads(options.study)), options.study_folder)
+        study = ImportConfig.model_validate(json.loads(options.study))
+        stages.import_tables(study, options.study_folder)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1

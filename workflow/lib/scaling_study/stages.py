@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from scaling_study.config.import_config import ImportStudy
+    from scaling_study.config.import_config import ImportConfig
 
 Json = dict[str, Any]
 
@@ -155,7 +155,7 @@ def judge_loader(folder: Path, replicates: int) -> None:
     print(f"feed: {', '.join(one['status'] for one in entries)}")
 
 
-def import_tables(study: ImportStudy, folder: Path) -> None:
+def import_tables(study: ImportConfig, folder: Path) -> None:
     """Read saved tables of torch's profiler into a folder's tables, and compare them."""
     tables = imported.read_tables(study)
     operators = imported.operator_frame(tables)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.common.quantities import format_count
 from scaling_study.common.storage import read_json
 from scaling_study.config import plan
-from scaling_study.config.config_machines import choose_machines
+from scaling_study.config.config import choose_machines
 from scaling_study.config.efforts import EFFORTS, FEEDS
 from scaling_study.confirm import confirm
 from scaling_study.experiments import experiment, microbenchmarks
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from scaling_study.config.config import Config
-    from scaling_study.config.import_config import ImportStudy
-    from scaling_study.config.todays import Found
+    from scaling_study.config.import_config import ImportConfig
+    from scaling_study.config.launches import Found
 
     Wildcards = Mapping[str, str]
     """Snakemake's: names of a path's variable parts, and their values in one job."""
@@ -91,7 +91,7 @@ class StudyFiles:
 class ImportedStudy(StudyFiles):
     """A study of saved tables: nothing is measured, and all is known when they are read."""
 
-    def __init__(self, study: ImportStudy) -> None:
+    def __init__(self, study: ImportConfig) -> None:
         super().__init__(study.study)
         self.study = study
         self.targets = [self.report]

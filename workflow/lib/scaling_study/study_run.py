@@ -22,11 +22,10 @@ from scaling_study.common.problems import ConfigError
 from scaling_study.common.storage import read_json, write_json
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import process_counts
-from scaling_study.config.config import load_config
-from scaling_study.config.config_file import read_config, shipped
-from scaling_study.config.config_machines import CHOICE
+from scaling_study.config.config import CHOICE, load_config
+from scaling_study.config.config_file import located, read_config, shipped
 from scaling_study.config.import_config import is_import
-from scaling_study.config.todays import look
+from scaling_study.config.launches import look
 from scaling_study.host import limits, probe
 from scaling_study.runner import job_process, measure, resolve, stop
 from scaling_study.study_files import BUILDS, PROJECT, ImportedStudy, Study
@@ -153,10 +152,14 @@ class Run:
         """
         with refused():
             # Snakemake has read these files, but tells nothing of keys that stand there twice.
-            for path in [] if self._in_module else self._workflow.configfiles:
-                read_config(Path(path))
-            config = shipped(config)  # a copy: an outer workflow may use its own again
-            self.study = self._read(config)
+            files = [] if self._in_module else [Path(one) for one in self._workflow.configfiles]
+            try:
+                for path in files:
+                    read_config(path)
+                config = shipped(config)  # a copy: an outer workflow may use its own again
+                self.study = self._read(config)
+            except ConfigError as error:
+                raise located(error, files, given=self._workflow.config_settings.config) from None
         local = self._workflow.resource_settings.nodes is None  # else another machine measures
         if local and self._workflow.is_main_process and isinstance(self.study, Study):
             self._try_what_was_skipped(self.study)

@@ -18,7 +18,7 @@ from scaling_study.common.printable import printable_lines
 from scaling_study.common.problems import ConfigError, Problem, wrong
 from scaling_study.common.quantities import format_count, format_percent
 from scaling_study.common.storage import read_json
-from scaling_study.config.import_config import KEY, ImportStudy, read_import, read_table
+from scaling_study.config.import_config import KEY, ImportConfig, read_import, read_table
 from scaling_study.config.operator_text import (
     TRUNCATED,
     OperatorTable,
@@ -92,7 +92,7 @@ class Imported:
         }
 
 
-def load_import(mapping: Mapping[str, Any]) -> ImportStudy:
+def load_import(mapping: Mapping[str, Any]) -> ImportConfig:
     """Check the config of an imported study and its tables.
 
     Args:
@@ -106,7 +106,7 @@ def load_import(mapping: Mapping[str, Any]) -> ImportStudy:
     return study
 
 
-def read_tables(study: ImportStudy) -> list[Imported]:
+def read_tables(study: ImportConfig) -> list[Imported]:
     """Read all tables of a study, the lowest number of processes first.
 
     Raises:
@@ -282,7 +282,7 @@ def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Compa
     return {"machines": [{"machine": IMPORTED, "comparisons": comparisons}]}
 
 
-def outline(study: ImportStudy) -> str:
+def outline(study: ImportConfig) -> str:
     """Say what a run will do."""
     counts = ", ".join(map(str, study.tables))
     return f"{study.study}: saved tables of torch's profiler for {counts} processes; nothing is run"

@@ -8,7 +8,6 @@ import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -49,15 +48,17 @@ class Problem:
         loc: Keys and list indices that lead to the value.
         value: The value as shown, "" where there is none.
         what: What is wrong with it.
-        allowed: What would be right.
+        allowed: What would be right; "" stands for all that the key allows.
         nearest: What was probably meant, as it would be written in the config.
+        place: Where it stands, such as `config/quick.yaml, line 12`; "" where that is not known.
     """
 
     loc: tuple[object, ...]
     value: str
     what: str
-    allowed: str
+    allowed: str = ""
     nearest: str | None = None
+    place: str = ""
 
     @property
     def path(self) -> str:
@@ -66,9 +67,10 @@ class Problem:
 
     def __str__(self) -> str:
         """Say it all in one line."""
+        where = [self.place] * bool(self.place) + [self.path] * bool(self.loc or not self.place)
         value = f" = {self.value}" if self.value else ""
         nearest = f"; did you mean {self.nearest}?" if self.nearest else ""
-        return f"{self.path}{value}: {self.what}; allowed: {self.allowed}{nearest}"
+        return f"{': '.join(where)}{value}: {self.what}; allowed: {self.allowed}{nearest}"
 
 
 def may_be_secret(name: object) -> bool:
@@ -91,7 +93,7 @@ class ConfigError(ValueError):
         return [replace(problem, loc=(*prefix, *problem.loc)) for problem in self.problems]
 
 
-def wrong(value: object, what: str, allowed: str, nearest: str | None = None) -> ConfigError:
+def wrong(value: object, what: str, allowed: str = "", nearest: str | None = None) -> ConfigError:
     """Return the error for one wrong value at the place that is being read."""
     return ConfigError([Problem((), shorten(value), what, allowed, nearest)])
 
@@ -116,33 +118,11 @@ def read_each(
     return values
 
 
-def read_distinct(value: object, read: Callable[[object], T], allowed: str) -> tuple[T, ...]:
-    """Read a list whose items are read by `read` and may not repeat.
-
-    Raises:
-        ConfigError: With the problems of all items, each under its index.
-    """
-    if not isinstance(value, list | tuple):
-        raise wrong(value, found(value), allowed, nearest=_as_list(value))
-    known: set[T] = set()
-
-    def read_new(_: object, item: object) -> T:
-        result = read(item)
-        if result in known:
-            raise wrong(item, "is given twice", "each value once")
-        known.add(result)
-        return result
-
-    return tuple(read_each(enumerate(value), read_new))
-
-
 def format_path(loc: Iterable[object]) -> str:
     """Write keys and indices as one path."""
     path = ""
     for key in loc:
-        if isinstance(key, PurePath):  # the config file itself
-            path += str(key)
-        elif isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
+        if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
             path += f".{key}" if path else key
         else:
             path += f"[{shorten(key)}]"
@@ -196,7 +176,3 @@ def nearest_number(value: object) -> str | None:
     if isinstance(value, float) and value.is_integer():
         return shorten(int(value))
     return None
-
-
-def _as_list(value: object) -> str | None:
-    return f"[{shorten(value)}]" if isinstance(value, str | int | float) else None

@@ -1,9 +1,9 @@
-"""A config as a file: YAML, with the mistakes that only its text shows."""
+"""A config as a file: YAML, with the mistakes that only its text shows, and its lines."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -25,52 +25,119 @@ def read_config(path: Path) -> object:
             config, a section has a key twice, of which YAML would silently keep the last, or
             Snakemake is to run code that stands in the file.
     """
+    root = _compose(path)
+    problems = list(_duplicates(root, (), set())) if root else []
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise _unreadable(path, str(error.strerror), "a readable file") from error
-    if len(content) > MOST_BYTES:
-        raise _unreadable(path, f"has {len(content):,} bytes", f"at most {MOST_BYTES:,} bytes")
-    try:
-        root = yaml.compose(content, yaml.SafeLoader)
-        problems = list(_duplicates(root, (), set())) if root else []
-        value: object = yaml.safe_load(content)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        # An unquoted value that begins with * or ! is an alias or a tag to YAML, which quotes it.
-        problem = re.sub(r"(alias|tag|handle) .?['\"].*", rf"\1 {MASK}", str(error.problem))
-        raise _unreadable(path, f"{problem}{place}", "YAML") from error
-    except (yaml.YAMLError, ValueError) as error:  # bytes that are no text; an impossible date
-        raise _unreadable(path, " ".join(str(error).split()), "YAML") from error
-    except RecursionError as error:
-        raise _unreadable(path, "is nested too deeply", "YAML") from error
+        value: object = yaml.safe_load(path.read_bytes())
+    except (yaml.YAMLError, ValueError) as error:
+        raise _no_yaml(path, error) from error
     if isinstance(value, dict) and YTE in value:
         what = "makes Snakemake run the Python expressions in the file"
         problems.append(Problem((YTE,), shorten(value[YTE]), what, "a config without this key"))
     if problems:
-        raise ConfigError(problems)
+        raise located(ConfigError(problems), [path])
     return value
 
 
-def shipped(config: Any) -> Any:
+def located(error: ConfigError, paths: Iterable[Path], given: Collection[str] = ()) -> ConfigError:
+    """Return an error whose mistakes have the lines on which they stand in a config's files.
+
+    Args:
+        error: What is wrong with a config.
+        paths: Its files. A value is that of the last one that has its key.
+        given: Keys that no file decides: the command line gives them.
+    """
+    if all(problem.place for problem in error.problems):
+        return error
+    roots = [(path, root) for path in paths if (root := _compose(path))]
+
+    def locate(problem: Problem) -> tuple[int, Problem]:
+        if problem.place or not roots or set(problem.loc[:1]) & set(given):
+            return 0, problem
+        # The file that has most of the path; of several, the last one, as Snakemake merges them.
+        found = [(*_deepest(root, problem.loc), path) for path, root in roots]
+        depth, line, path = max(reversed(found), key=lambda one: one[0])
+        shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        place = f"{shown}, line {line}" if depth else str(shown)
+        return line if depth else 0, replace(problem, place=place)
+
+    problems = sorted(map(locate, error.problems), key=lambda one: one[0])
+    return ConfigError(problem for _, problem in problems)
+
+
+def shipped(config: object) -> object:
     """Return a copy of an unchecked config that finds this project's own workloads from anywhere.
 
     A file of the same path in the working directory comes first.
     """
     own = {str(file.relative_to(PROJECT)) for file in (PROJECT / WORKLOADS).glob("*.py")}
     match config:
-        case {"workload": {"script": str(script), **others}} if (
+        case {"workload": {"script": str(script), **others}, **sections} if (
             script in own and not others.get("cwd") and not Path(script).exists()
         ):
-            return {**config, "workload": {**others, "script": str(PROJECT / script)}}
+            return {**sections, "workload": {**others, "script": str(PROJECT / script)}}
         case dict():
             return {**config}
     return config
 
 
+def _compose(path: Path) -> yaml.Node | None:
+    """Return a file's YAML with its lines; None of an empty file.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    try:
+        content = path.read_bytes()
+        if len(content) > MOST_BYTES:
+            raise _unreadable(path, f"has {len(content):,} bytes", f"at most {MOST_BYTES:,} bytes")
+        return yaml.compose(content, yaml.SafeLoader)
+    except OSError as error:
+        raise _unreadable(path, str(error.strerror), "a readable file") from error
+    except (yaml.YAMLError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise _no_yaml(path, error) from error
+    except RecursionError as error:
+        raise _unreadable(path, "is nested too deeply", "YAML") from error
+
+
+def _no_yaml(path: Path, error: Exception) -> ConfigError:
+    """Say where a text is no YAML; bytes that are no text, and impossible dates, have no place."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return _unreadable(path, " ".join(str(error).split()), "YAML")
+    mark = error.problem_mark
+    place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    # An unquoted value that begins with * or ! is an alias or a tag to YAML, which quotes it.
+    problem = re.sub(r"(alias|tag|handle) .?['\"].*", rf"\1 {MASK}", str(error.problem))
+    return _unreadable(path, f"{problem}{place}", "YAML")
+
+
 def _unreadable(path: Path, what: str, allowed: str) -> ConfigError:
-    return ConfigError([Problem((path,), "", what, allowed)])
+    return ConfigError([Problem((), "", what, allowed, place=str(path))])
+
+
+def _children(node: yaml.Node) -> Iterator[tuple[object, yaml.Node, yaml.Node]]:
+    """Iterate over what stands in a node: its key or index, the node that shows it, and its own."""
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield index, item, item
+    if isinstance(node, yaml.MappingNode):
+        for key, item in node.value:
+            scalar = isinstance(key, yaml.ScalarNode)
+            yield key.value if scalar else "(a key that is no word)", key, item
+
+
+def _deepest(root: yaml.Node, loc: Iterable[object]) -> tuple[int, int]:
+    """Return how much of a path is in a file, and the line on which that is."""
+    node, depth, line = root, 0, root.start_mark.line + 1
+    for key in loc:
+        below = [(mark, item) for name, mark, item in _children(node) if str(name) == str(key)]
+        if not below:
+            break
+        mark, node = below[-1]
+        depth, line = depth + 1, mark.start_mark.line + 1
+    return depth, line
 
 
 def _duplicates(node: yaml.Node, loc: tuple[object, ...], seen: set[int]) -> Iterator[Problem]:
@@ -78,16 +145,11 @@ def _duplicates(node: yaml.Node, loc: tuple[object, ...], seen: set[int]) -> Ite
     if id(node) in seen:
         return
     seen.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            yield from _duplicates(item, (*loc, index), seen)
-    if isinstance(node, yaml.MappingNode):
-        first_lines: dict[object, int] = {}
-        for key, item in node.value:
-            name = key.value if isinstance(key, yaml.ScalarNode) else "(a key that is no word)"
-            line = key.start_mark.line + 1
-            if name in first_lines:
-                what = f"the key stands in line {first_lines[name]} and again in line {line}"
-                yield Problem((*loc, name), "", what, "each key once")
-            first_lines.setdefault(name, line)
-            yield from _duplicates(item, (*loc, name), seen)
+    first_lines: dict[object, int] = {}
+    for key, mark, item in _children(node):
+        line = mark.start_mark.line + 1
+        if key in first_lines:
+            what = f"the key stands in line {first_lines[key]} and again in line {line}"
+            yield Problem((*loc, key), "", what, "each key once")
+        first_lines.setdefault(key, line)
+        yield from _duplicates(item, (*loc, key), seen)

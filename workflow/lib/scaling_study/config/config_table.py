@@ -1,43 +1,58 @@
-"""The tables of config/README.md, made from the same declarations that a config is checked by.
+"""The JSON schema of study files, and the tables of config/README.md: both made from the models.
 
-`python -m scaling_study.config.config_table config/README.md` brings the file up to date.
+`python -m scaling_study.config.config_table config/README.md` brings both up to date.
 """
 
 import json
 import sys
+from pathlib import Path
 
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 
 from scaling_study.common import doc_tables
-from scaling_study.config.config import Config
-from scaling_study.config.config_machines import NodeKind
-from scaling_study.config.config_schema import Section, Unit, allowed_text, keys_of, section_of
+from scaling_study.config.config import Config, NodeKind
 from scaling_study.config.import_config import KEY, ImportConfig
+from scaling_study.config.mistakes import Keys
 from scaling_study.launch.axes.axis_table import AXES
 
-
-def keys_table() -> str:
-    """Return the table of all keys of a study that measures."""
-    return _keys(Config)
+SCHEMA = Path(__file__).parents[3] / "schemas/study.schema.json"
 
 
-def machines_table() -> str:
-    """Return the table of the keys of each machine."""
-    return _keys(NodeKind, prefix="machines.<name>.")
+def schema() -> str:
+    """Return the JSON schema of a study file, which measures or reads saved tables."""
+    names, defs = models_json_schema([(Config, "validation"), (ImportConfig, "validation")])
+    study, tables = (names[model, "validation"] for model in (Config, ImportConfig))
+    whole = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A study",
+        "if": {"required": [KEY]},
+        "then": tables,
+        "else": study,
+        **defs,
+    }
+    return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
 
-def import_table() -> str:
-    """Return the table of the keys that a study of saved tables has of its own."""
-    return _keys(ImportConfig, below=f"{KEY}.")
+def keys_table(model: type[BaseModel], *, prefix: str = "", below: str = "") -> str:
+    """Return the table of a model's keys.
 
-
-def _keys(config: type[Section], *, prefix: str = "", below: str = "") -> str:
-    rows = (
-        _key_row(path, field)
-        for path, field in keys_of(config, prefix)
-        if section_of(field) is None and path.startswith(below)
-    )
-    return doc_tables.write_table(("key", "meaning", "allowed", "default", "unit"), rows)
+    Args:
+        model: The model.
+        prefix: What stands before its keys in a study file.
+        below: The section whose keys are shown.
+    """
+    keys = Keys(model)
+    rows = []
+    for path, one in keys.leaves():
+        required = "default" not in one.model_fields_set
+        default = "required" if required else f"`{json.dumps(one.default)}`"
+        unit = one.unit or next((option.unit for option in keys.options(one)), "")
+        meaning = " ".join(one.description.split())
+        unit = unit or ("s" if path.endswith("_s") else "")
+        rows.append((f"`{prefix}{path}`", meaning, keys.allowed(one), default, unit))
+    shown = (row for row in rows if row[0].startswith(f"`{below}"))
+    return doc_tables.write_table(("key", "meaning", "allowed", "default", "unit"), shown)
 
 
 def axes_table() -> str:
@@ -62,9 +77,9 @@ def variables_table() -> str:
 
 
 TABLES = {
-    "keys": keys_table,
-    "machines": machines_table,
-    "import": import_table,
+    "keys": lambda: keys_table(Config),
+    "machines": lambda: keys_table(NodeKind, prefix="machines.<name>."),
+    "import": lambda: keys_table(ImportConfig, below=f"{KEY}."),
     "axes": axes_table,
     "variables": variables_table,
 }
@@ -75,13 +90,6 @@ def updated(text: str) -> str:
     return doc_tables.fill(text, TABLES)
 
 
-def _key_row(path: str, field: FieldInfo) -> tuple[str, ...]:
-    units = [item.text for item in field.metadata if isinstance(item, Unit)]
-    default = "required" if field.is_required() else f"`{json.dumps(field.default)}`"
-    unit = units[0] if units else "s" if path.endswith("_s") else ""
-    description = " ".join((field.description or "").split())
-    return f"`{path}`", description, allowed_text(field), default, unit
-
-
 if __name__ == "__main__":
     doc_tables.update(sys.argv[1:], updated)
+    SCHEMA.write_text(schema(), encoding="utf-8")

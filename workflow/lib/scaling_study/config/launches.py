@@ -12,10 +12,19 @@ from typing import Literal
 from scaling_study.common.printable import printable
 from scaling_study.launch.axes.axis import Value
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS
-from scaling_study.launch.axes.shell import NONE
+from scaling_study.launch.axes.shell import NONE, POLICY, PREFIXES
 
 Arm = Literal["default", "baseline", "repeat", "today", "one_change", "grid", "combined"]
 Axes = Mapping[str, Value]
+Found = tuple[str, ...]
+"""A value of the axis ``shell`` that is not ``none``; empty where nothing was found."""
+
+# What tells a process of a group of ranks which one it is slows nothing, and would hang members.
+NOT_OURS = frozenset(AXES["ranks"].variables)
+# Set by conda's scripts and by libraries at their import; none of them changes how fast torch is.
+HARMLESS = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "KMP_WARNINGS", "MKL_INTERFACE_LAYER"}
+OWNED = {name for axis in AXES.values() for name in axis.variables} - NOT_OURS
+MODES = ("bind", "interleave")
 
 # Names become folders. 80 characters leave room for a file system's 255 bytes; the readable part
 # gets what the longest hash and "-repeat" leave of them.
@@ -67,6 +76,38 @@ class Expansion:
     dropped: tuple[tuple[Candidate, int], ...]
     repeated: tuple[tuple[int, Candidate], ...]
     idle: tuple[int, ...]
+
+
+def is_ours(name: str) -> bool:
+    """Whether a variable changes how fast a script trains, and can hold no key."""
+    known = name in OWNED or name.startswith(PREFIXES)
+    return known and name not in HARMLESS | NOT_OURS
+
+
+def look(environment: Mapping[str, str], policy: str = "default") -> Found:
+    """Return what of a shell makes a launch of its own.
+
+    Args:
+        environment: its variables.
+        policy: its memory policy, as numa_maps writes it (proc(5)).
+    """
+    kept = sorted(
+        f"{name}={text}"
+        for name, text in environment.items()
+        if is_ours(name) and text and text.isprintable()
+    )
+    kept += [f"{POLICY}={policy}"] if policy.partition(":")[0] in MODES else []
+    return tuple(kept)
+
+
+def value_of(today: Found, workload: Mapping[str, str]) -> Value:
+    """Return the value of the axis ``shell`` in today's launch.
+
+    Args:
+        today: what the user's shell sets, or what the config says of it.
+        workload: ``workload.env``, whose variables are the same in all launches.
+    """
+    return tuple(one for one in today if one.partition("=")[0] not in workload) or NONE
 
 
 def expand(

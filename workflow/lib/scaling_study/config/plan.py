@@ -2,20 +2,18 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Self
 
+from pydantic import BaseModel, ConfigDict
+
 from scaling_study.common.problems import ConfigError, nearest_word, read_each, wrong
-from scaling_study.config.config import Config, Measure, Profile, Workload
-from scaling_study.config.config_confirm import Confirm
-from scaling_study.config.config_search import Search
-from scaling_study.config.config_why import Why
-from scaling_study.config.launches import Axes, Launch, label, named, repeat_of
-from scaling_study.config.todays import Found
+from scaling_study.config.config import Config, Confirm, Measure, Profile, Search, Why
+from scaling_study.config.launches import Axes, Found, Launch, label, named, repeat_of
+from scaling_study.config.workload import Workload
 
 # 1: the first format. 2: with what is explained. 3: with how long is confirmed. 4: with the search.
 # 5: with what no combination may have, and the nodes of a race. 6: with the objective.
-SCHEMA_VERSION = 7
+SCHEMA_VERSION: Literal[7] = 7
 
 # Where a launch stands within its replicate: 20 bits keep ties among 10,000 launches rare (and a
 # tie only leaves two neighbours in the scheduler's own order), and priorities small integers.
@@ -25,18 +23,18 @@ RECOMMENDED = "recommended"
 """The launch that is known when all have been measured."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(BaseModel):
     """A launch that the config describes and excludes."""
+
+    model_config = ConfigDict(frozen=True)
 
     label: str
     axes: Axes
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is measured.
+class Plan(BaseModel):
+    """What is measured: the content of plan.json.
 
     Attributes:
         default: Id of the launch of a person who sets nothing.
@@ -52,6 +50,9 @@ class Plan:
         feed: How much is tried on the recommended launch's data loader.
     """
 
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: Literal[7] = SCHEMA_VERSION
     study: str
     description: str
     seed: int
@@ -59,10 +60,11 @@ class Plan:
     default: str
     baseline: str
     repeat: str
-    today: str | None
+    today: str | None = None
     launches: tuple[Launch, ...]
     dropped: tuple[Dropped, ...]
     processes: Literal["auto"] | tuple[int, ...]
+    replicates: int
     exclude: tuple[Axes, ...]
     search: Search
     measure: Measure
@@ -71,47 +73,12 @@ class Plan:
     profiled: Mapping[str, str]
     why: Why
     explained: Mapping[str, str]
-    feed: Literal["quick", "full", "off"]
+    feed: Literal["quick", "full", "off"] = "off"
     workload: Workload
-
-    @property
-    def replicates(self) -> int:
-        """Fresh cohorts of each launch."""
-        return self.measure.replicates
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of plan.json."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "study": self.study,
-            "description": self.description,
-            "seed": self.seed,
-            "objective": self.objective,
-            "default": self.default,
-            "baseline": self.baseline,
-            "repeat": self.repeat,
-            "today": self.today,
-            "launches": [
-                {"id": item.id, "label": item.label, "arm": item.arm, "axes": _to_json(item.axes)}
-                for item in self.launches
-            ],
-            "dropped": [
-                {"label": item.label, "axes": _to_json(item.axes), "reason": item.reason}
-                for item in self.dropped
-            ],
-            "processes": self.processes if self.processes == "auto" else list(self.processes),
-            "replicates": self.replicates,
-            "exclude": [_to_json(item) for item in self.exclude],
-            "search": self.search.model_dump(mode="json"),
-            "measure": self.measure.model_dump(mode="json"),
-            "confirm": self.confirm.model_dump(mode="json"),
-            "profile": self.profile.model_dump(mode="json"),
-            "profiled": dict(self.profiled),
-            "why": self.why.model_dump(mode="json"),
-            "explained": dict(self.explained),
-            "feed": self.feed,
-            "workload": self.workload.model_dump(mode="json"),
-        }
+        return self.model_dump(mode="json")
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -120,40 +87,10 @@ class Plan:
         Raises:
             ValueError: Another version of this package wrote it.
         """
-        if data["schema_version"] != SCHEMA_VERSION:
-            raise ValueError(
-                f"plan.json has version {data['schema_version']}, not {SCHEMA_VERSION}"
-            )
-        processes = data["processes"]
-        return cls(
-            study=data["study"],
-            description=data["description"],
-            seed=data["seed"],
-            objective=data["objective"],
-            default=data["default"],
-            baseline=data["baseline"],
-            repeat=data["repeat"],
-            today=data.get("today"),  # plans of before have none
-            launches=tuple(
-                Launch(item["id"], item["label"], item["arm"], _from_json(item["axes"]))
-                for item in data["launches"]
-            ),
-            dropped=tuple(
-                Dropped(item["label"], _from_json(item["axes"]), item["reason"])
-                for item in data["dropped"]
-            ),
-            processes="auto" if processes == "auto" else tuple(processes),
-            exclude=tuple(_from_json(item) for item in data["exclude"]),
-            search=Search.model_validate(data["search"]),
-            measure=Measure.model_validate(data["measure"]),
-            confirm=Confirm.model_validate(data["confirm"]),
-            profile=Profile.model_validate(data["profile"]),
-            profiled=dict(data["profiled"]),
-            why=Why.model_validate(data["why"]),
-            explained=dict(data["explained"]),
-            feed=data.get("feed", "off"),  # plans of before have none
-            workload=Workload.model_validate(data["workload"]),
-        )
+        version = data["schema_version"]
+        if version != SCHEMA_VERSION:
+            raise ValueError(f"plan.json has version {version}, not {SCHEMA_VERSION}")
+        return cls.model_validate(data)
 
 
 def make_plan(config: Config, shell: Found = ()) -> Plan:
@@ -191,12 +128,15 @@ def make_plan(config: Config, shell: Found = ()) -> Plan:
         launches=tuple(launches),
         dropped=tuple(
             Dropped(
-                label(item.axes, defaults, builds), item.axes, config.launches.exclusion_text(index)
+                label=label(item.axes, defaults, builds),
+                axes=item.axes,
+                reason=config.launches.exclusion_text(index),
             )
             for item, index in expansion.dropped
         ),
-        processes=config.processes if config.processes == "auto" else tuple(config.processes),
-        exclude=tuple(config.launches.exclude),
+        processes=config.processes,
+        replicates=config.measure.replicates,
+        exclude=config.launches.exclude,
         search=config.search,
         measure=config.measure,
         confirm=config.confirm,
@@ -290,11 +230,3 @@ def measuring_order(plan: Plan) -> tuple[tuple[Launch, int], ...]:
     """Return every launch and replicate, first to last as they are measured."""
     jobs = [(launch, index) for index in range(plan.replicates) for launch in plan.launches]
     return tuple(sorted(jobs, key=lambda job: priority(plan, *job), reverse=True))
-
-
-def _to_json(axes: Axes) -> dict[str, Any]:
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in axes.items()}
-
-
-def _from_json(axes: Mapping[str, Any]) -> Axes:
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in axes.items()}

@@ -1,0 +1,171 @@
+"""What all sections of a config have: how they are declared, and the kinds of value in them."""
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationInfo,
+    model_validator,
+)
+
+from scaling_study.common import placeholders
+from scaling_study.common.problems import ConfigError, Problem, found, shorten, wrong
+from scaling_study.config.mistakes import shown_key
+from scaling_study.launch.axes.axis_table import AXES
+
+T = TypeVar("T")
+
+MOST_PROCESSES = 10_000  # far above any machine; a larger count is a slip of the keyboard
+MOST_BITS = 64  # what programs read; a longer number is meant as text
+PARAMETER = "a text or a number"
+
+
+class Section(BaseModel):
+    """A part of the config: unknown keys are mistakes, and nothing changes once it is read.
+
+    Where the context is a set, it holds the names of the study's own axes, and files that are named
+    must exist. A plan that is read back, perhaps on another machine, is checked without it.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_all_keys(cls, value: object) -> object:
+        """Show keys that are no plain text as Python does, so that messages can name them."""
+        if not isinstance(value, Mapping):
+            return value
+        return {shown_key(key): item for key, item in value.items()}
+
+
+def allowed(text: str, **more: str) -> object:
+    """Say what a key allows, for a person, where its type does not."""
+    return Field(json_schema_extra={"allowed": text, **more})
+
+
+def unit(text: str) -> object:
+    """Say what a number counts; a key that ends in `_s` is in seconds anyway."""
+    return Field(json_schema_extra={"unit": text})
+
+
+def must_exist(info: ValidationInfo) -> bool:
+    """Whether files are looked up on this machine."""
+    return info.context is not None
+
+
+def own_axes(info: ValidationInfo) -> Collection[str]:
+    """Return the names of the study's own axes."""
+    return info.context or ()
+
+
+def distinct(values: tuple[T, ...]) -> tuple[T, ...]:
+    """Check that no value of a list repeats.
+
+    Raises:
+        ConfigError: With all that do.
+    """
+    repeated = [index for index, value in enumerate(values) if value in values[:index]]
+    if repeated:
+        what, right = "is given twice", "each value once"
+        raise ConfigError(Problem((i,), shorten(values[i]), what, right) for i in repeated)
+    return values
+
+
+def or_off(value: object) -> object:
+    """Return the word for what YAML 1.1 reads a bare `off` as."""
+    return "off" if value is False else value
+
+
+Off = Annotated[
+    Literal["off"], BeforeValidator(or_off, json_schema_input_type=Literal["off", False])
+]
+Count = Annotated[int, Field(ge=1, le=MOST_PROCESSES)]
+Counts = Annotated[tuple[Count, ...], Field(strict=False), AfterValidator(distinct)]
+Steps = Annotated[int, Field(ge=1), unit("steps")]
+Seconds = Annotated[float, Field(gt=0, le=3600)]
+Effort = Annotated[
+    Literal["quick", "full", "off"],
+    BeforeValidator(or_off, json_schema_input_type=Literal["quick", "full", "off", False]),
+]
+Targets = Annotated[
+    tuple[str, ...],
+    Field(strict=False),
+    AfterValidator(distinct),
+    allowed("a list of baseline, default, today, recommended, or labels of launches; [] for none"),
+]
+
+
+def read_parameter(item: object) -> str | int | float:
+    """Read a value of one of the study's own axes.
+
+    Raises:
+        ConfigError: It is no text or number that can be passed to a process.
+    """
+    if isinstance(item, bool) or not isinstance(item, str | int | float):
+        raise wrong(item, found(item), PARAMETER)
+    if isinstance(item, float) and not math.isfinite(item):
+        raise wrong(item, found(item), PARAMETER, repr(str(item)))
+    if isinstance(item, int) and item.bit_length() > MOST_BITS:
+        raise wrong(item, "is too large", f"a text, or a number of at most {MOST_BITS} bits")
+    try:
+        passable = b"\0" not in str(item).encode()
+    except UnicodeEncodeError:
+        passable = False
+    if not passable:
+        raise wrong(item, "cannot be passed to a process", "text without NUL and lone surrogates")
+    return item
+
+
+def _read_text(item: object) -> str:
+    """Read an argument or a variable's value; a number stands for its text."""
+    return str(read_parameter(item))
+
+
+def _read_parameter_name(name: str) -> str:
+    if name in AXES or name == placeholders.MEMBER:
+        what = "the slot number" if name == placeholders.MEMBER else "an axis"
+        raise wrong(name, f"has the name of {what}", "another name", f"own_{name}")
+    return name
+
+
+def _read_variable(name: str) -> str:
+    owners = [axis for axis, one in AXES.items() if name in one.variables]
+    if owners:
+        axis = owners[-1]
+        what, right = f"belongs to the axis {axis}", "variables that no axis sets"
+        raise wrong(name, what, right, f"launches.baseline.{axis}")
+    return name
+
+
+Parameter = Annotated[
+    str | int | float,
+    PlainValidator(read_parameter, json_schema_input_type=str | int | float),
+    allowed(PARAMETER),
+]
+Text = Annotated[
+    str,
+    PlainValidator(_read_text, json_schema_input_type=str | int | float),
+    allowed(PARAMETER),
+]
+ParameterName = Annotated[
+    str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$"), AfterValidator(_read_parameter_name)
+]
+Variable = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"),
+    AfterValidator(_read_variable),
+    allowed("the name of a variable: letters, digits and _, no digit first"),
+]

@@ -1,0 +1,270 @@
+"""The `workload` section of a config: the training script, and how it is called."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, model_validator
+from typing_extensions import TypedDict
+
+from scaling_study.common import placeholders
+from scaling_study.common.named_files import require_file, require_folder, require_path
+from scaling_study.common.problems import (
+    ConfigError,
+    Problem,
+    may_be_secret,
+    nearest_word,
+    shorten,
+    wrong,
+)
+from scaling_study.config.mistakes import MISSING
+from scaling_study.config.section import (
+    Parameter,
+    ParameterName,
+    Section,
+    Steps,
+    Text,
+    Variable,
+    allowed,
+    distinct,
+    must_exist,
+    unit,
+)
+from scaling_study.launch.axes.build import INTERPRETER, read_interpreter
+from scaling_study.member.iterations import MARK
+
+T = TypeVar("T")
+
+SCRIPT = "the path of a Python file, relative to workload.cwd"
+
+
+def _read_public(name: str) -> str:
+    if may_be_secret(name):
+        raise wrong(
+            name,
+            "may be a secret, and plan, records and report show values of workload.env",
+            "such a variable in your shell, and its name in workload.pass_env",
+            f"pass_env: [{name}]",
+        )
+    return name
+
+
+def _read_passed(name: str, info: ValidationInfo) -> str:
+    if must_exist(info) and name not in os.environ:
+        raise wrong(name, "is not set in this shell", "a variable that is set: export it first")
+    return name
+
+
+def _read_python(value: str, info: ValidationInfo) -> str:
+    return read_interpreter(value, f"{INTERPRETER}, or null", files=must_exist(info))
+
+
+def _read_cwd(value: str, info: ValidationInfo) -> str:
+    if must_exist(info):
+        require_folder(str(Path(value).expanduser()), "")
+    return value
+
+
+def _cwd(info: ValidationInfo) -> str:
+    """Return the folder in which the workload runs, as far as it is known already."""
+    cwd = info.data.get("cwd")
+    return str(Path(cwd).expanduser()) if cwd else ""
+
+
+def _read_script(value: str | None, info: ValidationInfo) -> str | None:
+    module = info.data.get("module")
+    if value is None and "module" in info.data and module is None:
+        raise ConfigError([Problem((), "", MISSING, f"{SCRIPT}, or workload.module")])
+    if value is not None and module is not None:
+        raise wrong(value, "stands beside workload.module", "one of both")
+    if value is not None and must_exist(info):
+        require_file(value, SCRIPT, _cwd(info))
+    return value
+
+
+def _read_input(value: str, info: ValidationInfo) -> str:
+    if must_exist(info):
+        require_path(value, "a file or a folder", _cwd(info))
+    return value
+
+
+def _read_argument(text: str, info: ValidationInfo) -> str:
+    parameters = info.data.get("parameters")  # none where these are mistaken
+    known = [placeholders.N if info.data.get("pool") else placeholders.MEMBER, *(parameters or {})]
+    name = placeholders.unknown(text, known)
+    if name and parameters is not None:
+        nearest = nearest_word(name, known)
+        raise wrong(
+            text,
+            f"{{{name}}} stands for nothing",
+            f"{', '.join(f'{{{one}}}' for one in known)}, and what workload.parameters "
+            f"declares; {{{{{name}}}}} passes the text {{{name}}}",
+            nearest and f"{{{nearest}}}",
+        )
+    return text
+
+
+def _read_arguments(texts: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    names = {name for text in texts for name in placeholders.names(text)}
+    if info.data.get("pool") and placeholders.N not in names:
+        right = f"with workload.pool, {{{placeholders.N}}} for the number of processes that train"
+        raise wrong(list(texts), "has no {n}", right, '["--jobs", "{n}"]')
+    return texts
+
+
+def _read_samples(value: T, info: ValidationInfo) -> T:
+    known = info.data.get("parameters", {})
+    if value == MARK and value in known:
+        raise wrong(value, "is what the script marks, and a parameter", "one of both")
+    if isinstance(value, str) and value != MARK and value not in known:
+        raise wrong(value, "is no parameter", nearest=nearest_word(value, [*known, MARK]))
+    return value
+
+
+class StepRule(TypedDict, total=False):
+    """Which steps of optimizers end an iteration."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+
+    every: Annotated[int, Field(ge=1)]
+    optimizer: Annotated[
+        str,
+        Field(pattern=r"^[^\W\d]\w*$"),
+        allowed("the name of an optimizer's class, such as AdamW"),
+    ]
+
+
+def _read_step(value: T) -> T:
+    if isinstance(value, Mapping) and len(value) != 1:
+        raise wrong(value, f"has {len(value)} keys")
+    return value
+
+
+class Workload(Section):
+    """The training script that is measured."""
+
+    python: Annotated[str, AfterValidator(_read_python), allowed(INTERPRETER)] | None = None
+    """The interpreter that runs the script, in all launches; by default the study's own."""
+
+    cwd: (
+        Annotated[
+            str,
+            AfterValidator(_read_cwd),
+            allowed("the path of a folder, relative to the working directory"),
+        ]
+        | None
+    ) = None
+    """The folder in which the script runs: relative paths of the script start there."""
+
+    module: (
+        Annotated[
+            str,
+            Field(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"),
+            allowed("the name of a module, such as mypkg.train"),
+        ]
+        | None
+    ) = None
+    """In place of a script: the module that `python -m` runs."""
+
+    script: Annotated[
+        str | None, AfterValidator(_read_script), allowed(SCRIPT), Field(validate_default=True)
+    ] = None
+    """The training script, unmodified; required without `module`."""
+
+    parameters: Annotated[
+        Mapping[ParameterName, Parameter],
+        allowed(
+            "a section of names (a word of small letters, digits and _, a letter first) with the"
+            " default of each, a text or a number"
+        ),
+    ] = Field(default={})
+    """Axes of this study's own, each with its default: `launches` gives them further values."""
+
+    pool: bool = False
+    """The script starts the processes that train itself, `{n}` of them: it runs as a whole."""
+
+    args: Annotated[
+        tuple[Annotated[Text, AfterValidator(_read_argument)], ...],
+        Field(strict=False, validate_default=True),
+        AfterValidator(_read_arguments),
+        allowed('a list of texts and numbers, such as ["--seed", "{member}"]'),
+    ] = ()
+    """Its arguments, with parameters in braces; `{member}` is the slot number (0, 1, …)."""
+
+    env: Annotated[
+        Mapping[Annotated[Variable, AfterValidator(_read_public)], Text],
+        allowed(
+            "a section of variable names (letters, digits and _, no digit first) with a text or"
+            " number each"
+        ),
+    ] = Field(default={})
+    """Variables for members alone; those that an axis sets are refused."""
+
+    pass_env: Annotated[
+        tuple[Annotated[Variable, AfterValidator(_read_passed)], ...],
+        Field(strict=False),
+        AfterValidator(distinct),
+        allowed("a list of names of variables, such as [API_KEY]"),
+    ] = ()
+    """Names of variables that members get from your shell, such as keys: no file holds a value."""
+
+    step: Annotated[
+        Literal["optimizer", "mark"] | StepRule,
+        AfterValidator(_read_step),
+        allowed(
+            "optimizer, mark, {every: k} with a whole number from 1, or {optimizer: the name of a"
+            " class}"
+        ),
+    ] = "optimizer"
+    """What ends an iteration: a round of the script's optimizers, or its `scaling_study.mark()`."""
+
+    steps_per_model: Annotated[Literal["auto"] | Steps | None, unit("steps")] = "auto"
+    """Steps that train one model (`auto`: as many as the script does; null: compare steps only)."""
+
+    samples_per_step: Annotated[
+        Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0)] | str | None,
+        AfterValidator(_read_samples),
+        allowed("a number above 0, the name of a parameter, mark, or null"),
+        unit("samples"),
+    ] = None
+    """What a step processes (mark: as the script says); launches are compared by equal work."""
+
+    samples_per_epoch: Annotated[Annotated[int, Field(ge=1)] | None, unit("samples")] = None
+    """Samples of an epoch: with it the report tells the time per epoch; needs samples_per_step."""
+
+    loader: (
+        Annotated[
+            str,
+            Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"),
+            allowed("module:Class, as in __main__:Batches for a class of the script itself"),
+        ]
+        | None
+    ) = None
+    """A class of loaders that no library here has; its `__iter__` makes iterators over batches."""
+
+    inputs: Annotated[
+        tuple[Annotated[str, AfterValidator(_read_input)], ...],
+        Field(strict=False),
+        AfterValidator(distinct),
+        allowed("a list of paths of files and folders"),
+    ] = ()
+    """Further files and folders, such as data: their change, in size or time, measures anew."""
+
+    @model_validator(mode="after")
+    def _check_parameters(self) -> Self:
+        texts = [*self.args, *self.env.values()]
+        used = {name for text in texts for name in placeholders.names(text)}
+        unused = self.parameters.keys() - used
+        if unused:
+            what = "is used by no argument and no variable"
+            raise ConfigError(
+                Problem(
+                    ("parameters", name),
+                    shorten(self.parameters[name]),
+                    what,
+                    f"{{{name}}} in workload.args or workload.env",
+                )
+                for name in sorted(unused)
+            )
+        return self
