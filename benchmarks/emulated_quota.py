@@ -1,6 +1,6 @@
 """Plant a CPU quota of cgroup v2 in an emulated machine: for hosts whose cgroups are v1.
 
-    python benchmarks/emulated_quota.py [--run 0] [--ledger docs/planted.jsonl]
+    python benchmarks/emulated_quota.py [--run 0] [--ledger docs/evidence/planted.jsonl]
 
 QEMU boots a machine of two CPUs (tests/emulated), the experiments of one run of planted.py are done
 in it with a plain loop of small tensors, and what the verdict says of their records joins

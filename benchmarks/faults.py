@@ -1,4 +1,4 @@
-"""Run every fault, and write what each of them left into docs/faults.md.
+"""Run every fault, and write what each of them left into docs/evidence/faults.md.
 
     python benchmarks/faults.py [pytest's options]
 
@@ -17,7 +17,7 @@ from scaling_study.common import storage
 from scaling_study.common.doc_tables import fill, update, write_table
 
 ROOT = Path(__file__).parent.parent
-DOCUMENT = ROOT / "docs/faults.md"
+DOCUMENT = ROOT / "docs/evidence/faults.md"
 COUNTED = ROOT / "results/.faults.json"  # no study can have this name
 HEAD = ("fault", "runs", "completed windows", "lost", "counted twice", "left behind")
 

@@ -7,8 +7,8 @@ that do not count, so the command can be stopped at any time. Nothing else shoul
 job takes one to four minutes.
 
     python benchmarks/planted.py [--only quota mask] [--workload ncf] [--runs 5]
-    python benchmarks/planted.py --ledger docs/planted.jsonl        # go on with the table's runs
-    python benchmarks/planted.py --again --table docs/planted.md    # new rules, the same records
+    python benchmarks/planted.py --ledger docs/evidence/planted.jsonl        # go on with the table's runs
+    python benchmarks/planted.py --again --table docs/evidence/planted.md    # new rules, the same records
     python benchmarks/planted.py --bare                             # only: do the plants bite here?
 """
 

@@ -8,7 +8,7 @@ race is the real planner with 50 minutes for measuring; its rivals (benchmarks/s
 the time that it took in the same world; the grid takes what it takes. Regret is what the chosen
 point's true throughput lacks of the best one's. Rivals choose among the launches that the config
 has, and so does the race's regret: one below 0 is a combination that no rival can choose. Beside it
-stands the regret against the best of all combinations. The table goes to docs/search.md. The
+stands the regret against the best of all combinations. The table goes to docs/evidence/search.md. The
 status is 0 if all figures are reached.
 """
 
@@ -167,7 +167,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--worlds", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="number of the first world")
-    parser.add_argument("--table", type=Path, default=ROOT / "docs/search.md")
+    parser.add_argument("--table", type=Path, default=ROOT / "docs/evidence/search.md")
     parser.add_argument("--rows", type=Path, help="where all worlds' rows go, as CSV")
     options = parser.parse_args()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # workers, one on each CPU

@@ -11,9 +11,9 @@ enough get more loops and studies until the time is up.
     python benchmarks/truth.py --only gan ends --n 1        # some rows
     python benchmarks/truth.py --minutes 0                  # run nothing; print the table
 
-Every run is a line of the ledger, docs/truth.jsonl, when it ends; a rerun goes on from there. Runs
+Every run is a line of the ledger, docs/evidence/truth.jsonl, when it ends; a rerun goes on from there. Runs
 of older code do not count: a changed script or package starts its rows anew. A run that the
-deadline cuts is dropped. The table goes to docs/truth.md. It has all rows of the ledger, of the
+deadline cuts is dropped. The table goes to docs/evidence/truth.md. It has all rows of the ledger, of the
 newest code of each, and names those of older code than is here now.
 
 Each row says which number it compares: see benchmarks/truth_list.py. Studies run in a copy of the
@@ -92,8 +92,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS), help="rows")
     parser.add_argument("--n", nargs="+", type=count, default=[1, 2], help="process counts")
     parser.add_argument("--minutes", type=float, default=60, help="of this pass")
-    parser.add_argument("--ledger", type=Path, default=ROOT / "docs/truth.jsonl")
-    parser.add_argument("--table", type=Path, default=ROOT / "docs/truth.md")
+    parser.add_argument("--ledger", type=Path, default=ROOT / "docs/evidence/truth.jsonl")
+    parser.add_argument("--table", type=Path, default=ROOT / "docs/evidence/truth.md")
     return parser.parse_args()
 
 

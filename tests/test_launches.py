@@ -125,9 +125,9 @@ def test_a_run_that_was_stopped_says_so():
 
 
 def test_the_shipped_ledger_has_the_table_in_the_docs():
-    runs = launches.read_ledger(ROOT / "docs/launches.jsonl")
+    runs = launches.read_ledger(ROOT / "docs/evidence/launches.jsonl")
     own = [entry for entry in runs if entry["workload"] == "TSMixerx"]
     text, _ = launches_table.section("TSMixerx", own)
     rows = [line for line in text.splitlines() if line.startswith(("| one thread", "| run_cpu"))]
     assert len(rows) == 2
-    assert all(row in (ROOT / "docs/search.md").read_text() for row in rows)
+    assert all(row in (ROOT / "docs/evidence/search.md").read_text() for row in rows)

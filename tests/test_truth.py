@@ -376,7 +376,7 @@ def test_the_table_shows_what_lies_between_steps():
 
 
 def test_a_ledger_goes_on_after_a_line_that_was_cut(tmp_path):
-    ledger = tmp_path / "docs/truth.jsonl"
+    ledger = tmp_path / "docs/evidence/truth.jsonl"
     assert truth_table.read_ledger(ledger) == []
     entries = [loop_entry(1.0), loop_entry(2.0)]
     truth_table.add_to_ledger(ledger, entries[0])

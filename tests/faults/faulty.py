@@ -1,4 +1,4 @@
-"""What a fault may leave: how it is looked at, and how it is counted for docs/faults.md."""
+"""What a fault may leave: how it is looked at, and how it is counted for docs/evidence/faults.md."""
 
 import contextlib
 import os
@@ -112,7 +112,7 @@ class Fault:
     """One fault: what was there before it, and what is there after it.
 
     Args:
-        title: its row in docs/faults.md.
+        title: its row in docs/evidence/faults.md.
         note: takes its counts.
         results: the folder that holds the record files.
         temporary: the temporary folder of all its processes.
