@@ -30,7 +30,6 @@ ALONE = (
     "test_worker_scripts",
     "faults/test_clock", "faults/test_disks", "faults/test_files",
     "faults/test_kills", "faults/test_misbehaving", "faults/test_races",
-    "hostile/test_traced_study",
 )
 # fmt: on
 
