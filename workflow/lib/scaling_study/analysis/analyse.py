@@ -181,10 +181,10 @@ def scaling(
     means = intervals.Means(rates)
     found = []
     for launch, rows in points.groupby("launch", sort=False):
-        id_ = str(launch)
-        n, throughput = rows["n"].to_numpy(), rows["steps_per_s"].to_numpy()
+        id_, n, throughput = str(launch), rows["n"].to_numpy(), rows["steps_per_s"].to_numpy()
         further = domain_laws(slots[id_], topology)
-        found.append(LaunchLaws(id_, law_choice.choose(n, throughput, means.scatter(id_), further)))
+        law = law_choice.choose(n, throughput, means.scatter(id_), further)
+        found.append(LaunchLaws(id_, law))
     return found
 
 
@@ -237,19 +237,10 @@ def attestation(cohorts: Sequence[Json], windows: pd.DataFrame) -> list[Attested
     found = []
     for launch, cohort in shown.items():
         got = cohort["attestation"]
-        found.append(
-            Attested(
-                launch,
-                cohort["label"],
-                got["checks"],
-                got["member"],
-                got.get("changes"),
-                got.get("counted"),
-                got.get("once"),
-                paces.get(launch),
-                _settling([one for one in cohorts if one["launch"] == launch]),
-            )
-        )
+        changes, counted, once = (got.get(name) for name in ("changes", "counted", "once"))
+        settling = _settling([one for one in cohorts if one["launch"] == launch])
+        asked = launch, cohort["label"], got["checks"], got["member"]
+        found.append(Attested(*asked, changes, counted, once, paces.get(launch), settling))
     return found
 
 
