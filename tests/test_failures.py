@@ -2,7 +2,7 @@ import json
 
 import synthetic
 from scaling_study.analysis.collect import collect
-from scaling_study.analysis.failures import list_failures
+from scaling_study.analysis.failures import Failures, LostPoint, list_failures
 
 
 def failures(folder, *launches, edit=None, **options):
@@ -15,8 +15,7 @@ def failures(folder, *launches, edit=None, **options):
 
 def test_a_complete_study_lists_nothing(tmp_path):
     found = failures(tmp_path, synthetic.Launch())
-    empty = {"launches": [], "windows": [], "points": [], "members": []}
-    assert found == {**empty, "shared_files": {}}
+    assert found == Failures([], [], [], [], {})
 
 
 def test_every_ending_is_listed_with_reason_and_remedy(tmp_path):
@@ -28,7 +27,7 @@ def test_every_ending_is_listed_with_reason_and_remedy(tmp_path):
         synthetic.Launch({"intra_op": 1}, ending="partial"),
         replicates=2,
     )
-    listed = [(each["label"], each["status"], each["replicate"]) for each in found["launches"]]
+    listed = [(each.label, each.status, each.replicate) for each in found.launches]
     assert listed == [
         ("blas mkl", "skipped", 0),
         ("blas mkl", "skipped", 1),
@@ -37,20 +36,20 @@ def test_every_ending_is_listed_with_reason_and_remedy(tmp_path):
         ("intra_op 1", "partial", 0),
         ("intra_op 1", "partial", 1),
     ]
-    assert found["launches"][0]["remedy"] == "pip install the-library"
-    assert found["launches"][-1]["log"] == "Traceback …"
-    assert [(each["slot"], each["what"]) for each in found["members"]] == [(7, "died")] * 2
-    assert [(each["label"], each["n"]) for each in found["points"]] == [("intra_op 1", 8)]
+    assert found.launches[0].remedy == "pip install the-library"
+    assert found.launches[-1].log == "Traceback …"
+    assert [(each.slot, each.what) for each in found.members] == [(7, "died")] * 2
+    assert [(each.label, each.n) for each in found.points] == [("intra_op 1", 8)]
 
 
 def test_invalid_windows_are_counted_by_flag_and_their_points_named(tmp_path):
     launch = synthetic.Launch({"intra_op": 1}, "baseline", never_valid=(4,))
     found = failures(tmp_path, launch, ns=[1, 4], replicates=2, windows=3)
-    assert [(each["n"], each["flag"], each["count"]) for each in found["windows"]] == [
+    assert [(each.n, each.flag, each.count) for each in found.windows] == [
         (4, "foreign_cpu", 6),
         (4, "short_overlap", 6),
     ]
-    assert found["points"] == [{"launch": launch.id, "label": launch.label, "n": 4}]
+    assert found.points == [LostPoint(launch.id, launch.label, 4)]
 
 
 def test_shared_files_have_the_most_members_of_any_cohort(tmp_path):
@@ -63,7 +62,7 @@ def test_shared_files_have_the_most_members_of_any_cohort(tmp_path):
             path.write_text(text.replace('"kind": "attestation"', own))
 
     found = failures(tmp_path, synthetic.Launch(), edit=share, replicates=2)
-    assert found["shared_files"] == {"/a": 3, "/b": 4}
+    assert found.shared_files == {"/a": 3, "/b": 4}
 
 
 def test_a_point_lost_in_one_replicate_only_is_not_lost(tmp_path):
@@ -72,7 +71,7 @@ def test_a_point_lost_in_one_replicate_only_is_not_lost(tmp_path):
         path.write_text(path.read_text().replace('"valid": true', '"valid": false'))
 
     found = failures(tmp_path, synthetic.Launch(), edit=spoil)
-    assert found["points"] == []
+    assert found.points == []
 
 
 def test_a_stopped_job_is_interrupted_unless_it_went_on(tmp_path):
@@ -89,9 +88,9 @@ def test_a_stopped_job_is_interrupted_unless_it_went_on(tmp_path):
             "".join(json.dumps(record) + "\n" for record in [*records[:-1], *again]),
         )
 
-    stopped = failures(tmp_path / "stopped", synthetic.Launch(), edit=stop)["launches"]
-    assert [(each["status"], each["replicate"]) for each in stopped] == [("interrupted", 0)]
-    assert failures(tmp_path / "went_on", synthetic.Launch(), edit=go_on)["launches"] == []
+    stopped = failures(tmp_path / "stopped", synthetic.Launch(), edit=stop).launches
+    assert [(each.status, each.replicate) for each in stopped] == [("interrupted", 0)]
+    assert failures(tmp_path / "went_on", synthetic.Launch(), edit=go_on).launches == []
 
 
 def test_a_missing_file_is_a_failure(tmp_path):
@@ -100,4 +99,4 @@ def test_a_missing_file_is_a_failure(tmp_path):
         synthetic.Launch(),
         edit=lambda folder: (folder / "2.jsonl").unlink(),
     )
-    assert [(each["status"], each["replicate"]) for each in found["launches"]] == [("missing", 2)]
+    assert [(each.status, each.replicate) for each in found.launches] == [("missing", 2)]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from scaling_study.common.topology import Domain
+    from scaling_study.stats.intervals import Interval
 
     Json = Mapping[str, Any]
 
@@ -38,9 +39,6 @@ FILES = (
     *("scaling", "noise", "recommendation", "pareto", "single_changes", "failures"),
     *("attestation", "provenance"),
 )
-AFTER = ("changes", "counted", "once")
-"""What an attestation after the last window adds: what changed, what was counted, and whether each
-run of the script needs a process of its own; None where there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +58,71 @@ class LaunchLaws:
     laws: law_choice.ChosenLaw
 
 
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """Cohorts of a launch whose windows were taken anew, because steps had changed.
+
+    Attributes:
+        cohorts: How many.
+        of: How many were measured.
+        least: The smallest change of steps, as part of them.
+        most: The largest.
+        left: In how many steps were still changing in the last windows.
+    """
+
+    cohorts: int
+    of: int
+    least: float
+    most: float
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attested:
+    """What a launch asked for and got.
+
+    Attributes:
+        launch: Its id.
+        label: Its text.
+        checks: What was requested and what took effect, by axis.
+        member: All that the first member reported.
+        changes: What the script changed until the last window.
+        counted: What was counted as an iteration.
+        once: Whether each run of the script needs a process of its own.
+        pace: What a step takes in later windows over earlier ones.
+        settling: None where no window was taken anew.
+    """
+
+    launch: str
+    label: str
+    checks: Sequence[Json]
+    member: Json
+    changes: Sequence[Json] | None
+    counted: Json | None
+    once: bool | None
+    pace: Interval | None
+    settling: Settling | None
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a machine's numbers come from: machine.json, versions, hashes, counts and times."""
+
+    description: Json
+    versions: Json
+    commit: str | None
+    measured_hashes: Sequence[str]
+    harness_hashes: Sequence[str]
+    started: str
+    cohorts: int
+    windows_valid: int
+    windows_invalid: int
+    steps: int
+    wall_s: float
+    in_windows_s: float
+    samples: Json
+
+
 def analyse(
     points: pd.DataFrame, rates: pd.DataFrame, windows: pd.DataFrame, study: Json, plan: Json
 ) -> dict[str, dict[str, object]]:
@@ -76,7 +139,6 @@ def analyse(
         Content of analysis/<name>.json by name: `machines`, with an entry for each.
     """
     entries: dict[str, list[MachineEntry]] = {name: [] for name in FILES}
-    samples = study.get("samples", {})
     known = with_learnt(plan, study)
     for machine, description in study["machines"].items():
         cohorts = [each for each in study["cohorts"] if each["machine"] == machine]
@@ -91,8 +153,8 @@ def analyse(
             pareto(own, cohorts, known),
             single_changes(own, own_rates, known),
             list_failures(cohorts, study["missing"]),
-            attestation(cohorts, own_windows),
-            {**provenance(cohorts, description), "samples": samples},
+            {"launches": attestation(cohorts, own_windows)},
+            provenance(cohorts, description, study.get("samples", {})),
         )
         for name, entry in zip(FILES, found, strict=True):
             entries[name].append(MachineEntry(machine, description["cpu_model"], entry))
@@ -119,10 +181,10 @@ def scaling(
     means = intervals.Means(rates)
     found = []
     for launch, rows in points.groupby("launch", sort=False):
-        id_ = str(launch)
-        n, throughput = rows["n"].to_numpy(), rows["steps_per_s"].to_numpy()
+        id_, n, throughput = str(launch), rows["n"].to_numpy(), rows["steps_per_s"].to_numpy()
         further = domain_laws(slots[id_], topology)
-        found.append(LaunchLaws(id_, law_choice.choose(n, throughput, means.scatter(id_), further)))
+        law = law_choice.choose(n, throughput, means.scatter(id_), further)
+        found.append(LaunchLaws(id_, law))
     return found
 
 
@@ -157,15 +219,12 @@ def domain_laws(slots: Sequence[Json], topology: Topology) -> list[laws.Law]:
     return [laws.domain_saturation(domain, occupancy) for domain, occupancy in found]
 
 
-def attestation(cohorts: Sequence[Json], windows: pd.DataFrame) -> dict[str, Any]:
+def attestation(cohorts: Sequence[Json], windows: pd.DataFrame) -> list[Attested]:
     """What each launch asked for and got; of its cohorts, one with a failed check if there is one.
 
     Args:
         cohorts: The machine's cohorts.
         windows: Its rows of the table of windows.
-
-    Returns:
-        The machine's entry of attestation.json, without the machine.
     """
     shown: dict[str, Json] = {}
     for cohort in cohorts:
@@ -175,64 +234,48 @@ def attestation(cohorts: Sequence[Json], windows: pd.DataFrame) -> dict[str, Any
         ):
             shown[cohort["launch"]] = cohort
     paces = pace(windows)
-    return {
-        "launches": [
-            {
-                "launch": launch,
-                "label": cohort["label"],
-                "checks": cohort["attestation"]["checks"],
-                "member": cohort["attestation"]["member"],
-                **{name: cohort["attestation"].get(name) for name in AFTER},
-                "pace": paces.get(launch),
-                "settling": _settling([one for one in cohorts if one["launch"] == launch]),
-            }
-            for launch, cohort in shown.items()
-        ],
-    }
+    found = []
+    for launch, cohort in shown.items():
+        got = cohort["attestation"]
+        changes, counted, once = (got.get(name) for name in ("changes", "counted", "once"))
+        settling = _settling([one for one in cohorts if one["launch"] == launch])
+        asked = launch, cohort["label"], got["checks"], got["member"]
+        found.append(Attested(*asked, changes, counted, once, paces.get(launch), settling))
+    return found
 
 
-def _settling(cohorts: Sequence[Json]) -> dict[str, Any] | None:
-    """In how many of a launch's cohorts windows were taken anew, and how steps had changed."""
+def _settling(cohorts: Sequence[Json]) -> Settling | None:
     anew = [one["settled"] for one in cohorts if one.get("settled")]
     if not anew:
         return None
     measured = sum(bool(one["windows_valid"] or one["windows_invalid"]) for one in cohorts)
     changes = [records[0]["change"] for records in anew]
-    return {
-        "cohorts": len(anew),
-        "of": measured,
-        "least": min(changes),
-        "most": max(changes),
-        "left": sum(records[-1]["left"] is not None for records in anew),
-    }
+    left = sum(records[-1]["left"] is not None for records in anew)
+    return Settling(len(anew), measured, min(changes), max(changes), left)
 
 
-def provenance(
-    cohorts: Sequence[Json],
-    description: Json,
-) -> dict[str, Any]:
+def provenance(cohorts: Sequence[Json], description: Json, samples: Json) -> Provenance:
     """Where a machine's numbers come from.
 
     Args:
         cohorts: Its cohorts.
         description: Its machine.json.
-
-    Returns:
-        The machine's entry of provenance.json, without the machine.
+        samples: Of a step, by launch, where scripts say them.
     """
     ends = [cohort["end"] for cohort in cohorts if cohort["end"] is not None]
     measured = [each for each in cohorts if each["windows_valid"] or each["windows_invalid"]]
-    return {
-        "description": dict(description),
-        "versions": description["versions"],
-        "commit": description["commit"],
-        "measured_hashes": sorted({cohort["measured_hash"] for cohort in measured}),
-        "harness_hashes": sorted({cohort["harness_hash"] for cohort in measured}),
-        "started": min(cohort["started"] for cohort in cohorts),
-        "cohorts": len(cohorts),
-        "windows_valid": sum(cohort["windows_valid"] for cohort in cohorts),
-        "windows_invalid": sum(len(cohort["windows_invalid"]) for cohort in cohorts),
-        "steps": sum(cohort["steps"] for cohort in cohorts),
-        "wall_s": sum(end["wall_s"] for end in ends),
-        "in_windows_s": sum(end["in_windows_s"] for end in ends),
-    }
+    return Provenance(
+        description=description,
+        versions=description["versions"],
+        commit=description["commit"],
+        measured_hashes=sorted({cohort["measured_hash"] for cohort in measured}),
+        harness_hashes=sorted({cohort["harness_hash"] for cohort in measured}),
+        started=min(cohort["started"] for cohort in cohorts),
+        cohorts=len(cohorts),
+        windows_valid=sum(cohort["windows_valid"] for cohort in cohorts),
+        windows_invalid=sum(len(cohort["windows_invalid"]) for cohort in cohorts),
+        steps=sum(cohort["steps"] for cohort in cohorts),
+        wall_s=sum(end["wall_s"] for end in ends),
+        in_windows_s=sum(end["in_windows_s"] for end in ends),
+        samples=samples,
+    )

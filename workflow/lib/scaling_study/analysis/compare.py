@@ -146,10 +146,7 @@ def _measured(one: Results, kind: Json) -> dict[str, object]:
                 "machine": other,
                 "hosts": sorted(one.hosts[other]),
                 "cohorts": sum(one.hosts[other].values()),
-                "differences": [
-                    {"fact": each.fact, "here": each.here, "there": each.there}
-                    for each in probe.differences(description, one.descriptions[other])
-                ],
+                "differences": probe.differences(description, one.descriptions[other]),
             }
             for other in one.hosts
             if other != one.hash

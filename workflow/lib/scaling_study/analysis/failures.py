@@ -1,52 +1,113 @@
 """What was skipped, failed or lost: nothing leaves a study in silence."""
 
+from __future__ import annotations
+
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-NAMES = ("launch", "label", "arm", "replicate")
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Json = Mapping[str, Any]
+
 AGAIN = "put right what its log says, and run the study again"
+STOPPED: Json = {
+    "status": "interrupted",
+    "reason": "its records have no end: the measuring job was stopped",
+    "remedy": "run the study again: it goes on where it stopped",
+}
 
 
-def list_failures(
-    cohorts: Sequence[Mapping[str, Any]],
-    missing: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class LostLaunch:
+    """A cohort that did not complete, or a file that is missing, and what to do; with its log."""
+
+    launch: str
+    label: str
+    arm: str
+    replicate: int
+    status: str
+    reason: str | None
+    remedy: str
+    log: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidWindows:
+    """How many windows of a point have a flag that makes them invalid."""
+
+    launch: str
+    label: str
+    n: int
+    flag: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LostPoint:
+    """A process count that was asked for and has no valid window."""
+
+    launch: str
+    label: str
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberEvent:
+    """What happened to a member, with the reason and its log."""
+
+    launch: str
+    label: str
+    arm: str
+    replicate: int
+    slot: int
+    what: str
+    reason: str | None
+    log: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """A machine's entry of failures.json, without the machine.
+
+    `shared_files` has the most members of a cohort that wrote each file that several wrote.
+    """
+
+    launches: list[LostLaunch]
+    windows: list[InvalidWindows]
+    points: list[LostPoint]
+    members: list[MemberEvent]
+    shared_files: dict[str, int]
+
+
+def list_failures(cohorts: Sequence[Json], missing: Sequence[Json]) -> Failures:
     """List all that is not a complete cohort of valid windows.
 
     Args:
         cohorts: One machine's cohorts, as cohorts.json holds them.
         missing: Launches and replicates of the plan without a record file.
-
-    Returns:
-        The machine's entry of failures.json, without the machine: `launches` (cohorts that did not
-        complete, and missing files), `windows` (invalid ones by launch, n and flag), `points`
-        (process counts of a ladder that have no valid window), `members` (events), `shared_files`
-        (the most members of a cohort that wrote each file that several wrote).
     """
     writers: Counter[str] = Counter()
     for cohort in cohorts:
         writers |= Counter(cohort["shared_files"])  # the larger number of each
-    return {
-        "launches": [
-            *(_ending(cohort) for cohort in cohorts if _ended_badly(cohort, cohorts)),
-            *(_missing(entry) for entry in missing),
-        ],
-        "windows": _invalid_windows(cohorts),
-        "points": _lost_points(cohorts),
-        "members": [
-            {
-                **{name: cohort[name] for name in NAMES},
-                **{name: event[name] for name in ("slot", "what", "reason", "log")},
-            }
-            for cohort in cohorts
-            for event in cohort["events"]
-        ],
-        "shared_files": dict(writers),
-    }
+    lost = [_ending(cohort) for cohort in cohorts if _ended_badly(cohort, cohorts)]
+    reason = "the plan has it, but there is no record file"
+    remedy = "run the study again: it measures what is missing"
+    lost += [LostLaunch(*_names(one), "missing", reason, remedy, None) for one in missing]
+    events = [
+        MemberEvent(*_names(cohort), *(event[key] for key in ("slot", "what", "reason", "log")))
+        for cohort in cohorts
+        for event in cohort["events"]
+    ]
+    return Failures(lost, _invalid_windows(cohorts), _lost_points(cohorts), events, dict(writers))
 
 
-def _ended_badly(cohort: Mapping[str, Any], cohorts: Sequence[Mapping[str, Any]]) -> bool:
+def _names(entry: Json) -> tuple[str, str, str, int]:
+    return entry["launch"], entry["label"], entry["arm"], entry["replicate"]
+
+
+def _ended_badly(cohort: Json, cohorts: Sequence[Json]) -> bool:
     """Whether a cohort lost something; an interrupted one that a later one went on with did not."""
     if cohort["end"] is not None:
         return bool(cohort["end"]["status"] != "complete")
@@ -58,44 +119,23 @@ def _ended_badly(cohort: Mapping[str, Any], cohorts: Sequence[Mapping[str, Any]]
     )
 
 
-def _ending(cohort: Mapping[str, Any]) -> dict[str, Any]:
-    end = cohort["end"] or {
-        "status": "interrupted",
-        "reason": "its records have no end: the measuring job was stopped",
-        "remedy": "run the study again: it goes on where it stopped",
-    }
-    return {
-        **{name: cohort[name] for name in NAMES},
-        **{name: end[name] for name in ("status", "reason")},
-        "remedy": end["remedy"] or AGAIN,
-        "log": cohort["events"][-1]["log"] if cohort["events"] else None,
-    }
+def _ending(cohort: Json) -> LostLaunch:
+    end = cohort["end"] or STOPPED
+    log = cohort["events"][-1]["log"] if cohort["events"] else None
+    return LostLaunch(*_names(cohort), end["status"], end["reason"], end["remedy"] or AGAIN, log)
 
 
-def _missing(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        **entry,
-        "status": "missing",
-        "reason": "the plan has it, but there is no record file",
-        "remedy": "run the study again: it measures what is missing",
-        "log": None,
-    }
-
-
-def _invalid_windows(cohorts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _invalid_windows(cohorts: Sequence[Json]) -> list[InvalidWindows]:
     counts = Counter(
         (cohort["launch"], cohort["label"], window["n"], flag)
         for cohort in cohorts
         for window in cohort["windows_invalid"]
         for flag in window["flags"]
     )
-    return [
-        {"launch": launch, "label": label, "n": n, "flag": flag, "count": count}
-        for (launch, label, n, flag), count in sorted(counts.items())
-    ]
+    return [InvalidWindows(*where, count) for where, count in sorted(counts.items())]
 
 
-def _lost_points(cohorts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _lost_points(cohorts: Sequence[Json]) -> list[LostPoint]:
     """Process counts without a valid window, of launches that took any window."""
     lost: dict[tuple[str, str], dict[int, None]] = {}
     for cohort in cohorts:
@@ -105,8 +145,4 @@ def _lost_points(cohorts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for cohort in cohorts:
         for n in cohort["ns_valid"]:
             lost[cohort["launch"], cohort["label"]].pop(n, None)
-    return [
-        {"launch": launch, "label": label, "n": n}
-        for (launch, label), ladder in lost.items()
-        for n in ladder
-    ]
+    return [LostPoint(*names, n) for names, ladder in lost.items() for n in ladder]

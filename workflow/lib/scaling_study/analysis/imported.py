@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
-from scaling_study.analysis.inflation import Side, compare, describe
+from scaling_study.analysis.inflation import Comparison, GroupRow, Side, compare, describe
 from scaling_study.common.columns import OPERATORS
 from scaling_study.common.printable import printable_lines
 from scaling_study.common.problems import ConfigError, Problem, wrong
@@ -295,7 +295,7 @@ def conclusion(results: Path, report: Path) -> str:
     return printable_lines("\n".join([*texts, f"Report: {report}"]))
 
 
-def _with_rest_as_others(comparison: dict[str, Any]) -> dict[str, Any]:
+def _with_rest_as_others(comparison: Comparison) -> Comparison:
     """Count the rest of the step among other operators: here it is rows that a table leaves out.
 
     The sentence names an operator that is known, and how much is not.
@@ -311,14 +311,15 @@ def _with_rest_as_others(comparison: dict[str, Any]) -> dict[str, Any]:
     return {**changed, "text": f"{text} {share}"}
 
 
-def _sum_others(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _sum_others(groups: Sequence[GroupRow]) -> list[GroupRow]:
     others = [group for group in groups if group["group"] in {OTHER, OUTSIDE}]
-    sums = {
-        name: sum(group[name] or 0.0 for group in others)
-        for name in ("self_a_s", "self_b_s", "difference_s", "share")
-    }
-    ratio = sums["self_b_s"] / sums["self_a_s"] if sums["self_a_s"] > 0 else None
-    return [
-        *(dict(group) for group in groups if group not in others),
-        {"group": OTHER, **sums, "ratio": ratio},
-    ]
+    a_s, b_s = (sum(one[key] for one in others) for key in ("self_a_s", "self_b_s"))
+    together = GroupRow(
+        group=OTHER,
+        self_a_s=a_s,
+        self_b_s=b_s,
+        difference_s=sum(one["difference_s"] for one in others),
+        share=sum(one["share"] or 0.0 for one in others),
+        ratio=b_s / a_s if a_s > 0 else None,
+    )
+    return [*(group for group in groups if group not in others), together]

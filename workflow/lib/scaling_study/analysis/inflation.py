@@ -6,9 +6,8 @@ so the differences add up to the step's difference and each has a share of it.
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pandas as pd
 
@@ -18,6 +17,7 @@ from scaling_study.common.quantities import (
     format_percent,
     format_ratio,
     format_seconds,
+    known,
 )
 from scaling_study.profiling.operator_groups import OUTSIDE, names
 from scaling_study.profiling.profiles import choose_pairs, kind_of
@@ -33,7 +33,70 @@ REST = "(outside operators)"
 SAME = 0.02
 """A step whose time changed by less than this share has not changed: profiles are of few steps."""
 SUMS = ["calls_per_step", "self_s_per_step"]
-Comparison = dict[str, Any]
+
+
+class OperatorRow(TypedDict):
+    """An operator in one phase, on both sides; null is not known."""
+
+    operator: str
+    phase: str
+    group: str
+    calls_a: float | None
+    self_a_s: float | None
+    calls_b: float | None
+    self_b_s: float | None
+    difference_s: float | None
+    share: float | None
+    per_call_ratio: float | None
+
+
+class SummedRow(TypedDict):
+    """An operator in all phases, on both sides; what is not known counts as nothing."""
+
+    operator: str
+    group: str
+    calls_a: float
+    calls_b: float
+    self_a_s: float
+    self_b_s: float
+    difference_s: float
+
+
+class GroupRow(TypedDict):
+    """The operators of a group, on both sides."""
+
+    group: str
+    self_a_s: float
+    self_b_s: float
+    difference_s: float
+    share: float | None
+    ratio: float | None
+
+
+class SideEntry(TypedDict):
+    """A `Side`, and the time of its step that operators cover."""
+
+    launch: str
+    label: str
+    n: int
+    step_s: float
+    covered_s: float
+
+
+class Comparison(TypedDict):
+    """An entry of analysis/inflation.json: rows and groups, the largest added time first.
+
+    Times are seconds per step. The differences of the rows add up to that of the steps; shares are
+    of that sum.
+    """
+
+    kind: Kind
+    title: str
+    a: SideEntry
+    b: SideEntry
+    rows: list[OperatorRow]
+    groups: list[GroupRow]
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +134,6 @@ def compare(
         kind: what the sides differ in.
         machine: hash, where the table holds several.
         rest: name of the row for what the operators of the table do not cover.
-
-    Returns:
-        An entry of analysis/inflation.json: title and text, both sides, ``rows`` by operator and
-        phase, the largest added time first, and ``groups``. Times are seconds per step. The
-        differences of the rows add up to that of the steps; shares are of that sum.
     """
     if machine is not None:
         operators = operators[operators["machine"] == machine]
@@ -87,16 +145,22 @@ def compare(
         "self_a_s": a.step_s - covered_a_s, "self_b_s": b.step_s - covered_b_s,
     }  # fmt: skip
     table = pd.concat([table, pd.DataFrame([uncovered])], ignore_index=True)
-    rows = _rows(table)
     comparison: Comparison = {
         "kind": kind,
         "title": _title(kind, a, b),
-        "a": {**asdict(a), "covered_s": float(covered_a_s)},
-        "b": {**asdict(b), "covered_s": float(covered_b_s)},
-        "rows": rows,
+        "a": _entry(a, float(covered_a_s)),
+        "b": _entry(b, float(covered_b_s)),
+        "rows": _rows(table),
         "groups": _groups(table),
+        "text": "",
     }
     return {**comparison, "text": describe(comparison)}
+
+
+def _entry(side: Side, covered_s: float) -> SideEntry:
+    return SideEntry(
+        launch=side.launch, label=side.label, n=side.n, step_s=side.step_s, covered_s=covered_s
+    )
 
 
 def compare_all(manifests: Sequence[Mapping[str, Any]], operators: pd.DataFrame) -> dict[str, Any]:
@@ -170,20 +234,27 @@ def _join(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     return whole[0].join(whole[1]).reset_index()
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+def _rows(table: pd.DataFrame) -> list[OperatorRow]:
     """Differences, shares and ratios by operator, the largest added time first."""
     added_s = float((table["self_b_s"] - table["self_a_s"]).sum())
-    rows = []
-    for entry in table.to_dict("records"):
-        row = {str(name): _known(value) for name, value in entry.items()}
-        row |= _change(row["self_a_s"], row["self_b_s"], added_s)
-        per_call = [_divide(row[f"self_{side}_s"], row[f"calls_{side}"]) for side in "ab"]
-        row["per_call_ratio"] = _divide(per_call[1], per_call[0])
-        rows.append(row)
+    rows: list[OperatorRow] = []
+    columns = ["operator", "phase", "group", "calls_a", "self_a_s", "calls_b", "self_b_s"]
+    values = zip(*(table[name].tolist() for name in columns), strict=True)
+    for operator, phase, group, *numbers in values:
+        calls_a, self_a_s, calls_b, self_b_s = (one if known(one) else None for one in numbers)
+        difference_s = None if self_a_s is None or self_b_s is None else self_b_s - self_a_s
+        rows.append(
+            OperatorRow(
+                operator=operator, phase=phase, group=group, calls_a=calls_a, self_a_s=self_a_s,
+                calls_b=calls_b, self_b_s=self_b_s, difference_s=difference_s,
+                share=_divide(difference_s, added_s),
+                per_call_ratio=_divide(_divide(self_b_s, calls_b), _divide(self_a_s, calls_a)),
+            )
+        )  # fmt: skip
     return sorted(rows, key=lambda row: (-(row["difference_s"] or 0.0), row["operator"]))
 
 
-def _groups(table: pd.DataFrame) -> list[dict[str, Any]]:
+def _groups(table: pd.DataFrame) -> list[GroupRow]:
     """The same by group, in the order of the groups."""
     sums = table.groupby("group")[["self_a_s", "self_b_s"]].sum()
     times = {
@@ -192,30 +263,16 @@ def _groups(table: pd.DataFrame) -> list[dict[str, Any]]:
     }
     added_s = sum(b_s - a_s for a_s, b_s in times.values())
     return [
-        {
-            "group": name,
-            "self_a_s": a_s,
-            "self_b_s": b_s,
-            **_change(a_s, b_s, added_s),
+        GroupRow(
+            group=name, self_a_s=a_s, self_b_s=b_s, difference_s=b_s - a_s,
+            share=_divide(b_s - a_s, added_s),
             # What no operator covers is a difference of two times and may come out below zero.
-            "ratio": _divide(b_s, a_s) if a_s > 0 else None,
-        }
+            ratio=_divide(b_s, a_s) if a_s > 0 else None,
+        )
         for name in names()
         if name in times
         for a_s, b_s in [times[name]]
-    ]
-
-
-def _change(a_s: float | None, b_s: float | None, added_s: float) -> dict[str, float | None]:
-    difference_s = None if a_s is None or b_s is None else b_s - a_s
-    return {
-        "difference_s": difference_s,
-        "share": _divide(difference_s, added_s),
-    }
-
-
-def _known(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isnan(value) else value
+    ]  # fmt: skip
 
 
 def _divide(over: float | None, under: float | None) -> float | None:
@@ -228,7 +285,7 @@ def _title(kind: str, a: Side, b: Side) -> str:
     return f"{a.label} against {b.label}, with {_processes(b.n)}"
 
 
-def describe(comparison: Mapping[str, Any]) -> str:
+def describe(comparison: Comparison) -> str:
     """What changed most, in one or two sentences with numbers."""
     a, b = comparison["a"], comparison["b"]
     added_s = b["step_s"] - a["step_s"]
@@ -258,31 +315,34 @@ def describe(comparison: Mapping[str, Any]) -> str:
     return text.strip()
 
 
-def _by_operator(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _by_operator(rows: Iterable[OperatorRow]) -> list[SummedRow]:
     """Rows of one operator in several phases, summed; what is unknown counts as nothing."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, SummedRow] = {}
     for row in rows:
-        sums = found.setdefault(
-            row["operator"],
-            {"operator": row["operator"], "group": row["group"]}
-            | dict.fromkeys(("calls_a", "calls_b", "self_a_s", "self_b_s", "difference_s"), 0.0),
-        )
-        for name in ("calls_a", "calls_b", "self_a_s", "self_b_s", "difference_s"):
-            sums[name] += row[name] or 0.0
+        nothing = SummedRow(
+            operator=row["operator"], group=row["group"],
+            calls_a=0.0, calls_b=0.0, self_a_s=0.0, self_b_s=0.0, difference_s=0.0,
+        )  # fmt: skip
+        sums = found.setdefault(row["operator"], nothing)
+        sums["calls_a"] += row["calls_a"] or 0.0
+        sums["calls_b"] += row["calls_b"] or 0.0
+        sums["self_a_s"] += row["self_a_s"] or 0.0
+        sums["self_b_s"] += row["self_b_s"] or 0.0
+        sums["difference_s"] += row["difference_s"] or 0.0
     return list(found.values())
 
 
-def sum_operators(comparison: Mapping[str, Any]) -> list[dict[str, Any]]:
+def sum_operators(comparison: Mapping[str, Any]) -> list[SummedRow]:
     """A comparison's rows without phases, the largest part of the step's difference first."""
     sign = 1 if comparison["b"]["step_s"] >= comparison["a"]["step_s"] else -1
     return sorted(_by_operator(comparison["rows"]), key=lambda row: -sign * row["difference_s"])
 
 
-def _name(row: Mapping[str, Any]) -> str:
+def _name(row: SummedRow) -> str:
     return "what no operator covers" if row["group"] == OUTSIDE else f"{row['operator']}"
 
 
-def _per_call(row: Mapping[str, Any]) -> str:
+def _per_call(row: SummedRow) -> str:
     """How the calls of an operator changed, in number and in time."""
     calls_a, calls_b = row["calls_a"], row["calls_b"]
     if not calls_a or not calls_b:
@@ -304,7 +364,7 @@ def format_calls(calls: float | None) -> str:
     return f"{calls:,.0f}" if calls is not None and calls == round(calls) else format_number(calls)
 
 
-def _by_group(groups: Iterable[Mapping[str, Any]], added_s: float) -> str:
+def _by_group(groups: Iterable[GroupRow], added_s: float) -> str:
     """The groups that the difference is in, as a sentence."""
     shares = {group["group"]: group["difference_s"] / added_s for group in groups}
     parts = [
