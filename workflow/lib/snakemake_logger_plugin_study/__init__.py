@@ -70,7 +70,7 @@ class LogHandlerSettings(LogHandlerSettingsBase):
     )
 
 
-class LogHandler(LogHandlerBase):  # type: ignore[misc]  # without types
+class LogHandler(LogHandlerBase):
     """Writes what a user of a study needs to see."""
 
     writes_to_stream = True
@@ -85,7 +85,7 @@ class LogHandler(LogHandlerBase):  # type: ignore[misc]  # without types
         self._format = DefaultFormatter(common.quiet, common.show_failed_logs)
         own = common.dryrun or common.verbose or common.printshellcmds or common.debug_dag
         self.snakemakes: logging.Handler | None = None
-        if own or self.settings.verbose:
+        if own or (isinstance(self.settings, LogHandlerSettings) and self.settings.verbose):
             stream = sys.stdout if common.stdout else sys.stderr
             self.snakemakes = ColorizingTextHandler(common.nocolor, stream)
             self.snakemakes.setFormatter(self._format)
@@ -111,8 +111,9 @@ class LogHandler(LogHandlerBase):  # type: ignore[misc]  # without types
 
     def _draw_often(self) -> None:
         while not self._over.wait(EVERY_S):
-            with self.lock:
-                self._draw()
+            self.acquire()  # records are handled in another thread
+            self._draw()
+            self.release()
 
     def _draw(self) -> None:
         if self._watched is None or self._over.is_set() or not sys.stderr.isatty():
