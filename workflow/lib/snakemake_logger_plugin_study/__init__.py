@@ -31,8 +31,9 @@ EVERY_S = 2.0
 CLEAR = "\r\x1b[K"
 """Moves to the line's begin, and erases the line."""
 
-SAID = "study_says"
-"""The mark of a record whose text is the study's own: it goes to standard output."""
+SAID, LAST = "study_says", "study_ends"
+"""Marks of records whose text is the study's own: it goes to standard output; no job runs any more.
+"""
 
 NOISE = re.compile(
     r"Assuming unrestricted shared|Building DAG|Using shell|Updating checkpoint|Select jobs"
@@ -138,6 +139,8 @@ class LogHandler(LogHandlerBase):
             return
         try:
             event: LogEvent | None = getattr(record, "event", None)
+            if getattr(record, LAST, False):
+                self._over.set()
             if getattr(record, SAID, False):
                 self._write(record.getMessage(), sys.stdout)
             elif event is None:
@@ -192,9 +195,8 @@ class LogHandler(LogHandlerBase):
 
     def close(self) -> None:
         """Leave the terminal as it was."""
-        if not self._over.is_set():
-            self._over.set()
-            if self._watched is not None and sys.stderr.isatty():
-                sys.stderr.write(CLEAR)
-                sys.stderr.flush()
+        if not self._over.is_set() and self._watched is not None and sys.stderr.isatty():
+            sys.stderr.write(CLEAR)
+            sys.stderr.flush()
+        self._over.set()
         super().close()
