@@ -116,6 +116,16 @@ def test_a_terminal_has_one_line_of_its_width(terminal):
     assert drawn[1] == "1 running of 79"
 
 
+def test_after_the_last_word_nothing_is_drawn(terminal):
+    shown = handler()
+    shown.watch(Watched())
+    send(shown, "info", event=LogEvent.JOB_INFO, **JOB)
+    terminal.readouterr()
+    send(shown, "the result", study_says=True, study_ends=True)
+    send(shown, "done", event=LogEvent.JOB_FINISHED, job_id=7)
+    assert terminal.readouterr() == ("the result\n", CLEAR)
+
+
 @pytest.mark.parametrize(
     "settings", [{"verbose": True}, {"dryrun": True}, {"printshellcmds": True}]
 )

@@ -244,7 +244,7 @@ def test_signals_at_any_moment_of_a_study(tmp_path, name, record_property, capsy
     while 0 not in codes:
         moment = random.Random(f"{name} {len(codes)}")  # noqa: S311 (a moment, no secret)
         begun = moment.randrange(JOBS)
-        with running(study) as process:
+        with running(study, "--logger-study-verbose") as process:  # says when a job starts
             wait_until(
                 lambda: said.read_text().count("Execute ") >= begun or process.poll() is not None,  # noqa: B023 (called here)
                 f"{begun} starts of jobs", LONGEST_RUN_S,

@@ -88,7 +88,7 @@ class Progress:
         self._clock = clock
         self._running: dict[int, _Job] = {}
         self._ended: Counter[str] = Counter()
-        self._took_s: Counter[str] = Counter()
+        self._took_s: dict[str, float] = {}
         self._race_since_s: float | None = None
 
     def start(self, job: int, rule: str, log: str | None) -> None:
@@ -107,7 +107,7 @@ class Progress:
             return ""
         rule = ended.rule
         self._ended[rule] += 1
-        self._took_s[rule] += self._clock() - ended.since_s
+        self._took_s[rule] = self._took_s.get(rule, 0.0) + self._clock() - ended.since_s
         if rule == "decide":
             self._best = self._find_best()
             return _last_line(ended)
@@ -177,8 +177,12 @@ def expected_s(
         found = estimate.estimate(dataclasses.replace(plan, **without), counts)
         return MINUTE_S * sum(found.minutes) / len(found.minutes)
 
-    all_s, off = whole_s(), {"profile": {"profiled": {}}, "why": {"explained": {}}}
-    off["loader_experiment"] = {"feed": "off"}
+    all_s = whole_s()
+    off: dict[str, dict[str, Any]] = {
+        "profile": {"profiled": {}},
+        "why": {"explained": {}},
+        "loader_experiment": {"feed": "off"},
+    }
     found = {rule: all_s - whole_s(**without) for rule, without in off.items()}
     found["confirm"] = plan.confirm.seconds or 0.0
     found["measure"] = max(0.0, all_s - sum(found.values()))

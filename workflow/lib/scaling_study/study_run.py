@@ -179,12 +179,17 @@ class Run:
             return Study(checked, look(os.environ, policy), choice)
         return Study(checked, tuple(read_json(_shell_file(checked.study))), choice)
 
-    def _say(self, text: str) -> None:
-        """Say what is the study's own, above the progress line."""
+    def _say(self, text: str, *, last: bool = False) -> None:
+        """Say what is the study's own, above the progress line.
+
+        Args:
+            text: some lines.
+            last: no job runs any more.
+        """
         if self._terminal is None:
             print(text)
         else:
-            logger.info(text, extra={"study_says": True})
+            logger.info(text, extra={"study_says": True, "study_ends": last})
 
     def group(self, name: str) -> str | None:
         """Name jobs of one machine that may share an allocation, where a profile asks for it."""
@@ -307,10 +312,11 @@ class Run:
         if not report.exists():
             return
         if isinstance(study, ImportedStudy):
-            self._say(imported.conclusion(results, report))
+            self._say(imported.conclusion(results, report), last=True)
         elif Path(study.planned).exists():
             compared = bool(study.machines)
-            self._say(texts.conclusion(results, Path(study.planned), report, compared=compared))
+            text = texts.conclusion(results, Path(study.planned), report, compared=compared)
+            self._say(text, last=True)
 
     def _leave_to_the_next_run(self, *, ended: bool) -> None:
         """What lacks results loses its name, and stays a part: the next run goes on with it."""
@@ -338,7 +344,7 @@ class Run:
         if self._terminal is None:
             print(failed or why, file=sys.stderr)
         else:
-            logger.error(failed or why)
+            logger.error(failed or why, extra={"study_ends": True})
         if isinstance(self.study, Study):
             self._report_what_is_there(self.study)
         self._leave_to_the_next_run(ended=False)

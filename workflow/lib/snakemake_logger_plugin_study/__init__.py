@@ -31,8 +31,9 @@ EVERY_S = 2.0
 CLEAR = "\r\x1b[K"
 """Moves to the line's begin, and erases the line."""
 
-SAID = "study_says"
-"""The mark of a record whose text is the study's own: it goes to standard output."""
+SAID, LAST = "study_says", "study_ends"
+"""Marks of records whose text is the study's own: it goes to standard output; no job runs any more.
+"""
 
 NOISE = re.compile(
     r"Assuming unrestricted shared|Building DAG|Using shell|Updating checkpoint|Select jobs"
@@ -70,7 +71,7 @@ class LogHandlerSettings(LogHandlerSettingsBase):
     )
 
 
-class LogHandler(LogHandlerBase):  # type: ignore[misc]  # without types
+class LogHandler(LogHandlerBase):
     """Writes what a user of a study needs to see."""
 
     writes_to_stream = True
@@ -85,7 +86,7 @@ class LogHandler(LogHandlerBase):  # type: ignore[misc]  # without types
         self._format = DefaultFormatter(common.quiet, common.show_failed_logs)
         own = common.dryrun or common.verbose or common.printshellcmds or common.debug_dag
         self.snakemakes: logging.Handler | None = None
-        if own or self.settings.verbose:
+        if own or (isinstance(self.settings, LogHandlerSettings) and self.settings.verbose):
             stream = sys.stdout if common.stdout else sys.stderr
             self.snakemakes = ColorizingTextHandler(common.nocolor, stream)
             self.snakemakes.setFormatter(self._format)
@@ -111,8 +112,9 @@ class LogHandler(LogHandlerBase):  # type: ignore[misc]  # without types
 
     def _draw_often(self) -> None:
         while not self._over.wait(EVERY_S):
-            with self.lock:
-                self._draw()
+            self.acquire()  # records are handled in another thread
+            self._draw()
+            self.release()
 
     def _draw(self) -> None:
         if self._watched is None or self._over.is_set() or not sys.stderr.isatty():
@@ -137,6 +139,8 @@ class LogHandler(LogHandlerBase):  # type: ignore[misc]  # without types
             return
         try:
             event: LogEvent | None = getattr(record, "event", None)
+            if getattr(record, LAST, False):
+                self._over.set()
             if getattr(record, SAID, False):
                 self._write(record.getMessage(), sys.stdout)
             elif event is None:
@@ -191,9 +195,8 @@ class LogHandler(LogHandlerBase):  # type: ignore[misc]  # without types
 
     def close(self) -> None:
         """Leave the terminal as it was."""
-        if not self._over.is_set():
-            self._over.set()
-            if self._watched is not None and sys.stderr.isatty():
-                sys.stderr.write(CLEAR)
-                sys.stderr.flush()
+        if not self._over.is_set() and self._watched is not None and sys.stderr.isatty():
+            sys.stderr.write(CLEAR)
+            sys.stderr.flush()
+        self._over.set()
         super().close()
