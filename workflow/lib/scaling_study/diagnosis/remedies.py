@@ -69,7 +69,7 @@ def _fastest(
     What no launch can do (batches from memory, say) shows a cause, and is no remedy: the others
     are then compared with the reference itself.
     """
-    fastest = shown if shown in axes else REFERENCE
+    fastest = shown if shown and shown in axes else REFERENCE
     for other in others if shown else ():
         if case.measured(other, "growth"):
             steps = case.step(case.n, other) / case.step(case.n, fastest)
