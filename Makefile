@@ -43,7 +43,7 @@ emulated: $(ENV)/tests
 	bash tests/emulated/run.sh $(BIN)/python
 
 steady: $(ENV)/tests
-	$(BIN)/python benchmarks/plants/outside.py --hog cpu -- timeout 3600 bash -c 'for run in {1..20}; do \
+	$(BIN)/python benchmarks/injected_faults/outside.py --hog cpu -- timeout 3600 bash -c 'for run in {1..20}; do \
 	  $(BIN)/python -m pytest --quiet -m "timing and $(TODAY)" || exit; done'
 
 lint: $(ENV)/tests

@@ -60,7 +60,7 @@ CASES = {
     "NCF in ranks": Case(
         ["scripts/workloads/ncf.py", "--sampling", "batch", "--epochs", "60"], 8, 2, ranks=2
     ),
-    "plain loop in ranks": Case(["benchmarks/plants/plain_loop.py"], 4, 1, ranks=2),
+    "plain loop in ranks": Case(["benchmarks/injected_faults/plain_loop.py"], 4, 1, ranks=2),
 }
 
 

@@ -1,10 +1,10 @@
-"""Plant a CPU quota of cgroup v2 in an emulated machine: for hosts whose cgroups are v1.
+"""Fault a CPU quota of cgroup v2 in an emulated machine: for hosts whose cgroups are v1.
 
-    python benchmarks/emulated_quota.py [--run 0] [--ledger docs/evidence/planted.jsonl]
+    python benchmarks/emulated_quota.py [--run 0] [--ledger docs/evidence/injected-faults.jsonl]
 
-QEMU boots a machine of two CPUs (tests/emulated), the experiments of one run of planted.py are done
-in it with a plain loop of small tensors, and what the verdict says of their records joins
-planted.py's ledger. Some ten minutes on two CPUs. All is thirty times slower in there, multiplies
+QEMU boots a machine of two CPUs (tests/emulated), the experiments of one run of injected.py are
+done in it with a plain loop of small tensors, and what the verdict says of their records joins
+injected.py's ledger. Some ten minutes on two CPUs. All is thirty times slower in there, multiplies
 hundreds of times, so its times mean nothing; the cause that is named, and its share, do. (The
 verdict is asked out here: in there, with QEMU 7.2, numpy's argsort crashed now and then.)
 """
@@ -19,8 +19,9 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from plant_list import ROOT, WORKLOADS, Case
-from plant_runs import Ledger, diagnose, leave_records
+from fault_cases import WORKLOADS, Case
+from fault_list import ROOT
+from fault_runs import Ledger, diagnose, leave_records
 
 sys.path.insert(0, str(ROOT / "tests/emulated"))
 
@@ -37,7 +38,7 @@ MACHINE = Machine(
 )
 LIMIT_S = 3600
 SMALL = ("--width", "128", "--batch-size", "64", "--rows", "4096")
-FOLDER = Path("/tmp/planted")  # noqa: S108 (of a machine that is gone with it)
+FOLDER = Path("/tmp/faults")  # noqa: S108 (of a machine that is gone with it)
 
 
 def inside(case: Case) -> None:
@@ -56,7 +57,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--run", type=int, default=0)
-    parser.add_argument("--results", type=Path, default=ROOT / "results/.planted")
+    parser.add_argument("--results", type=Path, default=ROOT / "results/.faults")
     parser.add_argument("--ledger", type=Path, help="of all runs (default: in RESULTS)")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -3,8 +3,8 @@
 Each case is a script with a loader. Its feed is measured at one process, as `feed: quick` does, but
 with every other way to load run beside the script as it is. Told are the parts of a step with what
 they do not account for, and each way's predicted and measured step. A prediction holds if it is
-within 15% of what is measured; a step adds up if at most 3% of it is left. Of the planted ones, the
-time that a plant adds to each batch is known, and stands beside what waiting grew by: against the
+within 15% of what is measured; a step adds up if at most 3% of it is left. Of injected faults, the
+time that a fault adds to each batch is known, and stands beside what waiting grew by: against the
 same workload without it. Where the loader's files are known, the stalls that DS-Analyzer's method
 tells (Mohan et al. 2021: files cold, files in memory, no loader) stand beside ours.
 
@@ -27,9 +27,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plant_list import NOTHING, PLANTS, ROOT
-from plant_list import Case as Planted
-from plant_runs import plan_of_config
+from fault_cases import Case as Injected
+from fault_list import FAULTS, NOTHING, ROOT
+from fault_runs import plan_of_config
 
 from scaling_study.analysis.loader_windows import read_run
 from scaling_study.common.quantities import format_percent, format_seconds
@@ -71,9 +71,9 @@ SCRIPTS = {
 CASES = [
     *SCRIPTS,
     *(
-        f"{workload}/{plant}"
+        f"{workload}/{fault}"
         for workload in ("plain", "images")
-        for plant in (NOTHING, "slow_loader", "busy_loader", "rows")
+        for fault in (NOTHING, "slow_loader", "busy_loader", "rows")
     ),
 ]
 
@@ -89,8 +89,8 @@ def config(case: str, folder: Path) -> Json:
             "launches": {"baseline": {"intra_op": 1}},
         }
     else:
-        workload, _, plant = case.partition("/")
-        content = Planted(workload, plant, 0).config(folder)
+        workload, _, fault = case.partition("/")
+        content = Injected(workload, fault, 0).config(folder)
         content["processes"] = [1]
         del content["why"]
         content["workload"]["args"] = [
@@ -165,7 +165,7 @@ def table(entries: list[Json]) -> str:
                 f"| {one['case']} | {way['title']} | {format_seconds(way['predicted_s'])} |"
                 f" {format_seconds(way['measured_s'])} | {format_percent(round(errors[-1], 3))} |"
             )
-        added += _planted(one, known)
+        added += _injected(one, known)
     adds_up = sum(abs(rest) <= ADDS_UP for rest in rests)
     holds = sum(abs(error) <= HOLDS for error in errors)
     said = (
@@ -185,18 +185,18 @@ def _stall(one: Json, name: str) -> str:
     return format_percent(round(known["value"] / _step_s(one), 3)) if known else ""
 
 
-def _planted(one: Json, known: Mapping[str, Json]) -> list[str]:
-    """Compare what a plant adds to each batch with what waiting grew by."""
-    workload, _, plant = one["case"].partition("/")
+def _injected(one: Json, known: Mapping[str, Json]) -> list[str]:
+    """Compare what a fault adds to each batch with what waiting grew by."""
+    workload, _, fault = one["case"].partition("/")
     clean = known.get(f"{workload}/{NOTHING}")
-    if plant not in {"slow_loader", "busy_loader"} or clean is None:
+    if fault not in {"slow_loader", "busy_loader"} or clean is None:
         return []
-    _, _, seconds, *_ = PLANTS[plant].around(plant, Planted(workload, plant, 0).dose(Path()))
-    planted_s = float(seconds)
+    _, _, seconds, *_ = FAULTS[fault].wrapper(Injected(workload, fault, 0).dose(Path()))
+    injected_s = float(seconds)
     waited_s = [each["parts"][0]["s"] for each in (clean, one)]
-    share, true = (waited_s[1] - waited_s[0]) / _step_s(one), planted_s / _step_s(one)
+    share, true = (waited_s[1] - waited_s[0]) / _step_s(one), injected_s / _step_s(one)
     said = (
-        f"{one['case']}: {format_percent(round(true, 3))} of a step are planted, waiting grew by"
+        f"{one['case']}: {format_percent(round(true, 3))} of a step are injected, waiting grew by"
         f" {format_percent(round(share, 3))} of it."
     )
     return [said]

@@ -50,6 +50,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
+from fault_runs import machine
 from launches_list import WORKLOADS
 from launches_table import beaten, done, pairs, rate, section
 from launches_ways import (
@@ -61,7 +62,6 @@ from launches_ways import (
     read_study,
     run,
 )
-from plant_runs import machine
 from truth import count, stop_cleanly
 from truth_list import ROOT
 from truth_processes import folder, last_lines, started

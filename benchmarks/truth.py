@@ -34,7 +34,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plant_runs import machine
+from fault_runs import machine
 from truth_list import ROOT, ROWS
 from truth_plan import expected_s, next_runs
 from truth_processes import OverdueError

@@ -51,6 +51,25 @@ def test_a_stage_knows_only_what_is_before_it(stage):
     assert known == {}
 
 
+def test_the_package_does_without_the_repository_s_other_folders():
+    others = {
+        path.stem for name in ("benchmarks", "tests", "scripts") for path in (ROOT / name).iterdir()
+    }
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imported = {
+            name.partition(".")[0]
+            for node in ast.walk(tree)
+            for name in (
+                [node.module or ""] if isinstance(node, ast.ImportFrom)
+                else [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            )
+        }  # fmt: skip
+        assert not imported & others, path
+        texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+        assert not any(str(text).startswith("benchmarks/") for text in texts), path
+
+
 def test_a_member_brings_nothing_but_torch_its_own_stage_and_counters():
     for path in (PACKAGE / "member").glob("*.py"):
         own = {name for name in modules_known(path) if not name.startswith("member")}

@@ -9,8 +9,8 @@ import pytest
 from planted_worlds import NoisyLoader
 from scaling_study.analysis import experiment_runs
 from scaling_study.diagnosis.case import make_case
-from scaling_study.diagnosis.query import Asked
-from scaling_study.diagnosis.recovered_share import ByRelief, relief_share
+from scaling_study.diagnosis.evidence import Query
+from scaling_study.diagnosis.shares import recovered, recovered_share
 from scaling_study.stats.variances import START_DEGREES, START_SD, start_deviation
 from synthetic_why import World, write_run
 
@@ -88,7 +88,7 @@ def test_members_that_took_turns_alone_make_a_comparison_surer(tmp_path):
     assert case.alone["reference"] == case.alone["pinned"] == 4
     widths = []
     for alone in ({}, case.alone, case.alone | {"pinned": 1}):
-        found = relief_share(dataclasses.replace(case, alone=alone), "level", "pinned")
+        found = recovered_share(dataclasses.replace(case, alone=alone), "level", "pinned")
         widths.append(found.high - found.low)
     assert widths[0] > widths[2] > widths[1]
 
@@ -102,7 +102,7 @@ def test_swapped_batches_are_not_waited_for(tmp_path):
     )
     cell = {"step_s": np.array([0.010, 0.011]), "load_s_per_step": np.array([0.004, np.nan])}
     case = dataclasses.replace(
-        case, cells={("loader_beside", 1): cell, ("cached_batches", 1): cell}
+        case, measurements={("loader_beside", 1): cell, ("cached_batches", 1): cell}
     )
     assert case.step(1, "loader_beside") == pytest.approx([0.006, 0.011])
     assert case.step(1, "cached_batches") == pytest.approx([0.010, 0.011])
@@ -112,13 +112,13 @@ def test_two_things_asked_of_one_start_are_compared_without_that_of_another(tmp_
     rng = np.random.default_rng(2)
     path = write_run(tmp_path / "0.jsonl", NoisyLoader(n=2), rng, noise=0.01, start=0.1)
     case = make_case([experiment_runs.read_run(path)], None)
-    assert case.whose == {"loader_beside": "cached_batches"}
-    interference = ByRelief(("cached_batches",), beyond=("loader_beside",))
+    assert case.shares_members_with == {"loader_beside": "cached_batches"}
+    interference = recovered(("cached_batches",), ("loader_beside",))
 
     def found(case):
-        return interference.measure(Asked(case, "level", {})).estimate
+        return interference(Query(case, "level", {})).estimate
 
-    shared, apart = found(case), found(dataclasses.replace(case, whose={}))
+    shared, apart = found(case), found(dataclasses.replace(case, shares_members_with={}))
     # Of a step of 17 ms, 5 are taken from training.
     assert shared.low < 5 / 17 < shared.high
     assert shared.high - shared.low < 0.5 * (apart.high - apart.low)

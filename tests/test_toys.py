@@ -18,7 +18,11 @@ SCRIPT = "tests/workloads/paced.py"
 STUDY = {
     "study": "toys",
     # Steps alone: beside other tests a start takes longer than all steps of a model.
-    "workload": {"script": SCRIPT, "steps_per_model": None},
+    "workload": {
+        "script": str(ROOT / "benchmarks/injected_faults/pause.py"),
+        "args": ["--seconds", "0.006", "--", SCRIPT],
+        "steps_per_model": None,
+    },
     "processes": [1],
     "launches": {
         "baseline": {"intra_op": 1},
@@ -43,29 +47,12 @@ def beside_the_package(folder):
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "workflow/lib"), str(folder)])}
 
 
-def planted(folder):
-    """The study's script with the toy cause's own plant around it."""
-    code = (
-        "import json, sys; from pathlib import Path\n"
-        "from scaling_study.diagnosis.causes.plant import Dose\n"
-        "from scaling_study.diagnosis.causes.cause_table import CAUSES\n"
-        "(plant,) = (cause.plants['dozing'] for cause in CAUSES if cause.id == 'dozing')\n"
-        "print(json.dumps(plant.around('dozing', Dose(0.006, 1.0, 1, Path(sys.argv[1])))))"
-    )
-    made = subprocess.run(
-        [sys.executable, "-c", code, folder], env=beside_the_package(TOYS),
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    script, *options = json.loads(made.stdout)
-    return {**STUDY["workload"], "script": script, "args": [*options, "--", SCRIPT]}
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     project = ToyProject(tmp_path_factory.mktemp("toys"))
     project.take_every_window()
     project.hurry()
-    project.configure({**STUDY, "workload": planted(tmp_path_factory.mktemp("planted"))})
+    project.configure(STUDY)
     done = project.snakemake()
     assert done.returncode == 0, done.stdout + done.stderr
     return project
@@ -109,8 +96,8 @@ def test_the_report_names_it(project):
 
 @pytest.mark.parametrize("queue", [False, True])
 def test_the_launch_script_does_what_was_measured(project, queue, tmp_path):
-    plant = f"--seconds 0.006 -- {project.folder / SCRIPT}"
-    (tmp_path / "models").write_text(f"{plant} --steps 3\n{plant} --steps 4\n")
+    paused = f"--seconds 0.006 -- {project.folder / SCRIPT}"
+    (tmp_path / "models").write_text(f"{paused} --steps 3\n{paused} --steps 4\n")
     words = ["--queue", "--reuse", tmp_path / "models"] if queue else []
     script = project.folder / "results/toys/launch/recommended.sh"
     done = subprocess.run(
@@ -162,7 +149,7 @@ def test_a_counter_reaches_records_and_tables(project):
     assert points["reads_per_step"].ge(0).all()
 
 
-def test_a_cause_is_named_where_it_is_planted(project):
+def test_a_cause_is_named_where_a_fault_is_injected(project):
     causes = project.folder / "results/toys/analysis/causes.json"
     (entry,) = json.loads(causes.read_text())["machines"]
     (target,) = entry["targets"]

@@ -20,8 +20,8 @@ from planted_worlds import (
     Spinning,
 )
 from scaling_study.diagnosis import verdict
-from scaling_study.diagnosis.query import Measured, Untested, Weight
-from scaling_study.diagnosis.recovered_share import AtLeast
+from scaling_study.diagnosis.evidence import Evidence, Measured, Untested
+from scaling_study.diagnosis.shares import floored_by_count
 from scaling_study.stats.intervals import Interval
 from synthetic_why import MS, Step, World, fingerprint, write_run
 
@@ -249,9 +249,9 @@ def test_a_stream_that_slows_the_training_is_named_without_a_clock(tmp_path):
     ],
 )
 def test_only_a_share_that_is_surely_small_is_ruled_out(share, agrees, expected):
-    measured = Says(*share).measure(None)
-    weights = [Weight(one, "account", "for this test") for one in agrees]
-    assert verdict._decide(measured, weights) == expected
+    measured = says(*share)(None)
+    evidence = [Evidence(one, "account", "for this test") for one in agrees]
+    assert verdict._decide(measured, evidence) == expected
 
 
 class Uncounted(Quota):
@@ -338,16 +338,13 @@ def test_a_pile_up_of_threads_that_spin_is_told_once(tmp_path):
     }
 
 
-class Says:
-    """A measure with this share."""
-
-    def __init__(self, *share):
-        self.share = share
-
-    def measure(self, _):
-        if not self.share:
-            return Untested("for this test")
-        return Measured(Interval(*self.share), np.zeros(1), Weight(True, "relief", "for this test"))
+def says(*share):
+    """Give this share, or none."""
+    evidence = Evidence(True, "relief", "for this test")
+    found = (
+        Measured(Interval(*share), np.zeros(1), evidence) if share else Untested("for this test")
+    )
+    return lambda _: found
 
 
 @pytest.mark.parametrize(
@@ -363,7 +360,7 @@ class Says:
     ],
 )
 def test_a_share_is_no_less_than_what_is_counted_of_it(counted, told, expected):
-    found = AtLeast(Says(*counted), Says(*told)).measure(None)
+    found = floored_by_count(says(*counted), says(*told))(None)
     assert found.estimate == Interval(*expected)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from types import ModuleType
 
 T = TypeVar("T")
@@ -28,18 +28,21 @@ INSIDE = {
 """Where the package has the modules of a kind."""
 
 
-def found(kind: str, attribute: str, of: type[T]) -> dict[str, T]:
+def found(
+    kind: str, attribute: str, of: type[T], own: Mapping[str, T] | None = None
+) -> dict[str, T]:
     """Return the entries of a kind, by the names of their modules.
 
     Args:
         kind: the package, such as ``axes``, of `INSIDE`.
         attribute: the entry's name in its module; modules of the package without one are skipped.
         of: what an entry is.
+        own: entries of the package that have no module each.
 
     Raises:
         ImportError: a module outside the package has no such entry, or the name of another one.
     """
-    entries: dict[str, T] = {}
+    entries = dict(own or {})
     for module in [*_inside(kind), *outside(kind)]:
         name = module.__name__.rpartition(".")[2]
         entry = getattr(module, attribute, None)

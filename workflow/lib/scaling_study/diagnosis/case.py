@@ -1,13 +1,13 @@
 """One target's experiments, arranged so that rules can ask them questions.
 
-A cell is what was measured of one cohort at one process count in one block. Every comparison is
+A measurement is of one cohort at one process count in one block. Every comparison is
 made within a block, in which all cohorts took their windows in a shuffled order, so that a drift of
 the machine meets both sides.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -26,12 +26,13 @@ from scaling_study.stats.intervals import Floats, Integers, Interval
 from scaling_study.stats.ratios import Pairs, Units
 from scaling_study.stats.variances import NO_PRIOR, Prior, start_deviation
 
+T = TypeVar("T")
 Scope = Literal["growth", "level"]
 REFERENCE = "reference"
 UNTHROTTLED = "unthrottled"
-"""The relief that is the reference itself in short bursts: it resumes from rest all the time."""
+"""The intervention that is the reference in short bursts: it resumes from rest all the time."""
 CELL = ["experiment", "name", "dose", "n", "replicate", "block"]
-Cells = Mapping[Any, Mapping[str, Floats]]
+Measurements = Mapping[Any, Mapping[str, Floats]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,30 +56,30 @@ class Case:
     Attributes:
         head: First record of its first run.
         machine: Facts of the machine.
-        cells: By (name, n) one value per block of each column of tables/experiments, of the parts
-            of the run-queue wait (`runqueue.COLUMNS`), and of `blocked_<kind>_s_per_step` by what
-            the training thread was found waiting for. NaN where a block has no such window, or
-            where that was not counted or looked at.
-        beside: By (kernel, dose) the same of windows beside bystanders.
+        measurements: By (name, n) one value per block of each column of tables/experiments, of the
+            parts of the run-queue wait (`runqueue.COLUMNS`), and of `blocked_<kind>_s_per_step` by
+            what the training thread was found waiting for. NaN where a block has no such window, or
+            where that was not counted or sampled.
+        stressor_windows: By (kernel, dose) the same of windows beside stressors.
         replicates: Of each block.
         units: What intervals are over.
         start_sd: Standard deviation between starts of one launch, as part of its step at n.
         alone: By name, how many of its members took turns in the windows of one process.
         attested: First report of each cohort's first member.
         placeable: How many of the reference's members can have a CPU of their own, by their masks.
-        failed: Reason by relief without a result.
-        left_out: Reason by relief that does not apply.
-        whose: Of reliefs that are no members of their own: the relief whose members they share.
+        failed: Reason by intervention without a result.
+        left_out: Reason by intervention that does not apply.
+        shares_members_with: By intervention without members of its own: the one whose members it
+            shares.
         sampled: What training threads were found doing, by n.
         foreign: Programs beside the study.
         fingerprint: fingerprint.json, if there is one.
-        counts: Bystanders.
     """
 
     head: Mapping[str, Any]
     machine: Machine
-    cells: Cells
-    beside: Cells
+    measurements: Measurements
+    stressor_windows: Measurements
     replicates: Integers
     units: Units
     start_sd: float
@@ -88,12 +89,19 @@ class Case:
     failed: Mapping[str, str]
     left_out: Mapping[str, str]
     titles: Mapping[str, str]
-    whose: Mapping[str, str]
+    shares_members_with: Mapping[str, str]
     sampled: Mapping[int, Sampled]
     foreign: Sequence[Mapping[str, Any]]
     fingerprint: Mapping[str, Any] | None
-    known: dict[Any, Any] = dataclasses.field(default_factory=dict)
-    """What rules have worked out already, by what it is of."""
+    cache: dict[object, Any] = dataclasses.field(default_factory=dict)
+    """What was derived from it already, by what it is of."""
+
+    def cached(self, key: object, make: Callable[[], T]) -> T:
+        """Return what `make` derives from this case, made once for each key."""
+        if key not in self.cache:
+            self.cache[key] = make()
+        found: T = self.cache[key]
+        return found
 
     @property
     def n(self) -> int:
@@ -103,7 +111,7 @@ class Case:
     @property
     def names(self) -> list[str]:
         """Cohorts that have windows."""
-        return list(dict.fromkeys(name for name, _ in self.cells))
+        return list(dict.fromkeys(name for name, _ in self.measurements))
 
     @property
     def threads(self) -> int:
@@ -123,7 +131,7 @@ class Case:
 
     def column(self, column: str, n: int, name: str = REFERENCE) -> Floats:
         """A column of a cohort at a process count, by block."""
-        cell = self.cells.get((name, n))
+        cell = self.measurements.get((name, n))
         return np.full(len(self.replicates), np.nan) if cell is None else cell[column]
 
     def time(self, column: str, n: int, name: str = REFERENCE) -> Floats:
@@ -143,7 +151,7 @@ class Case:
         if name == UNTHROTTLED and scope == "level":
             return False  # a burst costs a process something that training without rest does not
         counts = (1, self.n) if scope == "growth" else (1,)
-        return all((name, n) in self.cells for n in counts)
+        return all((name, n) in self.measurements for n in counts)
 
     def under(self, scope: Scope) -> Floats:
         """What shares are of: added time over T(1) in growth, 1 at the level of one process."""
@@ -249,8 +257,8 @@ def make_case(runs: Sequence[WhyRun], fingerprint: Mapping[str, Any] | None) -> 
     case = Case(
         head=head,
         machine=machine,
-        cells=_divide(rows[~beside], "n", places[~beside], len(blocks)),
-        beside=_divide(rows[beside], "dose", places[beside], len(blocks)),
+        measurements=_divide(rows[~beside], "n", places[~beside], len(blocks)),
+        stressor_windows=_divide(rows[beside], "dose", places[beside], len(blocks)),
         replicates=blocks["replicate"].to_numpy(dtype=np.int64),
         units="replicates" if starts >= ratios.ENOUGH_REPLICATES else "blocks",
         start_sd=start_deviation([run.members for run in runs], step_s),
@@ -267,7 +275,7 @@ def make_case(runs: Sequence[WhyRun], fingerprint: Mapping[str, Any] | None) -> 
             for run in runs
             for one in (*run.head["not_applicable"], *run.head["reliefs"])
         },
-        whose={
+        shares_members_with={
             one["relief"]: one["options"]["of"] for one in head["reliefs"] if "of" in one["options"]
         },
         sampled=waits,
@@ -288,7 +296,7 @@ def _alone(runs: Sequence[WhyRun]) -> dict[str, int]:
     return counts
 
 
-def _divide(rows: pd.DataFrame, by: str, places: Integers, blocks: int) -> Cells:
+def _divide(rows: pd.DataFrame, by: str, places: Integers, blocks: int) -> Measurements:
     """The numbers of rows by name and one more column, each in the place of its block."""
     numbers = rows.select_dtypes("number")
     table = numbers.to_numpy(dtype=np.float64)
@@ -353,7 +361,7 @@ def _in_loader(
 
 KINDS = ("lock", "device", "peer", "futex", "sleep", "stopped")
 CACHED, BESIDE = "cached_batches", "loader_beside"
-"""The reliefs in which waiting for the loader is no part of a step: it is gone, or not counted."""
+"""Interventions in which waiting for the loader is no part of a step: none, or not counted."""
 
 
 def _stolen(rows: pd.DataFrame) -> pd.DataFrame:

@@ -13,10 +13,14 @@ from scaling_study.diagnosis.causes.cause_table import CAUSES
 from scaling_study.experiments.interventions import RELIEFS, Relief
 
 if TYPE_CHECKING:
-    from scaling_study.diagnosis.causes.cause import Cause
+    from scaling_study.diagnosis.case import Scope
+    from scaling_study.diagnosis.cause import Cause
 
 
-def reliefs_table() -> str:
+SCOPES: dict[Scope, str] = {"growth": "scaling loss", "level": "single-process loss"}
+
+
+def interventions_table() -> str:
     """Return the table of all changes that take one thing away."""
     rows = (
         (
@@ -45,16 +49,16 @@ def causes_list() -> str:
 
 
 def _cause(cause: Cause) -> str:
-    scopes = [scope for scope in ("growth", "level") if getattr(cause, scope)]
-    remedy = f" What helps: {cause.remedy.text}"
-    if cause.remedy.code:
-        remedy += f" `{cause.remedy.code}`"
+    scopes = [title for scope, title in SCOPES.items() if cause.ways(scope)]
+    remedy = f" What helps: {cause.remedy}"
+    if cause.code:
+        remedy += f" `{cause.code}`"
     source = cause.source.rstrip(".")
     title = f"- **{cause.title}** (`{cause.id}`; {', '.join(scopes)})."
     return f"{title} {cause.looks}{remedy} Source: {source}.\n"
 
 
-TABLES = {"reliefs": reliefs_table, "causes": causes_list}
+TABLES = {"interventions": interventions_table, "causes": causes_list}
 
 
 def updated(text: str) -> str:

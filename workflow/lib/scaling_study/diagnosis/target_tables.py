@@ -7,9 +7,9 @@ import numpy as np
 
 from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.common.counter import KERNEL_COUNTS
-from scaling_study.diagnosis.aggravation import Inflation, Sensitivity
 from scaling_study.diagnosis.case import Case
-from scaling_study.diagnosis.recovered_share import brings_back, relief_share
+from scaling_study.diagnosis.shares import recovered_share, saved_share
+from scaling_study.diagnosis.stressors import Inflation, Sensitivity
 from scaling_study.member.kernels import KERNELS
 from scaling_study.stats.ratios import mean
 
@@ -102,10 +102,10 @@ def relief_rows(case: Case, *, grows: bool) -> list[Json]:
         level, growth = case.measured(name, "level"), case.measured(name, "growth")
         if level or growth:
             row["units"] = len(case.pair(case.step(1, name), case.step(1)))
-            row["level"] = _json(relief_share(case, "level", name)) if level else None
+            row["level"] = _json(recovered_share(case, "level", name)) if level else None
             if growth and grows:
-                row["comes_back"] = _json(brings_back(case, name)) if level else None
-                row["growth"] = _json(relief_share(case, "growth", name))
+                row["comes_back"] = _json(saved_share(case, name)) if level else None
+                row["growth"] = _json(recovered_share(case, "growth", name))
         elif name in case.left_out:
             row |= {"status": "not_applicable", "reason": case.left_out[name]}
         else:

@@ -12,12 +12,12 @@ from typing import Any, Literal
 import numpy as np
 
 from scaling_study.analysis.experiment_runs import WhyRun, read_run
-from scaling_study.diagnosis.aggravation import inflations, sensitivities
 from scaling_study.diagnosis.case import REFERENCE, Case, Scope, make_case
-from scaling_study.diagnosis.causes.cause import Cause, Route
+from scaling_study.diagnosis.cause import Cause, Way
 from scaling_study.diagnosis.causes.cause_table import CAUSES
-from scaling_study.diagnosis.query import Asked, Measured, Untested, Weight
+from scaling_study.diagnosis.evidence import Evidence, Measured, Query, Untested
 from scaling_study.diagnosis.remedies import remedy
+from scaling_study.diagnosis.stressors import inflations, sensitivities
 from scaling_study.diagnosis.target_tables import (
     accounts,
     counts,
@@ -27,7 +27,7 @@ from scaling_study.diagnosis.target_tables import (
     sensitivity_rows,
     wait_rows,
 )
-from scaling_study.diagnosis.why_text import summarise
+from scaling_study.diagnosis.why_text import describe_why
 from scaling_study.stats import ratios
 from scaling_study.stats.intervals import Interval
 from scaling_study.stats.thresholds import SHARE, SHARE_AT_LEAST, grows
@@ -46,7 +46,7 @@ class Outcome:
     cause: Cause
     status: Status
     measured: Measured | None = None
-    weights: tuple[Weight, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
     reason: str = ""
 
 
@@ -89,7 +89,8 @@ def judge(
     case = make_case(usable, fingerprint) if usable else None
     if case is None:
         return target | _unusable(runs)
-    return target | _judged(case, runs)
+    target |= _judged(case, runs)
+    return target | {"summary": describe_why(target)}
 
 
 def _empty(runs: Sequence[WhyRun]) -> Json:
@@ -134,7 +135,7 @@ def _judged(case: Case, runs: Sequence[WhyRun]) -> Json:
     growth = _scope(case, "growth") if _grows(ratio) and case.n > 1 else []
     level = _scope(case, "level")
     named = [one for one in (*growth, *level) if one.status == "named"]
-    content: Json = {
+    return {
         "status": _status(case, ratio, named),
         "reason": _remark(runs),
         "units": case.units,
@@ -152,7 +153,6 @@ def _judged(case: Case, runs: Sequence[WhyRun]) -> Json:
         "fingerprint": fingerprint_rows(case, inflations(case)),
         "waits": wait_rows(case),
     }
-    return content | {"summary": summarise(case, content)}
 
 
 def _grows(ratio: Interval | None) -> bool:
@@ -189,49 +189,49 @@ def _scope(case: Case, scope: Scope) -> list[Outcome]:
     known: dict[str, Measured] = {}
     outcomes = []
     for cause in CAUSES:
-        routes = cause.growth if scope == "growth" else cause.level
-        if not routes:
+        if not (ways := cause.ways(scope)):
             continue
-        outcome = _best([_follow(Asked(case, scope, known), cause, route) for route in routes])
+        outcome = _best([_follow(Query(case, scope, known), cause, way) for way in ways])
         if outcome.status == "named" and outcome.measured:
             known[cause.id] = outcome.measured
         outcomes.append(outcome)
     return outcomes
 
 
-def _follow(asked: Asked, cause: Cause, route: Route) -> Outcome:
+def _follow(query: Query, cause: Cause, way: Way) -> Outcome:
     """Follow one way to show a cause."""
-    needed = tuple(test.weigh(asked) for test in route.needs)
+    needed = tuple(check(query) for check in way.needs)
     missing = next((one for one in needed if not one.agrees), None)
     if missing is not None:
         return Outcome(cause, "not_tested", reason=missing.text)
-    measured = route.measure.measure(asked)
+    measured = way.share(query)
     if isinstance(measured, Untested):
         return Outcome(cause, "not_tested", reason=measured.reason)
-    tested = dataclasses.replace(
-        asked, relief=measured.relief or REFERENCE, share=measured.estimate.value
+    query = dataclasses.replace(
+        query,
+        intervention=measured.intervention or REFERENCE,
+        share=measured.estimate.value,
     )
-    weights = (*needed, *(test.weigh(tested) for test in route.tests))
-    told = tuple(hint.weigh(tested) for hint in route.hints)
-    status = _decide(measured, weights)
+    evidence = (*needed, *(check(query) for check in way.requires))
+    status = _decide(measured, evidence)
     if status == "ruled_out" and measured.unknown:
         return Outcome(cause, "not_tested", reason=measured.unknown)
     if status == "inconclusive" and measured.uncounted:
-        weights = (*weights, Weight(None, "account", measured.uncounted))
-    known = tuple(one for one in told if one.agrees is not None)
-    return Outcome(cause, status, measured, (*weights, *known))
+        evidence = (*evidence, Evidence(None, "account", measured.uncounted))
+    notes = (one for note in way.notes if (one := note(query)).agrees is not None)
+    return Outcome(cause, status, measured, (*evidence, *notes))
 
 
-def _decide(measured: Measured, weights: Sequence[Weight]) -> Status:
-    """What a share and the tests that must agree with it amount to.
+def _decide(measured: Measured, evidence: Sequence[Evidence]) -> Status:
+    """Say what a share and the checks that must agree with it amount to.
 
-    Only a share that is surely small rules a cause out. A test that disagrees with a share of
+    Only a share that is surely small rules a cause out. A check that disagrees with a share of
     which little is known leaves the question open.
     """
     share = measured.estimate
     lower = share.low if measured.exact else share.sure
     large = share.value >= SHARE and lower is not None and lower > SHARE_AT_LEAST
-    if large and all(weight.agrees for weight in weights):
+    if large and all(one.agrees for one in evidence):
         return "named"
     if measured.uncounted:
         return "inconclusive"
@@ -277,10 +277,10 @@ def _side(case: Case, outcomes: Sequence[Outcome], scope: Scope) -> Json:
 def _finding(case: Case, outcome: Outcome) -> Json:
     """A cause as causes.json holds it."""
     measured = outcome.measured
-    weights = ((measured.weight, *measured.also) if measured else ()) + outcome.weights
-    agreeing = [one for one in weights if one.agrees]
-    against = [one for one in weights if one.agrees is False]
-    open_ = [one for one in weights if one.agrees is None]
+    evidence = ((measured.evidence, *measured.also) if measured else ()) + outcome.evidence
+    agreeing = [one for one in evidence if one.agrees]
+    against = [one for one in evidence if one.agrees is False]
+    open_ = [one for one in evidence if one.agrees is None]
     return {
         "cause": outcome.cause.id,
         "title": outcome.cause.title,
@@ -292,12 +292,12 @@ def _finding(case: Case, outcome: Outcome) -> Json:
         },
         "looks": outcome.cause.looks,
         "source": outcome.cause.source,
-        "remedy": remedy(case, outcome.cause.remedy, measured.relief if measured else None),
+        "remedy": remedy(case, outcome.cause, measured.intervention if measured else None),
     }
 
 
 def _confidence(
-    outcome: Outcome, agreeing: Sequence[Weight], against: Sequence[Weight]
+    outcome: Outcome, agreeing: Sequence[Evidence], against: Sequence[Evidence]
 ) -> Literal["high", "medium", "low"]:
     """How sure: by how many kinds of evidence agree, and how well the share is known."""
     share = outcome.measured.estimate if outcome.measured else None

@@ -9,33 +9,27 @@ from scaling_study.common.quantities import (
     format_ratio,
     format_seconds,
 )
-from scaling_study.diagnosis.case import Case
 from scaling_study.diagnosis.causes.cause_table import CAUSES
 from scaling_study.stats.thresholds import GROWS
 
 PLAIN = {cause.id: cause.plain for cause in CAUSES}
 NAMED = 3
-"""Causes that the paragraph tells; the lists have all of them."""
+"""Causes that the paragraph names; the lists have all of them."""
 NOTHING_LEFT = 0.05
 """A remainder below this is within the uncertainty of what was found."""
 
 
-def summarise(case: Case, content: Mapping[str, Any]) -> str:
-    """Put the verdict into a paragraph.
-
-    Args:
-        case: What was measured.
-        content: The target of causes.json, as far as it is made.
-    """
-    sentences = [_question(case, content)]
-    growth, level = content["growth"]["named"], content["level"]["named"]
+def describe_why(target: Mapping[str, Any]) -> str:
+    """Put a verdict, a target of causes.json with results, into a paragraph."""
+    sentences = [_question(target)]
+    growth, level = target["growth"]["named"], target["level"]["named"]
     if growth:
-        sentences += _because(growth, "of the time that was added")
-        sentences.append(_rest(content["growth"]["unexplained_share"]))
-    elif content["status"] == "inconclusive":
+        sentences += _because(growth, "of the added time")
+        sentences.append(_rest(target["growth"]["unexplained_share"]))
+    elif target["status"] == "inconclusive":
         sentences.append(
-            "What was tried does not show why: no single change brings a clear part of the added "
-            "time back, and nothing that the system counts accounts for it."
+            "The experiments do not show why: no single change recovers a clear part of the added "
+            "time, and nothing that the system counts accounts for it."
         )
     if level:
         also = "also " if growth else ""
@@ -44,19 +38,19 @@ def summarise(case: Case, content: Mapping[str, Any]) -> str:
     first = next(iter([*growth, *level]), None)
     if first:
         sentences.append(
-            f"What to do first: {first['remedy']['text'][:1].lower()}{first['remedy']['text'][1:]}"
+            f"First step: {first['remedy']['text'][:1].lower()}{first['remedy']['text'][1:]}"
         )
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def _question(case: Case, content: Mapping[str, Any]) -> str:
-    ratio = content["growth_ratio"]
-    processes = format_count(case.n, "process", "processes")
-    alone = format_seconds(content["step_1_s"]["value"])
-    if case.n == 1 or ratio is None:
+def _question(target: Mapping[str, Any]) -> str:
+    ratio = target["growth_ratio"]
+    processes = format_count(target["n"], "process", "processes")
+    alone = format_seconds(target["step_1_s"]["value"])
+    if target["n"] == 1 or ratio is None:
         return f"One process needs {alone} for each training step."
-    together = format_seconds(content["step_n_s"]["value"])
-    if content["growth"]["explained_share"] is None:
+    together = format_seconds(target["step_n_s"]["value"])
+    if target["growth"]["explained_share"] is None:
         same = (
             "nothing grows that would need an explanation"
             if ratio["value"] < GROWS

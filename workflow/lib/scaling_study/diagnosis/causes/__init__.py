@@ -1,1 +1,1 @@
-"""Why a launch may stop scaling, a file for each cause."""
+"""The causes that are looked for, by theme; `cause_table` lists them all."""

@@ -1,0 +1,194 @@
+"""Inject a fault into every DataLoader of a script.
+
+    python loaders.py KIND --seconds 0.006 -- SCRIPT ARGS...
+
+Each takes about so many seconds of a step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import real_workload
+
+from scaling_study.member.loader_arguments import change_arguments
+
+# ruff: noqa: PLC0415 (torch is the script's to import first)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+COPIED_NUMBERS_PER_S = 250e6
+"""Single-precision numbers, to another process."""
+COPIED_HERE_PER_S = 1e9
+"""The same, within one."""
+UNPICKLED_PER_S = 20e6
+
+
+def copies(seconds: float) -> None:
+    """Have one worker of every loader send views of larger tensors, which are sent whole."""
+    import torch
+    from torch.utils.data import default_collate, default_convert
+
+    numbers = round(seconds * COPIED_NUMBERS_PER_S)
+
+    def enlarge(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            large = torch.empty(numbers + value.numel(), dtype=value.dtype)
+            return large[: value.numel()].view(value.shape).copy_(value)
+        return type(value)(map(enlarge, value))
+
+    def change(given: dict[str, Any]) -> None:
+        single = given.get("batch_size", 1) is None
+        collate = given.get("collate_fn") or (default_convert if single else default_collate)
+        given["collate_fn"] = lambda rows: enlarge(collate(rows))
+        given["num_workers"] = 1
+
+    change_arguments(change)
+
+
+def copying_workers(seconds: float) -> None:
+    """Have two workers of every loader copy more than caches hold for each batch."""
+    import torch
+
+    numbers = round(seconds * COPIED_HERE_PER_S)
+
+    def copy(fetcher: object) -> None:
+        if "_copied" not in fetcher.__dict__:
+            fetcher.__dict__["_copied"] = torch.zeros(numbers), torch.zeros(numbers)
+        target, source = fetcher.__dict__["_copied"]
+        target.copy_(source)
+
+    change_arguments(lambda given: given.update(num_workers=2))
+    real_workload.before_each_batch(copy)
+
+
+def working_workers(seconds: float) -> None:
+    """Have workers of every loader want more CPUs than training leaves, and a fair part of its own.
+
+    A fair scheduler serves first who wants least: so there are many of them, each of which wants
+    less than training does.
+    """
+    cpus = os.cpu_count() or 1  # not this member's, which some launches bind to one
+    change = {"num_workers": 4 * cpus, "persistent_workers": True}
+    change_arguments(lambda given: given.update(change))
+    real_workload.before_each_batch(lambda _: real_workload.work(2 * (cpus - 1) * seconds))
+
+
+def thread(seconds: float) -> None:
+    """Have every loader's batches go through a thread that computes in Python."""
+    from spdl.pipeline import PipelineBuilder
+    from torch.utils import data
+
+    loader_kind = data.DataLoader
+
+    def works(batch: Any) -> Any:
+        real_workload.work(seconds)
+        return batch
+
+    class Threaded:
+        def __init__(self, *args: Any, **options: Any) -> None:
+            self.inner: Any = loader_kind(*args, **options)
+
+        def __iter__(self) -> Iterator[Any]:
+            builder: Any = PipelineBuilder().add_source(self.inner).pipe(works).add_sink(2)
+            pipeline = builder.build(num_threads=1)
+            with pipeline.auto_stop():
+                yield from pipeline.get_iterator()
+
+    data.DataLoader = Threaded
+
+
+def rows(seconds: float) -> None:
+    """Have every loader read rows one by one, each at a cost that all of a batch have once."""
+    from torch.utils.data import default_collate
+
+    class Rows:
+        def __init__(self, inner: Any, each_s: float) -> None:
+            self.inner, self.each_s = inner, each_s
+
+        def __len__(self) -> int:
+            return len(self.inner)
+
+        def __getitem__(self, index: Any) -> Any:
+            real_workload.work(self.each_s)
+            if not isinstance(index, list):
+                return self.inner[index]
+            try:
+                return self.inner[index]
+            except TypeError:
+                return default_collate([self.inner[one] for one in index])
+
+    def change(given: dict[str, Any]) -> None:
+        if given.get("batch_size", 1) is None:  # its sampler gives whole batches, in lists
+            given.pop("batch_size")
+            given["batch_sampler"] = given.pop("sampler")
+        batches = given.get("batch_sampler")
+        count = batches.batch_size if batches else given.get("batch_size", 1)
+        given["dataset"] = Rows(given["dataset"], seconds / count)
+
+    change_arguments(change)
+
+
+def snapshots(seconds: float) -> None:
+    """Have every loader be a StatefulDataLoader whose data set has a large state."""
+    from torch.utils import data
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    numbers = round(seconds * UNPICKLED_PER_S)
+    first = itertools.count()  # what has not changed is not sent
+
+    def state(_: object) -> dict[str, list[int]]:
+        now = next(first)
+        return {"state": list(range(now, now + numbers))}
+
+    class Snapshots(StatefulDataLoader):  # type: ignore[misc]
+        def __init__(self, dataset: object, *args: object, **options: object) -> None:
+            kind: Any = type(dataset)
+            kind.state_dict = state
+            kind.load_state_dict = lambda *_: None
+            super().__init__(dataset, *args, **{**options, "num_workers": 1})
+
+    data.DataLoader = Snapshots
+
+
+def starts(seconds: float) -> None:
+    """Have a loader of four rows start its worker so often that it takes this much of a step."""
+    import torch
+    from torch.utils.data import DataLoader
+
+    loader = DataLoader(torch.zeros(4), num_workers=1)
+    steps = itertools.count(1)
+    every = 0
+
+    def start() -> float:
+        began = time.perf_counter()
+        for _row in loader:
+            pass
+        return time.perf_counter() - began
+
+    def again(*_: object) -> None:
+        nonlocal every
+        if not every:
+            # How often is settled by what the first ones take: workers that live on take less.
+            every = max(1, round(min(start() for _ in range(5)) / seconds))
+        elif next(steps) % every == 0:
+            start()
+
+    real_workload.before_each_step(again)
+
+
+KINDS: dict[str, Callable[[float], None]] = {
+    one.__name__: one
+    for one in (copies, copying_workers, working_workers, thread, rows, snapshots, starts)
+}
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("kind", choices=KINDS)
+parser.add_argument("--seconds", type=float, required=True)
+options, command = real_workload.options_of(parser)
+real_workload.once(options.kind, lambda: KINDS[options.kind](options.seconds))
+real_workload.run(command)

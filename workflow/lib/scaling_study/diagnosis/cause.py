@@ -1,0 +1,112 @@
+"""What a cause is. A file outside the package that has a ``CAUSE`` adds one, by the file's name."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from scaling_study.diagnosis.case import Scope
+from scaling_study.diagnosis.checks import inflated, sensitive
+from scaling_study.diagnosis.evidence import Check, Share
+from scaling_study.diagnosis.shares import Counted, fallback, floored_by_count, recovered
+from scaling_study.diagnosis.stressors import stressor_share
+
+LAST = 1000
+"""The order of a cause that has none of its own: after all others."""
+BOTH: tuple[Scope, ...] = ("growth", "level")
+GROWTH: tuple[Scope, ...] = ("growth",)
+LEVEL: tuple[Scope, ...] = ("level",)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Way:
+    """One way to show a cause; its attributes are those of `Cause`."""
+
+    share: Share
+    requires: tuple[Check, ...] = ()
+    needs: tuple[Check, ...] = ()
+    notes: tuple[Check, ...] = ()
+    scopes: tuple[Scope, ...] = BOTH
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cause:
+    """One reason why steps are slow.
+
+    Its share is the time that interventions recover, with the counted time as its lower bound;
+    either alone where there is no other.
+
+    Attributes:
+        title: For a person.
+        plain: The same within a sentence, for somebody who has never heard of it: "… because".
+        looks: How it looks in the accounts and experiments.
+        source: Where that is known from.
+        remedy: What to do, in words.
+        axes: The change of the launch that helps; None takes that of the intervention which
+            showed the cause.
+        command: What helps, for a shell; None derives it from the change.
+        code: What the script itself must do, where no launch can.
+        remedies: Other words by intervention, of those that remove the cause in another way.
+        counted: Time that the kernel or a hook counts as this cause's.
+        interventions: Changes that take the cause away; the one that surely recovers most counts.
+        minus: Interventions and stressors of more special causes, whose effect is subtracted.
+        stressor: A load that shows the cause in another way: the added user time, as far as one
+            member alone reacts to it. A member must react to it whichever way is taken.
+        share: Own code in place of `counted` and `interventions`.
+        requires: What must agree with the share.
+        needs: Without these the cause cannot occur, or cannot be told from another one: where one
+            of them does not hold, or is not known, the cause is not tested.
+        notes: What may be told beside.
+        scopes: The losses that it can explain: of scaling (`growth`), of one process (`level`).
+        fallback: A count that stands for the share of one process where no intervention has a
+            result.
+        others: Further ways to show it; one that does is enough.
+        order: Lower ones are judged first.
+        id: In causes.json; the table sets it.
+    """
+
+    title: str
+    plain: str
+    looks: str
+    source: str
+    remedy: str
+    axes: Mapping[str, Any] | None = None
+    command: str | None = None
+    code: str | None = None
+    remedies: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    counted: Counted | None = None
+    interventions: tuple[str, ...] = ()
+    minus: tuple[str, ...] = ()
+    stressor: str | None = None
+    share: Share | None = None
+    requires: tuple[Check, ...] = ()
+    needs: tuple[Check, ...] = ()
+    notes: tuple[Check, ...] = ()
+    scopes: tuple[Scope, ...] = BOTH
+    fallback: Counted | None = None
+    others: tuple[Way, ...] = ()
+    order: int = LAST
+    id: str = ""
+
+    def ways(self, scope: Scope) -> list[Way]:
+        """Return the ways to show it in a scope; none where it cannot explain that."""
+        shares: list[tuple[Share, tuple[Check, ...]]] = []
+        reacts = (sensitive(self.stressor),) if self.stressor else ()
+        if own := self._share():
+            shares.append((own, reacts))
+        if self.stressor:
+            stressed = stressor_share(self.stressor, self.minus)
+            shares.append((stressed, (*reacts, inflated(self.stressor))))
+        ways = [
+            Way(share, (*checks, *self.requires), self.needs, self.notes, self.scopes)
+            for share, checks in shares
+        ]
+        if self.fallback:
+            ways.append(Way(fallback(self.fallback, self.interventions), scopes=LEVEL))
+        return [way for way in (*self.others, *ways) if scope in way.scopes]
+
+    def _share(self) -> Share | None:
+        if self.share or not self.interventions:
+            return self.share or self.counted
+        own = self.counted.columns[0] if self.counted else ""
+        saved = recovered(self.interventions, self.minus, own)
+        return floored_by_count(self.counted, saved) if self.counted else saved

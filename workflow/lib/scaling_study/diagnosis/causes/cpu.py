@@ -1,0 +1,349 @@
+"""CPUs that members do not get: limits, crowding, other programs, and threads that wait."""
+
+import numpy as np
+
+from scaling_study.common.quantities import (
+    format_count,
+    format_cpus,
+    format_number,
+    format_seconds,
+    known,
+)
+from scaling_study.diagnosis.case import CACHED, REFERENCE, UNTHROTTLED, Case
+from scaling_study.diagnosis.cause import GROWTH, Cause, Way
+from scaling_study.diagnosis.checks import (
+    falls,
+    first_known,
+    other_threads_cpus,
+    present,
+    saves_time,
+    several_threads,
+    waiting,
+)
+from scaling_study.diagnosis.evidence import MOST, Evidence, Measured, Query, Untested, whole
+from scaling_study.diagnosis.runqueue import SCHEDSTAT
+from scaling_study.diagnosis.sampled import UNSEEN
+from scaling_study.diagnosis.shares import Counted, lower_bound, share_of, unexplained
+from scaling_study.launch.axes.wait_policy import SPIN_LIMIT_S
+from scaling_study.stats.intervals import Floats
+from scaling_study.stats.ratios import mean
+from scaling_study.stats.thresholds import FOREIGN_CPUS
+
+UNPILED = ("pinned", "unpinned", "spread", "per_l3")
+THREAD_INTERVENTIONS = ("one_thread", "passive")
+BUSY_CPUS = 0.1
+"""A program that runs for less than a tenth of the time hardly slows others down by a tenth."""
+STOLEN = Counted(("stolen_s_per_step",), "time that the hypervisor took")
+BY_FOREIGN = Counted(("wait_foreign_s_per_step",), "waiting for a CPU that another program had")
+PROCESSES = Counted(
+    ("wait_processes_s_per_step",), "waiting for a CPU that another member had", relieved=True
+)
+
+
+def _quota(query: Query) -> Evidence:
+    quota = query.case.machine.quota_cpus
+    if quota is None:
+        return Evidence(None, "fact", "No quota is set on the cgroups that can be seen from here.")
+    used = format_number(query.case.mean("cpu_use", query.case.n))
+    text = f"The cgroup's quota is {format_number(quota)} CPUs; the members used {used}."
+    return Evidence(True, "fact", text)
+
+
+def _crowded(query: Query) -> Evidence:
+    """Check whether masks leave a thread without a CPU of its own, though there are enough."""
+    case, cpus, members = query.case, query.case.machine.allowed_cpus, query.n
+    demands = [(case.mean("members_cpus", members), members * case.demand, "thread")]
+    if query.scope == "growth":
+        trainers = min(case.mean("trainers_cpus", members), case.placeable)
+        demands.insert(0, (trainers, members, "training thread"))
+    if not all(known(have) for have, *_ in demands):  # a file of an older version
+        return Evidence(None, "fact", "Which CPUs the members may use was not read.")
+    crowded = [one for one in demands if one[0] < min(one[1], cpus)]
+    have, wanted, who = (crowded or demands)[0]
+    text = (
+        f"The masks allow {format_number(have)} of {format_count(wanted, who)} a CPU of "
+        f"its own; there are {format_count(cpus, 'CPU')}."
+    )
+    return Evidence(bool(crowded), "fact", text)
+
+
+def _foreign(query: Query) -> Evidence:
+    cpus = query.case.mean("foreign_cpus", query.n)
+    names = ", ".join(
+        f"{one['name']} (process {one['pid']}, {format_cpus(one['share'])} CPUs)"
+        for one in query.case.foreign
+    )
+    text = f"Other programs kept {format_cpus(cpus)} CPUs busy{': ' + names if names else ''}."
+    return Evidence(cpus >= FOREIGN_CPUS, "account", text)
+
+
+def _foreign_traffic(query: Query) -> str | None:
+    if query.scope == "growth" or query.case.mean("foreign_cpus", query.n) < BUSY_CPUS:
+        return None
+    return "What their memory traffic costs besides is not known: nothing ran without them."
+
+
+def _spins(query: Query) -> Evidence:
+    spin_s = query.case.attested.get(REFERENCE, {}).get("spin_s")
+    if spin_s is None:
+        return Evidence(None, "fact", "Whether waiting threads spin was not probed.")
+    text = (
+        f"After a parallel operator a member used {format_number(spin_s * 1e3)} ms of CPU time in "
+        "20 ms of sleep."
+    )
+    return Evidence(spin_s > SPIN_LIMIT_S, "fact", text)
+
+
+def _smaller(query: Query) -> Evidence:
+    allowed, online = query.case.machine.allowed_cpus, query.case.machine.online_cpus
+    text = f"{allowed} of the machine's {online} CPUs are allowed."
+    return Evidence(allowed < online, "fact", text)
+
+
+def _helpers(query: Query) -> Evidence:
+    case, n, busy = query.case, query.n, other_threads_cpus(query)
+    text = (
+        f"A member has {format_number(case.mean('threads', n))} threads in "
+        f"{format_number(case.mean('processes', n))} processes; beside the training thread they "
+        f"keep {format_cpus(busy)} CPUs busy."
+    )
+    if case.threads > 1:
+        text += f" Operators have {case.threads} threads: these are theirs."
+    return Evidence(case.threads == 1 and bool(busy >= FOREIGN_CPUS), "account", text)
+
+
+def _outnumber(query: Query) -> Evidence:
+    case, cpus = query.case, query.case.machine.allowed_cpus
+    text = (
+        f"{format_count(case.n, 'member')} with {format_count(case.demand, 'thread')} each on "
+        f"{format_count(cpus, 'CPU')}."
+    )
+    return Evidence(case.n * case.demand > cpus, "fact", text)
+
+
+def _take_turns(query: Query) -> Evidence:
+    case = query.case
+    waited_s = case.mean("wait_processes_s_per_step", case.n)
+    added_s = case.mean("step_s", case.n) - case.mean("step_s", 1)
+    text = f"Members wait {format_seconds(waited_s)} of a step for a CPU that another one had."
+    return Evidence(waited_s >= MOST * query.share * added_s, "account", text)
+
+
+def work_bound(query: Query) -> Measured | Untested:
+    """Return what more work than CPUs costs even under a perfect scheduler.
+
+    Members of one thread each wait in the run queue for one another, and that is counted. Where one
+    member alone keeps several CPUs busy, n of them get less each, which shows as waiting for helper
+    threads in whatever way these wait. Then the bound of a work-conserving scheduler is taken:
+    n times the CPU time of a step, over the CPUs. The CPU time is that of the cohort that needs
+    least (one thread, or threads that sleep while they wait), so that spinning is not work.
+    """
+    case = query.case
+    if case.threads == 1:
+        return PROCESSES(query)
+    names = [name for name in THREAD_INTERVENTIONS if case.measured(name, "level")]
+    if not names:
+        return Untested("how much CPU time a step needs without waiting threads is not known")
+    work = min((_cpu_s(case, name) for name in (REFERENCE, *names)), key=mean)
+    foreign = np.nan_to_num(case.column("foreign_cpus", case.n))
+    cpus = np.maximum(1.0, case.machine.allowed_cpus - foreign)
+    over = case.n * work / cpus / case.step(1) - 1
+    bound = mean(over)
+    over = over * (max(0.0, min(bound, unexplained(query))) / bound) if bound > 0 else over * 0.0
+    text = (
+        f"One member alone keeps {format_number(case.mean('cpu_use', 1))} CPUs busy; {case.n} of "
+        f"them would need {format_number(case.n * mean(work / case.step(1)))} of "
+        f"{case.machine.allowed_cpus} for the work: {{share}} of the added time."
+    )
+    return share_of(query, over, text)
+
+
+def _cpu_s(case: Case, name: str) -> Floats:
+    return case.column("user_s_per_step", 1, name) + case.column("system_s_per_step", 1, name)
+
+
+def fewer_processes(query: Query) -> Measured | Untested:
+    """Return what comes back with no more members than there are CPUs for their threads.
+
+    Taking turns costs more than the waiting that is counted: a process that returns to a CPU finds
+    its caches filled by others. That is user time, and shows in this comparison only.
+    """
+    case = query.case
+    fit = case.machine.allowed_cpus // max(1, case.demand)
+    if (REFERENCE, fit) not in case.measurements or fit in {1, case.n}:
+        return Untested("no windows with as many members as CPUs, between one and all")
+    if query.named:
+        return Untested("other causes have a part in what fewer members recover")
+    over = (case.step(case.n) - case.step(fit)) / case.step(1)
+    text = (
+        f"With {fit} processes in place of {case.n}, {{share}} of {whole('growth')} is recovered."
+    )
+    return share_of(query, over, text, kind="relief", exact=False)
+
+
+CAUSES = {
+    "cpu_quota": Cause(
+        "A CPU quota of the cgroup",
+        "a limit set on this container or service stops the processes for a part of the time",
+        "The kernel counts throttled time; CPUs are idle while members are ready to run. In bursts "
+        "that end before the quota holds anybody back, steps with many processes are as short as "
+        "with one. The affinity mask shows nothing of it.",
+        "CPU bandwidth control: Documentation/scheduler/sched-bwc.rst; cpu.stat in "
+        "Documentation/admin-guide/cgroup-v2.rst",
+        "Raise or remove the quota, or start no more processes than it has CPUs for.",
+        command="cat /sys/fs/cgroup/cpu.max  # then, as root, for the cgroup that has it: "
+        "echo max > cpu.max",
+        counted=Counted(("trainer_throttled_s_per_step",), "time held back by a quota"),
+        interventions=(UNTHROTTLED,),
+        notes=(_quota,),
+        order=10,
+    ),
+    "stopped": Cause(
+        "Processes that are stopped from outside",
+        "some program stops the processes again and again, and lets them go on after a while",
+        "Training threads are found stopped: neither ready to run nor waiting for anything. No "
+        "counter of the kernel shows it.",
+        "SIGSTOP in signal(7); ptrace(2); states T and t in /proc/PID/stat, proc(5); cpulimit(1)",
+        "Find what stops them, and have it leave them alone: cpulimit, a batch system that "
+        "suspends jobs, a debugger or a tracer.",
+        command="grep -H TracerPid /proc/[0-9]*/status; pgrep --list-full cpulimit",
+        counted=Counted(
+            ("blocked_stopped_s_per_step",), "standing still, stopped by a signal", missing=UNSEEN
+        ),
+        requires=(waiting("stopped"),),
+        order=20,
+    ),
+    "affinity_pileup": Cause(
+        "Members piled up on the same CPUs",
+        "the processes are bound to the same processors while others stand idle",
+        "Members wait for a CPU while allowed CPUs are idle; their masks allow fewer CPUs than "
+        "there are members. OMP_PROC_BIND and GOMP_CPU_AFFINITY do this to separately started "
+        "processes.",
+        f"{SCHEDSTAT}; sched_setaffinity(2); libgomp manual, OMP_PROC_BIND",
+        "Give each process CPUs of its own, and unset OMP_PROC_BIND, GOMP_CPU_AFFINITY and "
+        "KMP_AFFINITY.",
+        axes={"placement": "cores"},
+        command="unset OMP_PROC_BIND OMP_PLACES GOMP_CPU_AFFINITY KMP_AFFINITY",
+        counted=Counted(("wait_pileup_s_per_step",), "waiting for a CPU while others were idle"),
+        interventions=UNPILED,
+        minus=("passive", "one_thread"),
+        requires=(first_known(_crowded, saves_time(*UNPILED)),),
+        order=30,
+    ),
+    "foreign_load": Cause(
+        "Other programs on the same CPUs",
+        "other programs on this computer take processor time from the study",
+        "Members wait for a CPU beside measured CPU time of programs that do not belong to the "
+        "study; without those the CPUs would do.",
+        f"{SCHEDSTAT}; /proc/stat in proc(5)",
+        "Stop the other programs, or measure when they do not run.",
+        command="top -b -n 1",
+        share=lower_bound(BY_FOREIGN, _foreign_traffic),
+        requires=(_foreign,),
+        order=40,
+    ),
+    "steal": Cause(
+        "CPU time taken by the hypervisor",
+        "the computer is a virtual one, and its host gives the processors to others meanwhile",
+        "Steal time grows; nothing inside the machine accounts for it.",
+        "steal in /proc/stat, proc(5); Documentation/virt/kvm/x86/msr.rst",
+        "Move to a host that is not overcommitted, or to dedicated CPUs.",
+        counted=STOLEN,
+        order=50,
+    ),
+    "spinning": Cause(
+        "OpenMP threads that spin while they wait",
+        "threads that have nothing to do keep their processor busy asking for work, and the "
+        "threads that have work must wait for it",
+        "User time and run-queue wait grow on all threads as soon as processes share CPUs, and "
+        "both go when waiting threads sleep. One process alone is not slow.",
+        "libgomp manual, GOMP_SPINCOUNT and OMP_WAIT_POLICY",
+        "Let waiting threads sleep (OMP_WAIT_POLICY=PASSIVE), or give each process one thread.",
+        axes={"wait_policy": "passive"},
+        remedies={
+            "one_thread": "Give each process one thread: that recovers more than letting "
+            "waiting threads sleep (OMP_WAIT_POLICY=PASSIVE)."
+        },
+        interventions=("passive",),
+        requires=(several_threads, _spins),
+        order=110,
+    ),
+    "too_many_threads": Cause(
+        "More threads than small operators can use",
+        "each process divides small pieces of work among several threads, and bringing them "
+        "together costs more than they save",
+        "One thread per operator recovers time that sleeping threads do not.",
+        "torch.set_num_threads; CPU threading in PyTorch's notes",
+        "Give each process one thread.",
+        axes={"intra_op": 1},
+        interventions=("one_thread",),
+        minus=("passive",),
+        requires=(several_threads,),
+        order=120,
+    ),
+    "cpuset": Cause(
+        "A mask or cpuset smaller than the machine",
+        "the processes may use only a part of this computer's processors",
+        "Members outnumber the CPUs that they may use, but not those of the machine.",
+        f"{SCHEDSTAT}; cpuset(7), taskset(1)",
+        "Start the study with more CPUs allowed (cpuset, taskset, the whole node).",
+        counted=Counted(
+            ("wait_cpuset_s_per_step",),
+            "waiting for a CPU that the whole machine would have had",
+            relieved=True,
+        ),
+        requires=(_smaller,),
+        scopes=GROWTH,
+        order=130,
+    ),
+    "cpu_oversubscription": Cause(
+        "More work than CPUs",
+        "there is more work than processors, so the processes take turns",
+        "Run-queue wait grows in proportion to members beyond the CPUs, or one member alone keeps "
+        "several CPUs busy already; throughput stays what it is.",
+        f"{SCHEDSTAT}; Documentation/scheduler/sched-eevdf.rst",
+        "Start fewer processes: as many as there are CPUs for their threads. More do not give "
+        "more models per hour.",
+        share=work_bound,
+        requires=(_outnumber,),
+        scopes=GROWTH,
+        others=(Way(fewer_processes, (_outnumber, _take_turns), scopes=GROWTH),),
+        order=140,
+    ),
+    "helper_threads": Cause(
+        "Helper threads that compete for CPUs",
+        "other threads and processes that each process starts take processor time from the "
+        "training itself",
+        "Run-queue wait grows although the training threads alone would fit; threads or child "
+        "processes beside them use CPU time, and are not those of operators.",
+        SCHEDSTAT,
+        "Start fewer loader workers and background threads, or fewer processes, so that all "
+        "threads that work fit on the CPUs.",
+        # Without the loader, whose own threads have causes of their own.
+        counted=Counted(
+            ("wait_threads_s_per_step",),
+            "waiting for a CPU that helper threads had",
+            relieved=True,
+            cohort=CACHED,
+        ),
+        requires=(_helpers,),
+        order=168,
+    ),
+    "migrations": Cause(
+        "Threads that are moved between CPUs",
+        "the processes are moved from one processor to another and lose what it had at hand",
+        "Time is recovered when each member is bound to a core of its own, and migrations stop.",
+        "sched_setaffinity(2); se.nr_migrations in /proc/PID/sched",
+        "Bind each process to a core of its own.",
+        axes={"placement": "cores"},
+        interventions=("pinned",),
+        minus=("passive", "one_thread", "unpinned"),
+        requires=(
+            present("migrations_per_step", "Migrations per step", 0.05),
+            falls("migrations_per_step", "Migrations"),
+            # Loader workers on a member's one core make it wait for that: its own time is shorter.
+            saves_time("pinned"),
+        ),
+        order=280,
+    ),
+}

@@ -1,0 +1,291 @@
+"""What the loader costs: waiting for it, and its getting in the way of training.
+
+The time that training waits for its loader is divided by what making a batch takes. Where torch's
+loaders make the batches, each one's making is timed, and how much of that it computed or was ready
+to. The rest it waited, for a disk or whatever else it reads from. If its makers are not busy all
+the time, something between them and the training thread takes the remainder, which stays apart.
+"""
+
+import dataclasses
+from typing import Literal
+
+import numpy as np
+
+from scaling_study.common.quantities import format_percent, format_seconds
+from scaling_study.diagnosis.case import BESIDE, CACHED
+from scaling_study.diagnosis.cause import Cause, Way
+from scaling_study.diagnosis.checks import takes, waiting
+from scaling_study.diagnosis.evidence import (
+    Evidence,
+    Measured,
+    Query,
+    Share,
+    Untested,
+    percent,
+    whole,
+)
+from scaling_study.diagnosis.sampled import UNSEEN
+from scaling_study.diagnosis.shares import Counted, recovered, residual
+
+SPECIAL = ("kept_workers", "no_snapshots", "whole_batches", "no_copies")
+"""Interventions on more special causes than a loader that keeps training waiting."""
+LOADS = takes("load_s_per_step", "the loader")
+LOADING = Counted(("load_s_per_step",), "time in the loader", less=("loader_starts_s_per_step",))
+
+Part = Literal["waits", "prepares", "rest"]
+PARTS: dict[Part, str] = {
+    "waits": "in which makers of batches neither compute nor wait for a CPU",
+    "prepares": "in which they compute, or wait for a CPU",
+    "rest": "in which none is made",
+}
+
+
+def _making(query: Query) -> tuple[float, dict[Part, float]] | None:
+    """Return how long a batch takes one maker (s), and what of the waiting is due to each part.
+
+    The parts add up to 1. None where that was not timed.
+    """
+    case, n = query.case, query.n
+    made_s = case.mean("loader_made_s_per_step", n)
+    if np.isnan(made_s) or made_s <= 0:
+        return None
+    step_s = case.mean("step_s", n)
+    queued_s = case.mean("trainer_runqueue_s_per_step", n)
+    workers = max((loader["workers"] or 0 for loader in case.loaders), default=0)
+    if workers:
+        there_s = workers * step_s
+        queued_s = case.mean("runqueue_s_per_step", n) - queued_s
+    else:
+        there_s = case.mean("load_s_per_step", n)
+        queued_s = queued_s * there_s / step_s
+    computed_s = case.mean("loader_computed_s_per_step", n) + np.nan_to_num(queued_s)
+    covered = min(1.0, made_s / there_s)
+    waits = covered * max(0.0, 1 - computed_s / made_s)
+    return made_s, {"waits": waits, "prepares": covered - waits, "rest": 1 - covered}
+
+
+def _waiting(query: Query) -> Measured | Untested:
+    """Return what training waits for its loader.
+
+    Where the loader went on beside batches from memory, what it takes from training is known.
+    """
+    for name in (BESIDE, CACHED):
+        if query.case.measured(name, query.scope):
+            return recovered((name,), SPECIAL)(query)
+    return LOADING(query) if query.scope == "level" else recovered((BESIDE,), SPECIAL)(query)
+
+
+def _portion(part: Part, share: Share = _waiting) -> Share:
+    """Return the part of a share that is due to one thing that makers of batches do.
+
+    All of it is the rest where nothing is known of them.
+    """
+
+    def measure(query: Query) -> Measured | Untested:
+        found, making = share(query), _making(query)
+        if isinstance(found, Untested):
+            return found
+        if making is None:
+            if part == "rest":
+                return found
+            return Untested("it was not timed how long this loader takes to make a batch")
+        made_s, factor = making[0], making[1][part]
+        estimate = found.estimate.times(factor)
+        text = (
+            f"{found.evidence.text} To make a batch takes {format_seconds(made_s)};"
+            f" {format_percent(round(factor, 2))} of the waiting is time {PARTS[part]}:"
+            f" {percent(estimate)} of {whole(query.scope)}."
+        )
+        evidence = dataclasses.replace(found.evidence, text=text)
+        return dataclasses.replace(
+            found, estimate=estimate, over=found.over * factor, evidence=evidence
+        )
+
+    return measure
+
+
+def _goes_on(query: Query) -> Evidence:
+    """Check that the loader was seen to go on while training was on batches from memory."""
+    if not query.case.measured(BESIDE, query.scope):
+        text = "The loader has nothing that could go on beside batches from memory."
+        return Evidence(None, "fact", text)
+    text = "The loader did all that it does while training was on batches from memory."
+    return Evidence(True, "fact", text)
+
+
+def _has_threads(query: Query) -> Evidence:
+    names = [loader["kind"] for loader in query.case.loaders if loader.get("threads")]
+    if not names:
+        return Evidence(False, "fact", "No loader is known that has threads in this process.")
+    if query.case.threads > 1:
+        text = "Operators have several threads, which wait for each other in a futex too."
+        return Evidence(False, "fact", text)
+    return Evidence(
+        True, "fact", f"{', '.join(names)} prepares batches in threads of this process."
+    )
+
+
+THREADS = (_has_threads,)
+FUTEX = (waiting("futex", share=0.2),)
+
+CAUSES = {
+    "loader_starts": Cause(
+        "Loader workers that are started anew in each epoch",
+        "the processes that prepare the data are started again in every pass over it",
+        "A part of a step goes into starting and ending a loader's workers, and is recovered when "
+        "these live on.",
+        "torch.utils.data, persistent_workers; the loader's starts in tables/points",
+        "Let the workers live on between epochs, or make epochs longer.",
+        axes={"persistent_workers": "keep"},
+        interventions=("kept_workers",),
+        requires=(takes("loader_starts_s_per_step", "the start and the end of loader workers"),),
+        fallback=Counted(
+            ("loader_starts_s_per_step",),
+            "starting and ending loader workers",
+            missing="it was not counted",
+        ),
+        order=160,
+    ),
+    "loader_lock": Cause(
+        "Loader threads that keep training from the interpreter",
+        "the script's own language, Python, lets only one of its threads work at a time, and those "
+        "that prepare the data keep the training waiting",
+        "The training thread is found in a futex outside of the loader, whose threads run in the "
+        "same process; a step is faster when threads give the interpreter to others sooner.",
+        "SPDL, Parallelism and Performance; sys.setswitchinterval in Python's documentation",
+        "Prepare the data in another process (with SPDL: run_pipeline_in_subprocess), or by "
+        "code that lets go of the interpreter. Threads that take turns sooner "
+        "(sys.setswitchinterval) help some scripts and harm others: the experiments tell.",
+        remedies={
+            "pipeline_elsewhere": "Prepare the data in another process "
+            "(run_pipeline_in_subprocess).",
+        },
+        # In the loader itself the thread waits for a batch, in a futex too. A thread that is woken
+        # waits for a CPU next, though some are idle.
+        counted=Counted(
+            ("blocked_futex_s_per_step", "wait_pileup_s_per_step"),
+            "waiting for another thread (futex) outside of the loader, and being woken",
+            less=("load_s_per_step",),
+            missing=UNSEEN,
+        ),
+        requires=FUTEX,
+        needs=THREADS,
+        others=(Way(recovered(("quick_switches",)), FUTEX, THREADS),),
+        order=161,
+    ),
+    "loader_snapshots": Cause(
+        "A snapshot of the loader's state in every step",
+        "the loader writes down where it stands, and what its data set holds, in every step",
+        "A step is faster when torchdata's StatefulDataLoader takes no snapshots, which it does in "
+        "every step unless it is told otherwise.",
+        "meta-pytorch/data#1317; snapshot_every_n_steps of torchdata.stateful_dataloader",
+        "Let the loader take a snapshot as often as checkpoints are written.",
+        code="StatefulDataLoader(..., snapshot_every_n_steps=1000)",
+        interventions=("no_snapshots",),
+        order=162,
+    ),
+    "loader_rows": Cause(
+        "Batches that are made row by row",
+        "the data is read one row at a time, though many could be read at once",
+        "A step is faster when the data set is asked for all rows of a batch at once, which torch "
+        "does where it has __getitems__.",
+        "torch.utils.data.Dataset, __getitems__",
+        "Let the data set give all rows of a batch at once.",
+        code="def __getitems__(self, indices): return ...  # with collate_fn=lambda batch: batch",
+        interventions=("whole_batches",),
+        requires=(LOADS,),
+        order=163,
+    ),
+    "loader_copies": Cause(
+        "Batches that are copied between processes at a high cost",
+        "moving the data from the processes that prepare it to the training takes long",
+        "A step is faster when loader workers make their batches and do not send them.",
+        "Multiprocessing best practices in torch's documentation; torch.multiprocessing.reductions",
+        "Send less: tensors that are no views of larger ones (clone), small types, converted "
+        "in the training process; or make batches in threads, which send nothing.",
+        code="batch = batch.clone()  # before a worker returns a view of a larger tensor",
+        interventions=("no_copies",),
+        order=164,
+    ),
+    "loader_interference": Cause(
+        "A loader whose own work gets in the way of training",
+        "preparing the data takes processors, caches or the interpreter from the training itself",
+        "With batches from memory a step is faster when the loader stands still than when it goes "
+        "on beside them.",
+        "SPDL, Parallelism and Performance: the noisy neighbour",
+        "Prepare less, or elsewhere: fewer workers or threads, workers on CPUs of their own "
+        "(loader_cpus), or what was prepared kept on a disk. What other numbers of workers "
+        "give, feed: quick measures.",
+        remedies={
+            "loader_apart": "Give the loader's workers CPUs of their own.",
+            "pipeline_elsewhere": "Prepare the data in a process of its own "
+            "(run_pipeline_in_subprocess).",
+        },
+        # While training waits for a CPU that a worker has, others may be idle: no pile-up of its
+        # own is set off.
+        share=residual(
+            recovered((CACHED,), (BESIDE, *SPECIAL), "wait_pileup_s_per_step"), "loader_lock"
+        ),
+        needs=(_goes_on,),
+        order=165,
+    ),
+    "loader_storage": Cause(
+        "A loader that waits for its storage",
+        "the model waits for data that comes slowly from a disk or over a network",
+        "Training waits for its loader, and while a batch is made its maker neither computes nor "
+        "waits for a processor.",
+        "The making of batches in tables/points, against its CPU time; Mohan et al. 2021, "
+        "Data Stalls",
+        "Keep the data nearer or in memory, read larger pieces at once, or read more of them "
+        "at the same time: workers that wait need no CPU. feed: quick tells files in memory "
+        "from those that are not.",
+        remedies={"more_workers": "Let more processes wait for the data at the same time."},
+        share=_portion("waits"),
+        requires=(LOADS,),
+        order=172,
+    ),
+    "too_few_workers": Cause(
+        "Too few loader workers",
+        "too few of the processes that prepare the data run at once",
+        "Training waits for batches that take CPU time, and waits less with more loader workers.",
+        "torch.utils.data, num_workers",
+        "Let more processes prepare the data, where CPUs are free for them.",
+        share=_portion("prepares", recovered(("more_workers",), SPECIAL)),
+        requires=(LOADS,),
+        order=174,
+    ),
+    "loader_preparation": Cause(
+        "A loader that takes long to prepare its batches",
+        "the model waits for data that takes long to prepare",
+        "Training waits for its loader, which computes meanwhile; what more loader workers surely "
+        "save is not in it.",
+        "The CPU time of the making of batches in tables/points",
+        "Do less work for each sample, make the rows of a batch together (__getitems__), or "
+        "keep what was prepared.",
+        remedies={
+            "loader_apart": "Give the loader's workers CPUs of their own.",
+            "more_workers": "Let more processes prepare the data; or do less work for each sample.",
+        },
+        # Where too_few_workers is named, it has the part that more workers bring back.
+        share=residual(_portion("prepares"), "too_few_workers"),
+        requires=(LOADS,),
+        order=176,
+    ),
+    "data_loading": Cause(
+        "A loader that keeps training waiting",
+        "the model waits for its next data",
+        "A large part of a step is in the loader, and is recovered when batches are taken from "
+        "memory; what making a batch takes is not known, or does not explain it.",
+        "torch.utils.data, num_workers; the loader's time in tables/points",
+        "Make the rows of a batch together (__getitems__), do less work for each sample, or "
+        "keep what was made. Loader workers help only where CPUs are free; what they and "
+        "prefetching gain on this script, the axes loader_workers and prefetch measure.",
+        remedies={
+            "loader_apart": "Give the loader's workers CPUs of their own.",
+            "more_workers": "Let more processes load the data.",
+        },
+        share=_portion("rest"),
+        requires=(LOADS,),
+        order=180,
+    ),
+}

@@ -1,0 +1,109 @@
+"""What members share of the machine: clock, cores, caches, memory bandwidth."""
+
+from scaling_study.common.quantities import format_bytes, format_number
+from scaling_study.diagnosis.cause import GROWTH, Cause
+from scaling_study.diagnosis.checks import inflated
+from scaling_study.diagnosis.evidence import Evidence, Measured, Query, Untested
+from scaling_study.diagnosis.shares import share_of
+from scaling_study.diagnosis.stressors import NO_CLOCK, clock_column
+from scaling_study.stats.ratios import mean
+
+
+def clock(query: Query) -> Measured | Untested:
+    """Return the user time of one process, times what the clock lost with n."""
+    case = query.case
+    column = clock_column(case)
+    if column is None:
+        return Untested(NO_CLOCK)
+    low, high = case.column(column, 1), case.column(column, case.n)
+    user = case.column("trainer_user_s_per_step", 1) / case.step(1)
+    text = (
+        f"The clock is {format_number(mean(low))} MHz with 1 process and "
+        f"{format_number(mean(high))} MHz with {case.n}: {{share}} of the added time."
+    )
+    return share_of(query, user * (low / high - 1), text)
+
+
+def _siblings(query: Query) -> Evidence:
+    machine = query.case.machine
+    if machine.cores < machine.allowed_cpus:
+        text = f"{machine.allowed_cpus} CPUs are {machine.cores} cores."
+        return Evidence(query.case.n > machine.cores, "fact", text)
+    if machine.virtual:
+        text = "A virtual machine does not tell which of its CPUs share a core."
+        return Evidence(None, "fact", text)
+    return Evidence(False, "fact", "Every CPU is a core of its own.")
+
+
+def _clock_known(query: Query) -> Evidence:
+    """Check that a lower clock, on which a loop in registers slows down too, can be told apart."""
+    if clock_column(query.case) is None:
+        return Evidence(None, "fact", f"{NO_CLOCK[:1].upper()}{NO_CLOCK[1:]}.")
+    text = "The clock of the members' CPUs is known, and what it costs is set off."
+    return Evidence(True, "fact", text)
+
+
+def _caches(query: Query) -> Evidence:
+    n, machine = query.case.n, query.case.machine
+    size = format_bytes(machine.raw.get("l3_bytes"))
+    text = f"{n} members share {machine.caches} last-level caches of {size}."
+    return Evidence(n > machine.caches, "fact", text)
+
+
+CAUSES = {
+    "frequency": Cause(
+        "A lower clock with more CPUs at work",
+        "processors run slower when more of them work",
+        "User time grows while the clock falls; a loop in registers slows down alike.",
+        "Documentation/admin-guide/pm/cpufreq.rst; turbo tables of the processor",
+        "Nothing is wrong: the processor keeps within its power. Check the governor.",
+        command="cpupower frequency-info",
+        share=clock,
+        requires=(inflated("register"),),
+        scopes=GROWTH,
+        order=260,
+    ),
+    "smt": Cause(
+        "CPUs that share a core (SMT)",
+        "two of the processors are really one that works on two things in turn",
+        "User time grows once more members run than there are cores; a loop in registers beside a "
+        "member slows it down, and slows down itself among many.",
+        "Intel 64 and IA-32 Optimization Reference Manual, Hyper-Threading; lscpu(1)",
+        "Count cores, not CPUs: start one process for each core.",
+        axes={"placement": "cores"},
+        stressor="register",
+        needs=(_siblings, _clock_known),
+        scopes=GROWTH,
+        order=270,
+    ),
+    "last_level_cache": Cause(
+        "The last-level cache that members share",
+        "the processes push each other's data out of a cache that they share",
+        "User time grows; a stream that only fills this cache slows a member down beyond the "
+        "control and is itself slowed down among many; or spreading members over caches helps.",
+        "Intel 64 and IA-32 Optimization Reference Manual, cache hierarchy",
+        "Spread members over the caches (placement spread or per_l3), or start fewer.",
+        axes={"placement": "spread"},
+        interventions=("per_l3", "spread"),
+        minus=("pinned", "one_thread", "passive"),
+        stressor="llc",
+        needs=(_caches,),
+        scopes=GROWTH,
+        order=290,
+    ),
+    "memory_bandwidth": Cause(
+        "Memory bandwidth",
+        "all processes together want more data from memory than it can deliver",
+        "User time grows; a stream through memory beside a member slows it down beyond the "
+        "control, and streams slow each other down; operators that stream grow, small multiplies "
+        "do not.",
+        "STREAM: McCalpin 1995, Memory Bandwidth and Machine Balance",
+        "Start fewer processes, spread them over memory nodes, or make tensors smaller "
+        "(bfloat16, in-place operators).",
+        axes={"placement": "spread"},
+        stressor="memory",
+        minus=("llc",),
+        scopes=GROWTH,
+        order=300,
+    ),
+}

@@ -1,0 +1,220 @@
+"""What the script and the libraries do themselves: wait, exchange, collect, compile, compute."""
+
+import numpy as np
+
+from scaling_study.common.quantities import format_cpus, format_number
+from scaling_study.diagnosis.case import CACHED
+from scaling_study.diagnosis.cause import GROWTH, LEVEL, Cause, Way
+from scaling_study.diagnosis.checks import any_of, attested, other_threads_cpus, takes, waiting
+from scaling_study.diagnosis.evidence import MOST, Evidence, Query
+from scaling_study.diagnosis.sampled import UNSEEN, kind_of
+from scaling_study.diagnosis.shares import Counted, recovered, recovered_share
+from scaling_study.stats.thresholds import SHARE_AT_LEAST
+
+BLAS = ("bundled_blas", "openblas", "blis", "mkl", "intel_path", "isa_default")
+FASTER_MULTIPLY = any_of(
+    attested("sgemm_gflops", "Speed of a multiply in GF/s"),
+    attested("isa", "Vector instructions", faster=False),
+)
+CLEARED = "cleared"
+
+
+def _locked(query: Query) -> Evidence:
+    one = query.case.sampled[query.n]
+    if not one.samples:
+        return Evidence(None, "samples", "Locks were not looked at.")
+    most = max(one.locks.items(), key=lambda item: item[1], default=None)
+    if most is not None:
+        text = f"On average {format_number(most[1])} threads wait for the lock on {most[0]}."
+        return Evidence(True, "samples", text)
+    places = {on: syscall for (syscall, on) in one.calls if kind_of(syscall, on) == "lock"}
+    found = ", ".join(f"{on or 'a file'} ({syscall})" for on, syscall in places.items())
+    return Evidence(bool(places), "samples", f"Waits for a lock on {found or 'nothing'}.")
+
+
+def _interpreter_alone(query: Query) -> Evidence:
+    """Check that a futex can only be the interpreter's lock."""
+    case = query.case
+    if case.demand > case.threads:
+        text = "The ranks of a group wait for what they exchange in a futex, too."
+        return Evidence(False, "fact", text)
+    if case.threads > 1:
+        text = "Operators have several threads, which wait for each other in a futex too."
+        return Evidence(False, "fact", text)
+    text = "An operator has one thread, so that a futex is not the end of a parallel region."
+    return Evidence(True, "fact", text)
+
+
+def _not_the_loader(query: Query) -> Evidence:
+    if "loader_lock" in query.named:
+        return Evidence(False, "fact", "The threads that keep it waiting are the loader's.")
+    return Evidence(True, "fact", "No thread of a loader was found to keep it waiting.")
+
+
+def _other_threads(query: Query) -> Evidence:
+    share = other_threads_cpus(query)
+    text = f"Other threads of the member use {format_cpus(share)} CPUs."
+    return Evidence(bool(share >= SHARE_AT_LEAST) and not np.isnan(share), "account", text)
+
+
+def _unnamed(query: Query) -> Evidence:
+    """Check that the named causes take less than what is recovered without the variables."""
+    if not query.case.measured(CLEARED, query.scope):
+        return Evidence(True, "fact", "")
+    back = recovered_share(query.case, query.scope, CLEARED)
+    known = sum(one.estimate.value for one in query.named.values())
+    text = "The causes that are named take most of what is recovered without it."
+    return Evidence(back is None or known < MOST * back.value, "fact", text)
+
+
+CAUSES = {
+    "communication": Cause(
+        "Ranks that exchange their gradients",
+        "the processes that train one model together exchange what each has learnt, and wait for "
+        "it",
+        "A step is faster when the ranks still wait for each other, but exchange one number in "
+        "place of their gradients.",
+        "torch.nn.parallel.DistributedDataParallel, communication hooks",
+        "Use fewer ranks, or let a rank do more between two exchanges: a larger batch, or "
+        "several batches under no_sync(). Both change the training; what a larger batch gains "
+        "here can be measured as a parameter of the study.",
+        interventions=("one_element",),
+        requires=(
+            takes("backward_s_per_step", "the backward pass, in which gradients are exchanged,"),
+        ),
+        order=60,
+    ),
+    "imbalance": Cause(
+        "Ranks that wait for the slowest of them",
+        "the processes that train one model together do not have the same work, and all wait for "
+        "the slowest",
+        "Outside of backward, where ranks wait for each other, one of them takes longer than the "
+        "others.",
+        "Getting Started with Distributed Data Parallel, skewed processing speeds",
+        "Give each rank the same work: batches of like lengths (a DistributedSampler over "
+        "sorted or bucketed samples), and nothing that only one of them does in a step.",
+        counted=Counted(
+            ("ranks_wait_s_per_step",), "waiting of the ranks for the slowest of them, on average"
+        ),
+        order=70,
+    ),
+    "lock_contention": Cause(
+        "Processes that wait for the same lock",
+        "the processes take turns at something that only one of them may use at a time",
+        "Blocked time grows; training threads are found in flock or fcntl, in a futex in memory "
+        "that processes share, or in a pause while another member holds a file's lock.",
+        "flock(2), fcntl(2), futex(2); /proc/locks and /proc/PID/syscall in proc(5)",
+        "Give each process a file or lock of its own, or hold the lock for a shorter time.",
+        command="cat /proc/locks",
+        code="open a file per process: f'{path}.{os.getpid()}'",
+        counted=Counted(("blocked_lock_s_per_step",), "waiting for a lock", missing=UNSEEN),
+        requires=(waiting("lock"), _locked),
+        order=80,
+    ),
+    "file_io": Cause(
+        "Waiting for files",
+        "the processes wait for the disk",
+        "Blocked time; training threads are found in read, write or fsync on files, or in "
+        "uninterruptible sleep.",
+        "Documentation/accounting/psi.rst; /proc/PID/syscall in proc(5)",
+        "Keep the data in memory, or on a faster disk; write checkpoints and logs less often.",
+        command="cat /proc/pressure/io",
+        counted=Counted(
+            ("blocked_device_s_per_step",), "waiting for files or devices", missing=UNSEEN
+        ),
+        requires=(waiting("device"),),
+        order=90,
+    ),
+    "pauses": Cause(
+        "A script that waits by itself",
+        "the training script pauses, or waits for an answer of another program",
+        "Blocked time outside of the loader; training threads are found in a sleep, or waiting for "
+        "a pipe, a socket or a child process.",
+        "nanosleep(2), poll(2), recv(2), wait4(2); /proc/PID/syscall in proc(5)",
+        "Look in the script for pauses, for what is tried again and again, and for services "
+        "that are asked in every step; ask them for more at once, or in the background.",
+        command="py-spy dump --pid PID  # of a member: the line that waits",
+        counted=Counted(
+            ("idle_s_per_step",),
+            "waiting for time to pass or for another process",
+            cohort=CACHED,
+            missing=UNSEEN,
+        ),
+        requires=(waiting("sleep", "peer", share=0.2),),
+        order=100,
+    ),
+    "slow_blas": Cause(
+        "A slow BLAS kernel or instruction set",
+        "matrices are multiplied with code made for an older processor",
+        "One process is slow already, in user time; another library multiplies faster in the same "
+        "process and recovers the time.",
+        "OPENBLAS_VERBOSE, BLIS_ARCH_DEBUG and MKL_VERBOSE name the kernel",
+        "Use the library or instruction set that multiplies faster here.",
+        others=(
+            Way(recovered(BLAS, ("one_thread", "passive")), (FASTER_MULTIPLY,), scopes=GROWTH),
+            Way(recovered(BLAS), (FASTER_MULTIPLY,), scopes=LEVEL),
+        ),
+        order=160,
+    ),
+    "denormals": Cause(
+        "Denormal numbers",
+        "the model computes with numbers so small that the processor handles each one separately",
+        "One process is slow already, in user time, and fast when denormals are flushed to zero.",
+        "pytorch/pytorch#21734; Intel 64 and IA-32 Software Developer's Manual, MXCSR",
+        "Flush denormals to zero at the start of the script.",
+        code="torch.set_flush_denormal(True)",
+        interventions=("flush_denormals",),
+        order=170,
+    ),
+    "compilation": Cause(
+        "Recompilation for new shapes",
+        "the model meets inputs of ever new shapes, and is compiled anew for each",
+        "A part of a step is in torch.compile's compiler, long after the first steps.",
+        "torch.compile troubleshooting, recompilations; TORCH_LOGS=recompiles says what changed",
+        "Compile once for all shapes, or let batches have few of them: pad or bucket what "
+        "differs in length, and drop the last, smaller batch.",
+        code="torch.compile(model, dynamic=True)",
+        counted=Counted(
+            ("compile_s_per_step",),
+            "time in torch.compile's compiler",
+            missing="it was not counted",
+        ),
+        order=190,
+    ),
+    "interpreter": Cause(
+        "The interpreter: its collector and its lock",
+        "the script's own language, Python, is busy tidying up or lets only one of its threads "
+        "work at a time",
+        "A large part of a step is in the garbage collector, and is recovered without it; or the "
+        "training thread waits in a futex while other threads of the member use CPU time.",
+        "gc and threading in Python's documentation (global interpreter lock)",
+        "Collect less often, and keep other threads of the process from running Python.",
+        code="gc.freeze(); gc.set_threshold(100_000, 50, 50)",
+        interventions=("no_collector",),
+        requires=(takes("collect_s_per_step", "the garbage collector"),),
+        fallback=Counted(("collect_s_per_step",), "time in Python's garbage collector"),
+        others=(
+            Way(
+                Counted(
+                    ("blocked_futex_s_per_step",),
+                    "waiting for another thread (futex)",
+                    missing=UNSEEN,
+                ),
+                (_interpreter_alone, _other_threads, waiting("futex", share=0.2)),
+                (_not_the_loader,),
+            ),
+        ),
+        order=200,
+    ),
+    "shell": Cause(
+        "What the shell sets",
+        "a setting of the shell that they were started from slows them down",
+        "Time is recovered without the variables, the CPU mask and the memory policy of today's "
+        "launch, and no other cause takes most of that time.",
+        "OpenMP API specification, Environment Variables; mallopt(3); the libraries' manuals",
+        "Start the processes without what the shell sets, as recommended.sh does.",
+        interventions=(CLEARED,),
+        needs=(_unnamed,),
+        order=400,
+    ),
+}

@@ -1,0 +1,220 @@
+"""Checks that a share must pass: what is counted, attested, sampled, or seen elsewhere."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scaling_study.common.quantities import (
+    format_count,
+    format_number,
+    format_percent,
+    format_ratio,
+)
+from scaling_study.diagnosis.case import REFERENCE
+from scaling_study.diagnosis.evidence import Check, Evidence, Kind, Query, percent
+from scaling_study.diagnosis.stressors import CONTROL, inflations, sensitivities
+from scaling_study.stats.intervals import Interval
+from scaling_study.stats.ratios import mean
+from scaling_study.stats.thresholds import NOTICEABLE, SHARE_AT_LEAST
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FEWEST_LOOKS = 3
+"""What was seen less often may be chance. A thread that waits for a tenth of its time is found so
+six times in sixty looks."""
+FASTER = 1.2
+"""A multiply that is faster by less than this is the same kernel on a noisy machine."""
+
+
+def falls(column: str, title: str, floor: float = 0.0) -> Check:
+    """Return a check that the intervention halves a count per step, of at least `floor`."""
+
+    def check(query: Query) -> Evidence:
+        before = query.case.mean(column, query.n)
+        after = query.case.mean(column, query.n, query.intervention)
+        if np.isnan(before) or np.isnan(after):
+            return Evidence(None, "account", f"{title} per step: not counted here.")
+        counts = f"{format_number(before)}, with the change {format_number(after)}"
+        agrees = before >= floor and after <= before / 2
+        return Evidence(agrees, "account", f"{title} per step: {counts}.")
+
+    return check
+
+
+def present(column: str, title: str, floor: float) -> Check:
+    """Return a check that a count is large enough to matter."""
+
+    def check(query: Query) -> Evidence:
+        value = query.case.mean(column, query.n)
+        if np.isnan(value):
+            return Evidence(None, "account", f"{title}: not counted here.")
+        return Evidence(value >= floor, "account", f"{title}: {format_number(value)}.")
+
+    return check
+
+
+def attested(key: str, title: str, *, faster: bool = True) -> Check:
+    """Return a check that the intervention raises a probe's result, or else changes a setting."""
+
+    def check(query: Query) -> Evidence:
+        before, after = (
+            query.case.attested.get(name, {}).get(key) for name in (REFERENCE, query.intervention)
+        )
+        if before is None or after is None:
+            return Evidence(None, "fact", f"{title}: not known.")
+        if not faster:
+            text = f"{title}: {before}, with the change {after}."
+            return Evidence(before != after, "fact", text)
+        text = f"{title}: {format_number(before)}, with the change {format_number(after)}."
+        return Evidence(after >= FASTER * before, "fact", text)
+
+    return check
+
+
+def waiting(*kinds: str, share: float = 0.1) -> Check:
+    """Return a check that the training threads were found waiting for this, for long enough."""
+
+    def check(query: Query) -> Evidence:
+        one = query.case.sampled[query.n]
+        if not one.enough:
+            text = f"Training threads were looked at {one.samples} times: too seldom to tell."
+            return Evidence(None, "samples", text)
+        found = sum(one.shares.get(kind, 0.0) for kind in kinds)
+        often = round(found * one.asleep) >= FEWEST_LOOKS
+        calls = [
+            f"{syscall}{' on ' + on if on else ''} ({count} of {one.samples} looks)"
+            for (syscall, on), count in sorted(one.calls.items(), key=lambda item: -item[1])[:2]
+        ]
+        locks = [f"{format_number(mean)} waiters for {path}" for path, mean in one.locks.items()]
+        seen = ", ".join([*calls, *locks]) or "never"
+        text = f"Training threads were found not running: {seen}."
+        return Evidence(often and found >= share, "samples", text)
+
+    return check
+
+
+def sensitive(kernel: str) -> Check:
+    """Return a check that the training member gets slower beside a load, beyond the control."""
+
+    def check(query: Query) -> Evidence:
+        one = sensitivities(query.case).get(kernel)
+        effect = None if one is None else (one.effect if kernel == CONTROL else one.beyond)
+        if one is None or effect is None:
+            return Evidence(None, "aggravation", "No load of this kind was tried.")
+        if not one.verified:
+            return Evidence(None, "aggravation", "The loads did not reach their rate.")
+        beyond = "" if kernel == CONTROL else " beyond the control"
+        text = f"Beside such a load a step takes {percent(effect)} longer{beyond}"
+        return _above(effect, NOTICEABLE, "aggravation", text)
+
+    return check
+
+
+def inflated(kernel: str) -> Check:
+    """Return a check that the kernel alone gets slower among many, beyond the control."""
+
+    def check(query: Query) -> Evidence:
+        one = inflations(query.case).get(kernel)
+        if one is None:
+            return Evidence(
+                None, "fingerprint", "The machine itself was not measured by microbenchmarks."
+            )
+        beyond = one.inflation.plus(-1.0) if kernel == CONTROL else one.beyond
+        if beyond is None:
+            return Evidence(None, "fingerprint", "The microbenchmarks have no control.")
+        text = (
+            f"A kernel that is bound by this alone takes {format_ratio(one.inflation.value)} as "
+            f"long with {one.n} processes as with one"
+        )
+        return _above(beyond, NOTICEABLE, "fingerprint", text)
+
+    return check
+
+
+def _above(effect: Interval, limit: float, kind: Kind, text: str) -> Evidence:
+    """Say whether an effect is there (surely above 0) and large enough, or surely too small."""
+    if effect.value >= limit and effect.low is not None and effect.low > 0:
+        return Evidence(True, kind, f"{text}.")
+    if effect.high is not None and effect.high < limit:
+        return Evidence(False, kind, f"{text}.")
+    return Evidence(None, kind, f"{text}: its interval is too wide to tell.")
+
+
+def saves_time(*interventions: str) -> Check:
+    """Return a check that one of these really saves half the share, external times included."""
+
+    def check(query: Query) -> Evidence:
+        case, n = query.case, query.n
+        base = mean(case.step(n) - (case.step(1) if query.scope == "growth" else 0.0))
+        saved = [
+            (mean(case.step(n) - case.step(n, name)) / base, name)
+            for name in interventions
+            if case.measured(name, query.scope)
+        ]
+        if not saved:
+            return Evidence(None, "relief", "No change that removes it could be tried.")
+        share, name = max(saved)
+        title, part = case.titles.get(name, name), format_percent(round(share, 2))
+        text = f"With one change ({title}) {part} is recovered."
+        return Evidence(share >= query.share / 2, "relief", text)
+
+    return check
+
+
+def takes(column: str, title: str) -> Check:
+    """Return a check that a part of a step is long enough to matter.
+
+    Args:
+        column: Its time per step.
+        title: In words, as they stand in a sentence.
+    """
+
+    def check(query: Query) -> Evidence:
+        share = query.case.mean(column, query.n) / query.case.mean("step_s", query.n)
+        if np.isnan(share):  # a file of an older version
+            return Evidence(None, "account", f"How long {title} takes was not counted.")
+        text = f"{title[:1].upper()}{title[1:]} takes {format_percent(round(share, 2))} of a step."
+        return Evidence(share >= SHARE_AT_LEAST, "account", text)
+
+    return check
+
+
+def several_threads(query: Query) -> Evidence:
+    """Check that an operator divides its work among threads."""
+    case, threads = query.case, query.case.threads
+    text = (
+        f"An operator uses {format_count(threads, 'thread')}: {threads * query.n} in all, on "
+        f"{format_count(case.machine.allowed_cpus, 'CPU')}."
+    )
+    return Evidence(threads > 1, "fact", text)
+
+
+def other_threads_cpus(query: Query) -> float:
+    """Return the CPUs that a member's other threads and processes keep busy."""
+    case, n = query.case, query.n
+    ran = sum(
+        case.mean(f"{kind}_s_per_step", n) - case.mean(f"trainer_{kind}_s_per_step", n)
+        for kind in ("user", "system")
+    )
+    return ran / case.mean("step_s", n)
+
+
+def first_known(*checks: Check) -> Check:
+    """Return the first of several checks that can tell anything; the first where none can."""
+
+    def check(query: Query) -> Evidence:
+        found = [one(query) for one in checks]
+        return next((one for one in found if one.agrees is not None), found[0])
+
+    return check
+
+
+def any_of(*checks: Check) -> Check:
+    """Return a check that one of several agrees; otherwise the first that disagrees counts."""
+
+    def check(query: Query) -> Evidence:
+        found: Sequence[Evidence] = [one(query) for one in checks]
+        return min(found, key=lambda one: (True, False, None).index(one.agrees))
+
+    return check

@@ -1,0 +1,346 @@
+"""Shares of causes: time that the kernel counts, and time that an intervention recovers."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from scaling_study.common.quantities import format_percent, format_seconds
+from scaling_study.diagnosis.case import REFERENCE, UNTHROTTLED, Case, Scope
+from scaling_study.diagnosis.evidence import (
+    MOST,
+    Evidence,
+    Kind,
+    Measured,
+    Query,
+    Share,
+    Untested,
+    percent,
+    whole,
+)
+from scaling_study.stats.intervals import Floats, Interval
+from scaling_study.stats.ratios import fit_prior, mean
+from scaling_study.stats.variances import START_SD, Prior
+
+EXTERNAL = (
+    *("trainer_throttled_s_per_step", "wait_pileup_s_per_step", "wait_foreign_s_per_step"),
+    *("stolen_s_per_step", "blocked_stopped_s_per_step"),
+    *("blocked_lock_s_per_step", "blocked_device_s_per_step"),
+)
+"""Times in which a member could not go on for a reason outside of it. They are counted exactly, so
+an intervention is credited only with what it recovers besides them."""
+LEAST_EXTERNAL = 0.03
+"""An external time below this part of what is explained is not set off: it would add noise only."""
+BROADER = {"passive": "one_thread"}
+"""Interventions that cost time themselves (sleeping threads must be woken), each with one that
+removes the same thing, and more, without that cost."""
+
+
+def share_of(
+    query: Query, over: Floats, text: str, *, kind: Kind = "account", exact: bool = True
+) -> Measured | Untested:
+    """Return a share by its numerators (parts of T(1), by block); ``{share}`` in the text is it."""
+    estimate = query.case.estimate(over, query.case.under(query.scope))
+    if estimate is None:
+        return Untested("no block has all that is compared")
+    evidence = Evidence(True, kind, text.replace("{share}", percent(estimate)))
+    return Measured(estimate, over, evidence, exact=exact)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Counted:
+    """A share that the kernel or a hook counts: parts of the training thread's time.
+
+    Attributes:
+        columns: Times per step that are added up.
+        text: What the time is, after "… of the added time is".
+        less: Times per step that belong to a more special cause, where they were counted.
+        relieved: Whether it is taken with the named intervention on threads, where there is one:
+            members hold each other up less when their threads do less.
+        cohort: From which cohort it is taken, where that was measured; else from the reference.
+        missing: Why there is no such time, where it was not counted.
+    """
+
+    columns: tuple[str, ...]
+    text: str
+    less: tuple[str, ...] = ()
+    relieved: bool = False
+    cohort: str = REFERENCE
+    missing: str = "the kernel of this machine does not count it"
+
+    def __call__(self, query: Query) -> Measured | Untested:
+        """Return the part of the time in these columns."""
+        case, scope = query.case, query.scope
+        name = quieter_cohort(query) if self.relieved and scope == "growth" else REFERENCE
+        if name == REFERENCE and case.measured(self.cohort, scope):
+            name = self.cohort
+        counts = (1, case.n) if scope == "growth" else (1,)
+        if any(np.isnan(case.column(one, n, name)).all() for one in self.columns for n in counts):
+            return Untested(self.missing)
+        over = np.sum([case.account(one, scope, name) for one in self.columns], axis=0)
+        for one in self.less:
+            over = over - np.nan_to_num(case.account(one, scope, name))
+        if name == self.cohort:  # of the reference's T(1), wherever the time is counted
+            over = over * case.step(1, name) / case.step(1)
+        times = " and ".join(
+            format_seconds(sum(mean(case.time(one, n, name)) for one in self.columns))
+            for n in counts
+        )
+        where = "" if name == REFERENCE else f" (with this change: {case.titles.get(name, name)})"
+        processes = f" with 1 and {case.n} processes" if scope == "growth" else ""
+        text = f"{{share}} of {whole(scope)} is {self.text}{where}: {times} a step{processes}."
+        return share_of(query, over, text)
+
+
+def quieter_cohort(query: Query) -> str:
+    """Return the cohort without the named causes that threads make; the reference if none is."""
+    for cause in ("too_many_threads", "spinning"):
+        found = query.named.get(cause)
+        if found and found.intervention and query.case.measured(found.intervention, query.scope):
+            return found.intervention
+    return REFERENCE
+
+
+def unexplained(query: Query) -> float:
+    """Return what the named causes leave of the time, as part of T(1)."""
+    used = sum(mean(each.over) for each in query.named.values())
+    return max(0.0, mean(query.case.under(query.scope)) - used)
+
+
+def lower_bound(counted: Share, uncounted: Callable[[Query], str | None]) -> Share:
+    """Return a count of a part of what a cause costs: it can show the cause, not rule it out.
+
+    Args:
+        counted: That part.
+        uncounted: Says what the cause may cost besides; None where there is nothing of it.
+    """
+
+    def measure(query: Query) -> Measured | Untested:
+        found = counted(query)
+        if isinstance(found, Untested):
+            return found
+        return dataclasses.replace(found, uncounted=uncounted(query))
+
+    return measure
+
+
+def fallback(counted: Share, interventions: Sequence[str]) -> Share:
+    """Return a count that stands only where no intervention that would test it has a result."""
+
+    def measure(query: Query) -> Measured | Untested:
+        if any(query.case.measured(name, query.scope) for name in interventions):
+            return Untested("an experiment tests it")
+        return counted(query)
+
+    return measure
+
+
+def residual(share: Share, *causes: str) -> Share:
+    """Return what a share has beyond those of more special causes, where they are named."""
+
+    def measure(query: Query) -> Measured | Untested:
+        found = share(query)
+        named = [query.named[one] for one in causes if one in query.named]
+        if isinstance(found, Untested) or not named:
+            return found
+        theirs = sum(one.estimate.value for one in named)
+        estimate = found.estimate.plus(-theirs)
+        over = found.over - np.sum([one.over for one in named], axis=0)
+        text = (
+            f"{found.evidence.text} {format_percent(round(theirs, 2))} of it has a more specific"
+            f" cause, which leaves {percent(estimate)}."
+        )
+        evidence = dataclasses.replace(found.evidence, text=text)
+        return dataclasses.replace(found, estimate=estimate, over=over, evidence=evidence)
+
+    return measure
+
+
+def floored_by_count(counted: Share, recovered: Share) -> Share:
+    """Return what an intervention recovers, if most of it is counted, and no less than that count.
+
+    Where less is counted, the intervention removes something else too, and the count stands.
+    """
+
+    def measure(query: Query) -> Measured | Untested:
+        count, share = counted(query), recovered(query)
+        if isinstance(count, Untested):
+            return count if isinstance(share, Untested) else share
+        if isinstance(share, Untested):
+            return count
+        floor, back = count.estimate, share.estimate
+        if back.low is None or floor.low is None:
+            return count
+        if not MOST * back.value <= floor.value < back.value:
+            return count
+        low, sure = max(floor.low, back.low), max(floor.low, back.sure or floor.low)
+        estimate = Interval(back.value, low, back.high, sure)
+        return dataclasses.replace(share, estimate=estimate, also=(count.evidence,))
+
+    return measure
+
+
+def recovered(interventions: Sequence[str], minus: Sequence[str] = (), own: str = "") -> Share:
+    """Return the share that comes back when one thing is taken away.
+
+    Of the scaling loss it is the smaller one of two: of the time that n processes need more than
+    one, as a ratio, and of the time that is really saved at n. An intervention that only makes one
+    process slower removes growth and helps nobody; one that makes all of them faster alike is a
+    matter of the single process. What the intervention itself costs one process counts as recovered
+    only so far as a broader one really saves it.
+
+    Args:
+        interventions: Those that remove this cause; the one that surely recovers most counts.
+        minus: Interventions of more special causes: only what comes back beyond them counts.
+        own: An external time that is this cause itself, so that it is not set off.
+    """
+
+    def measure(query: Query) -> Measured | Untested:
+        case, scope = query.case, query.scope
+        shares = [
+            one
+            for name in interventions
+            if case.measured(name, scope) and (one := _recovered(case, scope, name, minus, own))
+        ]
+        return max(shares, key=_surest) if shares else Untested(_why_not(case, interventions))
+
+    return measure
+
+
+def _recovered(
+    case: Case, scope: Scope, name: str, minus: Sequence[str], own: str
+) -> Measured | None:
+    more = {
+        one: saved(case, scope, one, own if one in case.shares_members_with else "")
+        for one in minus
+        if case.measured(one, scope)
+    }
+    special = max(more, key=lambda one: mean(more[one]), default=REFERENCE)
+    if special != REFERENCE and not mean(more[special]) > 0:
+        special = REFERENCE
+    over = saved(case, scope, name, own) - more.get(special, 0.0)
+    estimate = _compared(case, scope, name, over, special)
+    if estimate is None:
+        return None
+    beyond = "" if special == REFERENCE else " beyond what more specific changes recover"
+    text = (
+        f"With one change ({case.titles.get(name, name)}) {percent(estimate)} of "
+        f"{whole(scope)} is recovered{beyond}, over {np.count_nonzero(~np.isnan(over))} pairs "
+        "of windows."
+    )
+    evidence = Evidence(estimate.value > 0, "relief", text)
+    return Measured(estimate, over, evidence, intervention=name)
+
+
+def _compared(
+    case: Case, scope: Scope, name: str, over: Floats, other: str = REFERENCE
+) -> Interval | None:
+    """Return a share that a comparison with an intervention gives, with its interval."""
+    tests = sum(one != REFERENCE and case.measured(one, scope) for one in case.names)
+    count = case.n if scope == "growth" else 1
+    # By how much another start of either would differ; that has no sign of its own.
+    start = max(
+        START_SD * mean(case.step(count, name) / case.step(1)),
+        case.start_sd * mean(case.step(count) / case.step(1)),
+    )
+    if case.shares_members_with.get(name, name) == case.shares_members_with.get(
+        other, other
+    ):  # one start of both
+        start = 0.0
+    # Variance by that of one start; of single processes several members took turns.
+    starts = 2.0 if scope == "growth" else sum(1 / case.alone.get(x, 1) for x in (REFERENCE, name))
+    return case.estimate(
+        over,
+        case.under(scope),
+        allowance=float(np.sqrt(starts)) * start,
+        prior=_prior(case, scope),
+        tests=tests,
+    )
+
+
+def _surest(measured: Measured) -> tuple[float, float]:
+    estimate = measured.estimate
+    return (-np.inf if estimate.sure is None else estimate.sure, estimate.value)
+
+
+def _why_not(case: Case, interventions: Sequence[str]) -> str:
+    """Say why no intervention has a result."""
+    reasons = [case.failed.get(name) or case.left_out.get(name) for name in interventions]
+    found = "; ".join(dict.fromkeys(filter(None, reasons)))
+    return found or "no experiment of this kind was made"
+
+
+def recovered_share(case: Case, scope: Scope, name: str) -> Interval | None:
+    """Return what an intervention removes of either loss, external times included."""
+    one = case.step(1)
+    if scope == "level":
+        return _compared(case, scope, name, 1 - case.step(1, name) / one)
+    over = case.step(case.n) / one - case.step(case.n, name) / case.step(1, name)
+    return _compared(case, scope, name, over)
+
+
+def saved_share(case: Case, name: str) -> Interval | None:
+    """Return the part of T(n) - T(1) that an intervention saves."""
+    over = (case.step(case.n) - case.step(case.n, name)) / case.step(1)
+    return _compared(case, "growth", name, over)
+
+
+def saved(case: Case, scope: Scope, name: str, own: str = "") -> Floats:
+    """Return what an intervention recovers, as part of T(1), by block.
+
+    External times but `own` are set off.
+    """
+    return case.cached(("saved", scope, name, own), lambda: _saved(case, scope, name, own))
+
+
+def _saved(case: Case, scope: Scope, name: str, own: str) -> Floats:
+    one = case.step(1)
+    if scope == "level":
+        return 1 - case.step(1, name) / one - _external(case, scope, name, own)
+    growth = case.step(case.n) / one - case.step(case.n, name) / case.step(1, name)
+    if name == UNTHROTTLED:  # bursts are slow for a reason of their own, and alike at both counts
+        return growth
+    return min(growth - _external(case, scope, name, own), _really(case, name, own), key=mean)
+
+
+def _really(case: Case, name: str, own: str) -> Floats:
+    """Return what an intervention saves of T(n), as part of T(1), without what it costs itself."""
+    one = case.step(1)
+
+    def back(name: str) -> Floats:
+        saved_s = case.step(case.n) - case.step(case.n, name)
+        return saved_s / one - _external(case, "growth", name, own)
+
+    broader = BROADER.get(name)
+    cost = case.step(1, name) / one - 1
+    if broader is None or not case.measured(broader, "growth") or not mean(cost) > 0:
+        return back(name)
+    return max(back(name), min(back(name) + cost, back(broader), key=mean), key=mean)
+
+
+def _external(case: Case, scope: Scope, name: str, own: str) -> Floats | float:
+    """Return the change of external times but `own` from the reference, as part of T(1)."""
+    n = case.n if scope == "growth" else 1
+    total: Floats | float = 0.0
+    # Where waiting for the loader is no part of a step, what happens meanwhile is none either.
+    kept = case.step(n, name) / case.column("step_s", n, name)
+    size = abs(mean(case.under(scope)))
+    for column in EXTERNAL:
+        if column != own and abs(mean(case.account(column, scope))) > LEAST_EXTERNAL * size:
+            change = case.time(column, n) - kept * case.time(column, n, name)
+            total = total + change / case.step(1)
+    return total
+
+
+def _prior(case: Case, scope: Scope) -> Prior:
+    """Return what the comparisons of all interventions say about the variance of one."""
+    return case.cached(
+        ("prior", scope),
+        lambda: fit_prior(
+            [
+                case.shares(saved(case, scope, name), case.under(scope))
+                for name in case.names
+                if name != REFERENCE and case.measured(name, scope)
+            ]
+        ),
+    )
