@@ -1,82 +1,49 @@
 """The columns of the tables: name, type, unit and meaning, in one place.
 
-The tables are written with this metadata, and `python -m scaling_study.common.columns` prints the
-documentation, docs/columns.md.
+Columns that hold a field of a record take all of these from the field. The tables are written with
+this metadata, and `records.docs` prints the documentation, docs/columns.md.
 """
 
-import dataclasses
-from typing import Literal
+from collections.abc import Mapping
 
-import pandas as pd
+from scaling_study.common.counter import COUNTERS
+from scaling_study.common.storage import Column, Kind, Table
+from scaling_study.records import experiment
+from scaling_study.records.field import Field, fields
+from scaling_study.records.window import KERNEL_COUNTS, MEMBER, Cohort, Window, WindowMachine
 
-from scaling_study.common.counter import COUNTERS, KERNEL_COUNTS
-
-Kind = Literal["text", "integer", "number", "yes/no"]
-PANDAS_TYPES: dict[Kind, str] = {
-    "text": "str",
-    "integer": "int64",
-    "number": "float64",
-    "yes/no": "bool",
-}
+KINDS: Mapping[object, Kind] = {bool: "yes/no", int: "integer", float: "number"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Column:
-    """One column of a table.
-
-    Attributes:
-        name: As in the table; ends in its unit where it has one.
-        kind: What its cells hold; only a number may be missing (an empty cell).
-        unit: Unit as text; empty for names and flags.
-        meaning: One sentence.
-    """
-
-    name: str
-    kind: Kind
-    unit: str
-    meaning: str
+def _columns(record: Mapping[str, Field], *names: str) -> tuple[Column, ...]:
+    """Columns for some fields of a record; only a number may be missing."""
+    return tuple(
+        Column(
+            name,
+            "number" if one.nullable and one.type is int else KINDS.get(one.type, "text"),
+            one.unit,
+            one.meaning,
+        )
+        for name in names
+        for one in [record[name]]
+    )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Table:
-    """One table of a study.
-
-    Attributes:
-        name: File name in tables/, without its ending.
-        row: What one row is.
-        columns: In the order of the files.
-    """
-
-    name: str
-    row: str
-    columns: tuple[Column, ...]
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the columns, in order."""
-        return [column.name for column in self.columns]
-
-    def frame(self, data: pd.DataFrame | None = None) -> pd.DataFrame:
-        """The table's columns of `data` in order and type; an empty table without data."""
-        if data is None:
-            data = pd.DataFrame(columns=self.names)
-        types = {column.name: PANDAS_TYPES[column.kind] for column in self.columns}
-        return data[self.names].astype(types)
+def _per_step(field: Field, name: str | None = None) -> Column:
+    """A column for what a member counted, per step."""
+    unit = field.unit or "1/step"
+    return Column(f"{name or field.name}_per_step", "number", unit, field.meaning)
 
 
+COHORT, WINDOW, MACHINE = fields(Cohort), fields(Window), fields(WindowMachine)
+EXPERIMENT = fields(experiment.Why) | fields(experiment.Window)
+_PHASES = ("load_s", "forward_s", "backward_s", "optimizer_s")
 WHERE = (
     Column("machine", "text", "", "Hash of the machine; rows of different machines never mix."),
-    Column("launch", "text", "", "Launch id, as in plan.json."),
-    Column("label", "text", "", "The launch's values that differ from all-default."),
-    Column("arm", "text", "", "Why the launch is in the plan."),
+    *_columns(COHORT, "launch", "label", "arm"),
 )
 PER_STEP = (
-    Column("load_s_per_step", "number", "s", "Time in the loader, its workers' start and end too."),
-    Column(
-        "forward_s_per_step", "number", "s", "Rest: forward pass, Python, what lies between steps."
-    ),
-    Column("backward_s_per_step", "number", "s", "Time in `backward`."),
-    Column("optimizer_s_per_step", "number", "s", "Time in the optimizer."),
+    *(_per_step(MEMBER[name]) for name in _PHASES),
     *(
         Column(
             one.column,
@@ -86,23 +53,10 @@ PER_STEP = (
         )
         for one in COUNTERS
     ),
-    Column(
-        "ranks_wait_s_per_step",
-        "number",
-        "s",
-        "What the slowest rank takes outside of backward beyond the mean of all ranks, step by "
-        "step; 0 without ranks, empty in older files.",
-    ),
-    Column("user_s_per_step", "number", "CPU s", "User time, all threads and child processes."),
-    Column("system_s_per_step", "number", "CPU s", "System time, all threads and children."),
-    Column(
-        "runqueue_s_per_step",
-        "number",
-        "s",
-        "Runnable but waiting for a CPU, all threads; time held back by a quota is in it.",
-    ),
-    Column("trainer_user_s_per_step", "number", "CPU s", "User time of the training thread."),
-    Column("trainer_system_s_per_step", "number", "CPU s", "System time of the training thread."),
+    _per_step(MEMBER["ranks_wait_s"]),
+    _per_step(MEMBER["cpu_user_s"], "user_s"),
+    _per_step(MEMBER["cpu_system_s"], "system_s"),
+    *(_per_step(MEMBER[name]) for name in ("runqueue_s", "trainer_user_s", "trainer_system_s")),
     Column(
         "trainer_runqueue_s_per_step",
         "number",
@@ -131,7 +85,7 @@ PER_STEP = (
         "of all steps of the window and of the script's new starts; points leave out windows with "
         "new starts where they have others.",
     ),
-    *(Column(one.column, "number", "1/step", one.meaning) for one in KERNEL_COUNTS),
+    *map(_per_step, KERNEL_COUNTS),
 )
 RUNNABLE = Column(
     "runnable_threads",
@@ -147,57 +101,26 @@ WINDOWS = Table(
     "one member in one window, valid or not",
     (
         *WHERE,
-        Column("replicate", "integer", "", "Fresh cohort of the launch, from 0."),
-        Column("cohort", "integer", "", "Cohort in the replicate; above 0 after a rerun."),
-        Column("window", "integer", "", "Window in the cohort, in the order they were taken."),
-        Column("block", "integer", "", "Randomised block: each holds every process count once."),
-        Column("n", "integer", "processes", "Members that trained in the window."),
-        Column("take", "integer", "", "0 for the first take, above for a retake."),
-        Column("valid", "yes/no", "", "Whether the window counts."),
+        *_columns(COHORT, "replicate", "cohort"),
+        *_columns(WINDOW, "window", "block", "n", "take", "valid"),
         Column("flags", "text", "", "Why not, joined by `;`."),
-        Column("slot", "integer", "", "The member."),
-        Column("steps", "integer", "steps", "Steps that begin inside the window, once settled."),
-        Column("window_s", "number", "s", "Release to close."),
+        *_columns(MEMBER, "slot", "steps"),
+        *_columns(WINDOW, "window_s"),
         Column("step_mean_s", "number", "s", "Mean time of the counted steps."),
         Column("step_median_s", "number", "s", "Median of the counted steps."),
         Column("step_p95_s", "number", "s", "95th percentile of the counted steps."),
         Column("step_p99_s", "number", "s", "99th percentile of the counted steps."),
         Column("steps_per_s", "number", "steps/s", "Counted steps over the time they took."),
-        Column("active_s", "number", "s", "Release of the member to its next sleep."),
-        Column("steps_active", "integer", "steps", "Whole steps in that time."),
-        Column("samples_active", "number", "samples", "What the script marked in these steps."),
+        *_columns(MEMBER, "active_s", "steps_active", "samples_active"),
         Column("cpu_use", "number", "CPUs", "User and system time over the time active."),
         *PER_STEP,
         RUNNABLE,
         CLOCK,
-        Column("threads", "integer", "threads", "OS threads of the member and its children."),
-        Column("processes", "integer", "processes", "The member and its child processes."),
-        Column("rss_bytes", "integer", "bytes", "Resident memory of the member and its children."),
-        Column("restarts", "integer", "", "Times the script ended and was started again."),
-        Column("start_skew_s", "number", "s", "First to last member released."),
-        Column("overlap", "number", "", "Share of the window in which all n members trained."),
-        Column("foreign_cpu_s", "number", "CPU s", "CPU time of other programs."),
-        Column("sleeping_cpu_s", "number", "CPU s", "CPU time of members meant to sleep."),
-        Column("steal_s", "number", "CPU s", "CPU time the hypervisor took."),
-        Column(
-            "throttled_s",
-            "number",
-            "CPU s",
-            "Time for which a quota held the members' cgroups back, summed over CPUs.",
-        ),
-        Column("psi_cpu_some_s", "number", "s", "Pressure: some task waited for a CPU."),
-        Column("psi_memory_some_s", "number", "s", "Pressure: some task waited for memory."),
-        Column("psi_io_some_s", "number", "s", "Pressure: some task waited for input or output."),
-        Column(
-            "frequency_mhz",
-            "number",
-            "MHz",
-            "Mean frequency of the CPUs that the members ran on, where readable.",
-        ),
-        Column("members_cpus", "number", "CPUs", "CPUs that some thread of a member may run on."),
-        Column(
-            "trainers_cpus", "number", "CPUs", "CPUs that some member's training thread may run on."
-        ),
+        *_columns(MEMBER, "threads", "processes", "rss_bytes", "restarts"),
+        *_columns(WINDOW, "start_skew_s", "overlap"),
+        *_columns(MACHINE, "foreign_cpu_s", "sleeping_cpu_s", "steal_s", "throttled_s"),
+        *_columns(MACHINE, "psi_cpu_some_s", "psi_memory_some_s", "psi_io_some_s"),
+        *_columns(MACHINE, "frequency_mhz", "members_cpus", "trainers_cpus"),
     ),
 )
 BETWEEN_SHARE = Column(
@@ -352,15 +275,8 @@ EXPERIMENTS = Table(
     "one window of the experiments that look for causes",
     (
         *WHERE,
-        Column("target", "text", "", "What is explained: a launch id, or `recommended`."),
-        Column("replicate", "integer", "", "Fresh start of the whole experiment, from 0."),
-        Column("experiment", "text", "", "`reference`, `relief` or `bystander`."),
-        Column("name", "text", "", "`reference`, the relief, or the kernel of the bystanders."),
-        Column("dose", "number", "", "Share of the time in which bystanders ran their kernel."),
-        Column("count", "number", "processes", "Bystanders."),
-        Column("block", "integer", "", "Randomised block."),
-        Column("n", "integer", "processes", "Members that trained."),
-        Column("take", "integer", "", "0 for the first take, above for a retake."),
+        *_columns(EXPERIMENT, "target", "replicate"),
+        *_columns(EXPERIMENT, "experiment", "name", "dose", "count", "block", "n", "take"),
         Column("valid", "yes/no", "", "Whether the window measures its launch."),
         Column(
             "usable",
@@ -370,17 +286,14 @@ EXPERIMENTS = Table(
         ),
         Column("flags", "text", "", "Remarks and reasons, joined by `;`."),
         Column("step_s", "number", "s", "Mean time of a member's step: n over all throughput."),
-        Column("rate_share", "number", "", "What bystanders achieved of what they should."),
+        *_columns(EXPERIMENT, "rate_share"),
         *PER_STEP,
         Column("restarts", "number", "", "Times a member's script was started anew."),
         Column("threads", "number", "threads", "OS threads per member and its children."),
         Column("processes", "number", "processes", "Processes per member."),
         RUNNABLE,
         CLOCK,
-        Column("members_cpus", "number", "CPUs", "CPUs that some thread of a member may run on."),
-        Column(
-            "trainers_cpus", "number", "CPUs", "CPUs that some member's training thread may run on."
-        ),
+        *_columns(MACHINE, "members_cpus", "trainers_cpus"),
         Column("cpu_use", "number", "CPUs", "CPUs kept busy by all members together."),
         Column("foreign_cpus", "number", "CPUs", "CPUs kept busy by other programs."),
         Column("steal_cpus", "number", "CPUs", "CPUs that the hypervisor took."),
@@ -388,12 +301,7 @@ EXPERIMENTS = Table(
         Column("psi_cpu_share", "number", "", "Share of the time some task waited for a CPU."),
         Column("psi_memory_share", "number", "", "Share of the time some task waited for memory."),
         Column("psi_io_share", "number", "", "Share of the time some task waited for a device."),
-        Column(
-            "frequency_mhz",
-            "number",
-            "MHz",
-            "Mean frequency of the CPUs that the members ran on, where readable.",
-        ),
+        *_columns(MACHINE, "frequency_mhz"),
         *(
             Column(f"{name}_per_step", "number", "1/step", f"`{name}` of /proc/vmstat (machine).")
             for name in VMSTAT
@@ -402,28 +310,3 @@ EXPERIMENTS = Table(
 )
 TABLES = (WINDOWS, REPLICATES, BETWEEN, POINTS)
 """What every study has; OPERATORS comes with profiles, EXPERIMENTS with `why`."""
-
-_HEAD = """\
-# Columns of the tables
-
-`results/<study>/tables/` holds each table as parquet (with units and meanings as field metadata)
-and as CSV. An empty cell is a number that was not measured or does not exist. Printed by
-`python -m scaling_study.common.columns`.
-"""
-
-
-def markdown() -> str:
-    """The tables' documentation, as in docs/columns.md."""
-    parts = [_HEAD]
-    for table in (*TABLES, OPERATORS, EXPERIMENTS):
-        parts.append(f"\n## {table.name}\n\nA row is {table.row}.\n\n")
-        parts.append("| column | type | unit | meaning |\n|---|---|---|---|\n")
-        parts.extend(
-            f"| `{column.name}` | {column.kind} | {column.unit} | {column.meaning} |\n"
-            for column in table.columns
-        )
-    return "".join(parts)
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")
