@@ -15,49 +15,54 @@ import dataclasses
 import functools
 import operator
 import time
+import types
 from collections.abc import Callable
-from typing import Annotated, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import pydantic
 from msgspec import Meta, Struct, structs
 
 from scaling_study.records import codec
-from scaling_study.records.window import DECODER, Member, Window, WindowMachine
+from scaling_study.records.window import DECODER, Window
 
 RECORDS = 200_000
 STRICT = pydantic.ConfigDict(strict=True, allow_inf_nan=False)
-MACHINE = WindowMachine(
-    foreign_cpu_s=0.01, sleeping_cpu_s=0.0, steal_s=0.0, throttled_s=None, psi_cpu_some_s=0.27,
-    psi_memory_some_s=0.0, psi_io_some_s=0.001, frequency_mhz=None, members_cpus=2,
-)  # fmt: skip
-
-
-def member(slot: int, steps: int) -> Member:
-    """Return a member's share of a window, with numbers as long as real ones."""
-    times = dict.fromkeys(("load_s", "forward_s", "backward_s", "optimizer_s"), 0.10526810000000084)
-    cpu = dict.fromkeys(("cpu_user_s", "cpu_system_s", "runqueue_s"), 0.7446527121860466)
-    trainer = {f"trainer_{name}_s": 0.23040475200000016 for name in ("user", "system", "runqueue")}
-    counts = dict.fromkeys(("minor_faults", "major_faults", "voluntary_switches"), 9283)
-    return Member(
-        **times, **cpu, **trainer, **counts, slot=slot, steps=steps, active_s=0.707047251,
-        step_us=[20_000 + 37 * at % 50_000 for at in range(steps)], steps_active=steps,
-        involuntary_switches=1076, migrations=13, threads=10, processes=3, rss_bytes=819175424,
-        restarts=0, first_step=7, settled_us=[4970, 4678], inside=steps, after_us=[4642], fresh=[],
-    )  # fmt: skip
+MEMBER = {
+    **dict.fromkeys(("load_s", "forward_s", "backward_s", "optimizer_s"), 0.10526810000000084),
+    **dict.fromkeys(("cpu_user_s", "cpu_system_s", "runqueue_s"), 0.7446527121860466),
+    **dict.fromkeys(("trainer_user_s", "trainer_system_s", "trainer_runqueue_s"), 0.2304047520001),
+    **dict.fromkeys(("minor_faults", "major_faults", "voluntary_switches"), 9283),
+    **dict.fromkeys(("involuntary_switches", "migrations", "threads", "processes"), 13),
+    **{"rss_bytes": 819175424, "active_s": 0.707047251, "steps_active": 125, "restarts": 0},
+    **{"first_step": 7, "settled_us": [4970], "inside": 83, "after_us": [4642], "fresh": []},
+}
+MACHINE = {
+    **dict.fromkeys(("foreign_cpu_s", "sleeping_cpu_s", "steal_s", "psi_cpu_some_s"), 0.2654830001),
+    **dict.fromkeys(("psi_memory_some_s", "psi_io_some_s", "throttled_s", "frequency_mhz")),
+}
+WINDOW = {
+    **dict.fromkeys(("cohort", "take", "window", "block"), 0),
+    **{"kind": "window", "valid": True, "flags": [], "window_s": 0.700957097, "overlap": 1.0},
+    **{"start_skew_s": 0.0, "machine": MACHINE},
+}
+"""A record with numbers as long as real ones, without its members."""
 
 
 def line(*steps: int) -> bytes:
     """Return the line of a window whose members have so many steps."""
-    return codec.encode(
-        Window(
-            cohort=0, take=0, window=0, block=0, n=len(steps), valid=True, flags=[],
-            window_s=0.700957097, start_skew_s=0.0, overlap=1.0, machine=MACHINE,
-            members=[member(slot, count) for slot, count in enumerate(steps)],
-        )
-    )  # fmt: skip
+    members = [
+        {
+            **MEMBER,
+            "slot": slot,
+            "steps": count,
+            "step_us": [20_000 + 37 * at for at in range(count)],
+        }
+        for slot, count in enumerate(steps)
+    ]
+    return codec.encode({**WINDOW, "n": len(steps), "members": members})
 
 
-def as_pydantic(hint: object) -> object:
+def as_pydantic(hint: Any) -> Any:
     """Return a type, of structs and with msgspec's bounds, as pydantic has it."""
     if isinstance(hint, type) and issubclass(hint, Struct):
         return dataclass_of(hint)
@@ -69,11 +74,8 @@ def as_pydantic(hint: object) -> object:
     if not arguments or get_origin(hint) is Literal:
         return hint
     parts = tuple(map(as_pydantic, arguments))
-    return (
-        get_origin(hint)[parts]
-        if get_origin(hint) in {list, tuple, dict}
-        else functools.reduce(operator.or_, parts)
-    )
+    outer = get_origin(hint)
+    return functools.reduce(operator.or_, parts) if outer is types.UnionType else outer[parts]
 
 
 def dataclass_of(record: type[Struct]) -> type:
@@ -100,7 +102,7 @@ def seconds(decode: Callable[[bytes], object], text: bytes, times: int) -> float
 
 
 if __name__ == "__main__":
-    validate = pydantic.TypeAdapter(dataclass_of(Window)).validate_json
+    validate: Callable[[bytes], object] = pydantic.TypeAdapter(dataclass_of(Window)).validate_json
     for steps in ((10,), (400,) * 8 + (30,) * 56):
         text, times = line(*steps), RECORDS // len(steps)
         slow, fast = (seconds(decode, text, times) for decode in (validate, DECODER.decode))

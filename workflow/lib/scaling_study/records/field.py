@@ -12,12 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, get_args, get_origin, get_type_hints
+from typing import Annotated, get_args, get_origin, get_type_hints
 
 from msgspec import Meta
-
-if TYPE_CHECKING:
-    from msgspec import Struct
 
 LARGEST_SECONDS = 10**9  # thirty years
 LARGEST_COUNT = 10**15  # a petabyte, and what a double still holds exactly
@@ -74,7 +71,7 @@ class Field:
     title: str
 
 
-def fields(record: type[Struct]) -> dict[str, Field]:
+def fields(record: type) -> dict[str, Field]:
     """Return the fields of a record by name, in order, those of its bases first."""
     found = {}
     texts: dict[str, str] = {}
