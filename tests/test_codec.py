@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import synthetic
@@ -105,6 +106,11 @@ def test_what_is_read_is_written_as_it_was(lines):
         record = DECODER.decode(line)
         assert json.loads(line).keys() <= json.loads(codec.encode(record)).keys()
         assert DECODER.decode(codec.encode(record)) == record
+
+
+def test_numbers_of_numpy_are_numbers():
+    line = codec.encode(window([member([5_000], load_s=np.float64(0.5))]))
+    assert DECODER.decode(line).members[0].load_s == 0.5
 
 
 def test_a_number_that_json_does_not_have_is_not_written():

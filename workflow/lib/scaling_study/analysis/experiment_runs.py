@@ -18,20 +18,9 @@ from scaling_study.analysis.record_rows import (
     refuse_contradictions,
 )
 from scaling_study.analysis.window_table import window_rows
+from scaling_study.records import experiment
 from scaling_study.records.codec import REMEDY, RecordError, plain, read
 from scaling_study.records.columns import CLOCK, EXPERIMENTS, PER_STEP, RUNNABLE, VMSTAT
-from scaling_study.records.experiment import (
-    WHY,
-    Attestation,
-    ChangeFailed,
-    ChangeLeftOut,
-    End,
-    Foreign,
-    Samples,
-    Timed,
-    Why,
-    Window,
-)
 from scaling_study.runner.windows import INVALID
 
 if TYPE_CHECKING:
@@ -90,7 +79,7 @@ def read_records(path: Path, decoder: Decoder[R]) -> list[R]:
     """
     records = []
     for line, record in read(path, decoder):
-        if isinstance(record, Timed):
+        if isinstance(record, experiment.Timed):
             try:
                 refuse_contradictions(record)
             except RecordError as error:
@@ -113,25 +102,27 @@ def read_run(path: Path) -> WhyRun:
     Raises:
         RecordError: A record cannot be read or contradicts the ones before it.
     """
-    records = read_records(path, WHY)
-    heads, windows = of_kind(records, Why), of_kind(records, Window)
+    records = read_records(path, experiment.WHY)
+    heads, windows = of_kind(records, experiment.Why), of_kind(records, experiment.Window)
     if len(heads) != 1:
         raise RecordError(f"{path}: {len(heads)} first records; {REMEDY}")
-    attestations = {one.cohort: one for one in of_kind(records, Attestation)}
+    attestations = {one.cohort: one for one in of_kind(records, experiment.Attestation)}
     unproven = frozenset(
         name for name, one in attestations.items() if not all(check.ok for check in one.checks)
     )
     counted = member_rows(windows)
-    ends = of_kind(records, End)
+    ends = of_kind(records, experiment.End)
     return WhyRun(
         head=plain(heads[0]),
         attestations={name: plain(one) for name, one in attestations.items()},
-        failed={one.relief: one.reason for one in of_kind(records, ChangeFailed)},
-        left_out={one.relief: one.reason for one in of_kind(records, ChangeLeftOut)},
+        failed={one.relief: one.reason for one in of_kind(records, experiment.ChangeFailed)},
+        left_out={one.relief: one.reason for one in of_kind(records, experiment.ChangeLeftOut)},
         windows=_frame(heads[0], windows, counted, unproven),
         members=_unhindered(windows, counted),
-        samples=tuple(plain(one) for one in of_kind(records, Samples)),
-        foreign=tuple(plain(one) for each in of_kind(records, Foreign) for one in each.processes),
+        samples=tuple(plain(one) for one in of_kind(records, experiment.Samples)),
+        foreign=tuple(
+            plain(one) for each in of_kind(records, experiment.Foreign) for one in each.processes
+        ),
         end=plain(ends[-1]) if ends else None,
     )
 
@@ -143,7 +134,10 @@ def frame(runs: Iterable[WhyRun]) -> pd.DataFrame:
 
 
 def _frame(
-    head: Why, windows: Sequence[Window], counted: pd.DataFrame, unproven: frozenset[str]
+    head: experiment.Why,
+    windows: Sequence[experiment.Window],
+    counted: pd.DataFrame,
+    unproven: frozenset[str],
 ) -> pd.DataFrame:
     """Rows of the table, one per window."""
     if not windows:
@@ -159,7 +153,7 @@ def _frame(
     return EXPERIMENTS.frame(rows)
 
 
-def _row(window: Window, unproven: frozenset[str]) -> Json:
+def _row(window: experiment.Window, unproven: frozenset[str]) -> Json:
     """What a row holds besides what is counted."""
     cohort = window.name if window.experiment == "relief" else "reference"
     flags = [*window.flags, *([NO_SUCH_COHORT] if cohort in unproven else [])]
@@ -184,7 +178,7 @@ def _invalid(flags: Sequence[str]) -> list[str]:
     return [flag for flag in flags if flag in INVALID or flag == NO_SUCH_COHORT]
 
 
-def member_rows(windows: Sequence[Timed]) -> pd.DataFrame:
+def member_rows(windows: Sequence[experiment.Timed]) -> pd.DataFrame:
     """What members counted, a row per member and window; `window` is its place."""
     flat = [(at, window, one) for at, window in enumerate(windows) for one in window.members]
     if not flat:
@@ -199,7 +193,7 @@ def member_rows(windows: Sequence[Timed]) -> pd.DataFrame:
     return window_rows([FileRows(rows, step_us, ())])
 
 
-def _unhindered(windows: Sequence[Window], rows: pd.DataFrame) -> pd.DataFrame:
+def _unhindered(windows: Sequence[experiment.Window], rows: pd.DataFrame) -> pd.DataFrame:
     """What `WhyRun.members` holds; of windows that count only."""
     if rows.empty:
         return pd.DataFrame(columns=MEMBERS)
@@ -235,7 +229,7 @@ def per_window(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def _machine(windows: Sequence[Window], members: pd.DataFrame) -> pd.DataFrame:
+def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.DataFrame:
     """Readings of the machine: per second between the edges, or per step of all members."""
     values = [machine_values(window.machine) for window in windows]
     machine = pd.DataFrame(np.array(values, dtype=np.float64), columns=list(MACHINE_FIELDS))

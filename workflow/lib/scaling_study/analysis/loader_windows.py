@@ -15,16 +15,8 @@ from scaling_study.analysis.experiment_runs import (
     per_window,
     read_records,
 )
+from scaling_study.records import experiment
 from scaling_study.records.codec import REMEDY, RecordError, plain
-from scaling_study.records.experiment import (
-    FEED,
-    Feed,
-    FeedAttestation,
-    FeedEnd,
-    FeedWindow,
-    Use,
-    Ways,
-)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,15 +61,19 @@ def read_run(path: Path) -> FeedRun:
     Raises:
         RecordError: A record cannot be read or contradicts the ones before it.
     """
-    records = read_records(path, FEED)
-    heads, taken = of_kind(records, Feed), of_kind(records, FeedWindow)
+    records = read_records(path, experiment.FEED)
+    heads, taken = of_kind(records, experiment.Feed), of_kind(records, experiment.FeedWindow)
     if not heads:
         raise RecordError(f"{path}: it has no first record; {REMEDY}")
-    ways, use, end = (_last(of_kind(records, kind)) for kind in (Ways, Use, FeedEnd))
+    ways, use, end = (
+        _last(of_kind(records, kind))
+        for kind in (experiment.Ways, experiment.Use, experiment.FeedEnd)
+    )
     return FeedRun(
         head=plain(heads[0]),
         attestations={
-            one.cohort: plain(one.members[0]) for one in of_kind(records, FeedAttestation)
+            one.cohort: plain(one.members[0])
+            for one in of_kind(records, experiment.FeedAttestation)
         },
         windows=_rows(heads[0].replicate, taken),
         ways=ways,
@@ -91,7 +87,7 @@ def _last(records: list[Struct]) -> Json | None:
     return plain(records[-1]) if records else None
 
 
-def _rows(replicate: int, taken: list[FeedWindow]) -> pd.DataFrame:
+def _rows(replicate: int, taken: list[experiment.FeedWindow]) -> pd.DataFrame:
     valid = [window for window in taken if window.valid]
     if not valid:
         return pd.DataFrame()
@@ -111,12 +107,12 @@ def _rows(replicate: int, taken: list[FeedWindow]) -> pd.DataFrame:
     return names.join(per_window(member_rows(valid)))
 
 
-def _disk_bytes_per_s(window: FeedWindow) -> float:
+def _disk_bytes_per_s(window: experiment.FeedWindow) -> float:
     read = window.vmstat.get("pgpgin")
     return np.nan if read is None else 1024 * read / window.window_s
 
 
-def _spread(window: FeedWindow) -> float:
+def _spread(window: experiment.FeedWindow) -> float:
     steps = [us for member in window.members for us in member.step_us]
     middle, long = np.quantile(steps, [0.5, 0.95]) if steps else (np.nan, np.nan)
     return float(long / middle)

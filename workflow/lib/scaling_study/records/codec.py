@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 import msgspec
@@ -91,13 +92,14 @@ def encode(record: object) -> bytes:
     Raises:
         ValueError: A number in it is not finite.
     """
-    text = json.dumps(record, default=msgspec.to_builtins, allow_nan=False, ensure_ascii=False)
+    text = json.dumps(record, default=plain, allow_nan=False, ensure_ascii=False)
     return f"{text}\n".encode(errors="replace")
 
 
 def plain(record: object) -> dict[str, Any]:
     """Return what a record's line holds, as dictionaries and lists."""
-    found: dict[str, Any] = msgspec.to_builtins(record)
+    # numpy's numbers, which are floats to a type checker, have to be asked for their value.
+    found: dict[str, Any] = msgspec.to_builtins(record, enc_hook=methodcaller("item"))
     return found
 
 
