@@ -27,6 +27,7 @@ from scaling_study.common import private
 from scaling_study.host import probe
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import channel
+from scaling_study.records import codec
 from scaling_study.runner import cohort, environment, resolve, windows
 
 ROOT = Path(__file__).parent.parent
@@ -56,17 +57,17 @@ def window_cost(one: cohort.Cohort, number: int) -> dict[str, Any]:
     """Take one window of all members; return what it cost and what is known of its members."""
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     record = one.take(windows.Window(number, 0, one.size), TIMING)
-    text = json.dumps(record)
+    line = codec.encode(record)
     cpu_s = time.process_time() - began_cpu_s
     return {
         "cpu_s": cpu_s,
-        "outside_s": time.perf_counter() - began_s - record["window_s"],
-        "window_s": record["window_s"],
-        "steps": sum(member["steps_active"] for member in record["members"]),
-        "members": len(record["members"]),
-        "fewest_steps": min(member["steps"] for member in record["members"]),
-        "sleeping_cpu_s": record["machine"]["sleeping_cpu_s"],
-        "bytes": len(text),
+        "outside_s": time.perf_counter() - began_s - record.window_s,
+        "window_s": record.window_s,
+        "steps": sum(member.steps_active for member in record.members),
+        "members": len(record.members),
+        "fewest_steps": min(member.steps for member in record.members),
+        "sleeping_cpu_s": record.machine.sleeping_cpu_s,
+        "bytes": len(line),
     }
 
 

@@ -8,8 +8,8 @@ race is the real planner with 50 minutes for measuring; its rivals (benchmarks/s
 the time that it took in the same world; the grid takes what it takes. Regret is what the chosen
 point's true throughput lacks of the best one's. Rivals choose among the launches that the config
 has, and so does the race's regret: one below 0 is a combination that no rival can choose. Beside it
-stands the regret against the best of all combinations. The table goes to docs/evidence/search.md. The
-status is 0 if all figures are reached.
+stands the regret against the best of all combinations. The table goes to
+docs/evidence/search.md. The status is 0 if all figures are reached.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ enough get more loops and studies until the time is up.
     python benchmarks/truth.py --only gan ends --n 1        # some rows
     python benchmarks/truth.py --minutes 0                  # run nothing; print the table
 
-Every run is a line of the ledger, docs/evidence/truth.jsonl, when it ends; a rerun goes on from there. Runs
-of older code do not count: a changed script or package starts its rows anew. A run that the
-deadline cuts is dropped. The table goes to docs/evidence/truth.md. It has all rows of the ledger, of the
-newest code of each, and names those of older code than is here now.
+Every run is a line of the ledger, docs/evidence/truth.jsonl, when it ends; a rerun goes on from
+there. Runs of older code do not count: a changed script or package starts its rows anew. A run that
+the deadline cuts is dropped. The table goes to docs/evidence/truth.md. It has all rows of the
+ledger, of the newest code of each, and names those of older code than is here now.
 
 Each row says which number it compares: see benchmarks/truth_list.py. Studies run in a copy of the
 project in a temporary folder, which is removed, also after Ctrl-C. Throughputs need the records of

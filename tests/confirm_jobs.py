@@ -8,8 +8,9 @@ import sys
 from jobs import STAGE, config, environment
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
-from scaling_study.confirm import round_schema
 from scaling_study.host import probe
+from scaling_study.records import codec
+from scaling_study.records.confirmation import DECODER
 from scaling_study.runner.measure import job_text
 
 
@@ -82,4 +83,4 @@ def run(plan, found, folder):
         check=False,
     )
     assert done.returncode == 0, (done.stdout, done.stderr)
-    return [record for _, record in round_schema.read(folder / "rounds.jsonl")]
+    return [record for _, record in codec.read(folder / "rounds.jsonl", DECODER)]

@@ -9,8 +9,8 @@ from unittest import mock
 import synthetic
 from scaling_study.analysis.analyse import analyse
 from scaling_study.analysis.collect import collect
-from scaling_study.common.columns import BETWEEN, POINTS, REPLICATES, WINDOWS
 from scaling_study.common.storage import read_json, write_json, write_table
+from scaling_study.records.columns import BETWEEN, POINTS, REPLICATES, WINDOWS
 from scaling_study.report import report
 from scaling_study.report.render import render_study
 

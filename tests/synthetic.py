@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from scaling_study.common.topology import format_cpu_list
+from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 
 AXES: dict[str, Any] = {
     "build": "default",
@@ -457,7 +457,7 @@ def _attestation(head: dict[str, Any], launch: Launch) -> dict[str, Any]:
             {
                 "slot": slot["slot"],
                 "pid": 1000 + slot["slot"],
-                "cpus": slot["cpus"] or head["machine"]["allowed_cpus"],
+                "cpus": parse_cpu_list(slot["cpus"] or head["machine"]["allowed_cpus"]),
                 "policy": "default",
                 "pages_by_node": {"0": 50_000},
                 "os_threads": 4,

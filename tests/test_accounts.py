@@ -11,11 +11,11 @@ from jobs import WORKLOADS, baseline_job, command, config, environment
 from quotas import divided_group, set_quota
 from scaling_study.analysis import accounts
 from scaling_study.analysis.record_rows import read_rows
-from scaling_study.analysis.record_schema import WindowMachine, WindowMember
 from scaling_study.analysis.window_table import window_rows
-from scaling_study.common.columns import PER_STEP
+from scaling_study.records.columns import PER_STEP
+from scaling_study.records.window import Member, WindowMachine
 
-FIELDS = [*WindowMachine.__annotations__, *WindowMember.__annotations__]
+FIELDS = [*WindowMachine.__struct_fields__, *Member.__struct_fields__]
 
 
 def rows(*members, **shared):

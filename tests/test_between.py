@@ -150,10 +150,8 @@ def test_the_steps_of_a_window_stand_in_their_order(fresh):
     made = [Step(end * 1_000_000, 0, 0, 0, int(at in fresh)) for at, end in enumerate(ends_ms)]
     one = windows.Activity(0, 0, 90_000_000, 7, 0, made, earlier=50)
     span = 10_000_000, 50_000_000
-    record = {
-        **windows.member_record(one, *span), **windows.life_record(one, *span)
-    }  # fmt: skip
-    steps, inside = non_step.member_steps(0, 1, record)
+    life, counted = windows.life_record(one, *span), windows.member_record(one, *span)
+    steps, inside = non_step.member_steps(0, 1, life, counted.step_us)
     assert steps.at.tolist() == [50, 51, 52, 53, 54, 55, 56]
     assert steps.us.tolist() == [8_000, 12_000, 10_000, 14_000, 16_000, 10_000, 20_000]
     assert np.flatnonzero(steps.fresh).tolist() == [*fresh]
@@ -171,8 +169,8 @@ def test_steps_of_windows_that_follow_each_other_have_no_gap():
             made.append(Step(now, 0, 0, 0, 0))
         one = windows.Activity(0, 0, now, len(made), 0, made, earlier=first)
         span = 200_000_000, 1_000_000_000
-        record = windows.member_record(one, *span) | windows.life_record(one, *span)
-        parts.append(non_step.member_steps(0, 1, record)[0])
+        life, counted = windows.life_record(one, *span), windows.member_record(one, *span)
+        parts.append(non_step.member_steps(0, 1, life, counted.step_us)[0])
         first += len(made)
     found = non_step.find(joined(*parts))
     assert [kind.every for kind in found.kinds] == [400]

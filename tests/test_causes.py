@@ -16,11 +16,11 @@ from planted_worlds import (
     TwoModes,
 )
 from scaling_study import stages
-from scaling_study.analysis.record_schema import RecordError
-from scaling_study.common.columns import EXPERIMENTS
 from scaling_study.common.storage import read_json, read_table, write_json
 from scaling_study.diagnosis import cause_file, verdict
 from scaling_study.diagnosis.causes.cause_table import CAUSES
+from scaling_study.records.codec import RecordError
+from scaling_study.records.columns import EXPERIMENTS
 from synthetic_why import MS, Step, World, fingerprint, write_run
 
 ROOT = Path(__file__).parents[1]

@@ -79,7 +79,7 @@ def test_a_member_may_rest_before_its_launcher_has_returned(make, monkeypatch):
     monkeypatch.setattr(one._launcher, "start", start_and_lose_the_cpu)
     one.start([0], 120)
     assert one.events == []
-    assert one.take(windows.Window(0, 0, 1), SETTINGS)["members"][0]["steps"] >= 5
+    assert one.take(windows.Window(0, 0, 1), SETTINGS).members[0].steps >= 5
 
 
 def test_the_last_member_goes_when_memory_runs_out(make, monkeypatch):
@@ -91,7 +91,7 @@ def test_the_last_member_goes_when_memory_runs_out(make, monkeypatch):
     assert one.alive == (0,)
     assert one.events[0]["what"] == "out_of_memory"
     assert "memory.max of the job" in one.events[0]["reason"]
-    assert one.take(windows.Window(0, 0, 1), SETTINGS)["members"][0]["steps"] >= 5
+    assert one.take(windows.Window(0, 0, 1), SETTINGS).members[0].steps >= 5
 
 
 def test_a_member_that_ends_while_another_attests(make):
@@ -143,7 +143,7 @@ def test_threads_that_spin_for_long_are_stopped_with_their_member(make, name):
     with one._quiet([0]):
         wait_until(lambda: state(one.members.pids[1]) == "T", "the sleeping member's stop")
     record = one.take(windows.Window(1, 0, 1), SETTINGS)
-    assert "sleeping_member_ran" not in record["flags"]
+    assert "sleeping_member_ran" not in record.flags
 
 
 @pytest.mark.timing
@@ -154,10 +154,10 @@ def test_sleeping_members_sleep(make):
     steps = one.members.words(1)[channel.STEPS]
     record = one.take(windows.Window(0, 0, 1), SETTINGS)
     assert one.members.words(1)[channel.STEPS] == steps
-    (member,) = record["members"]
-    assert member["slot"] == 0
-    used_s = member["cpu_user_s"] + member["cpu_system_s"]
-    assert record["machine"]["sleeping_cpu_s"] < 0.5 * used_s
+    (member,) = record.members
+    assert member.slot == 0
+    used_s = member.cpu_user_s + member.cpu_system_s
+    assert record.machine.sleeping_cpu_s < 0.5 * used_s
 
 
 def test_members_take_turns(make):
@@ -167,7 +167,7 @@ def test_members_take_turns(make):
 
     def trained(n, first):
         record = one.take(windows.Window(0, 0, n), SETTINGS, first)
-        return [member["slot"] for member in record["members"] if member["steps"] >= 5]
+        return [member.slot for member in record.members if member.steps >= 5]
 
     assert [trained(1, first) for first in (0, 1, 5)] == [[0], [1], [2]]
     assert trained(2, 2) == [0, 2]
@@ -182,16 +182,16 @@ def test_a_window_of_bursts_holds_every_step_of_each(make):
     one.warm_up(5, 10)
     bursts = cohort.WindowSettings(0, 0.05, 0.05, 0.0, bursts=3, rest_s=0.1)
     record = one.take(windows.Window(0, 0, 2), bursts)
-    assert record["window_s"] > 2 * 0.1 + 3 * 0.05  # rests and bursts, but for the first rest
-    for member in record["members"]:
-        assert member["steps"] == member["steps_active"] == len(member["step_us"]) >= 3
+    assert record.window_s > 2 * 0.1 + 3 * 0.05  # rests and bursts, but for the first rest
+    for member in record.members:
+        assert member.steps == member.steps_active == len(member.step_us) >= 3
         # The rests are in no time but the window's own. On a busy machine a member may go on late,
         # and then trains for less than the bursts last.
-        assert 0.05 < member["active_s"] < record["window_s"] - 0.15
+        assert 0.05 < member.active_s < record.window_s - 0.15
         # Between a step's end and the gate another program may run; a step less is far less.
-        assert 0.5 < sum(member["step_us"]) / 1e6 / member["active_s"] <= 1.001
-        ran_s = member["trainer_user_s"] + member["trainer_system_s"] + member["trainer_runqueue_s"]
-        assert 0.5 < ran_s / member["active_s"] < 2
+        assert 0.5 < sum(member.step_us) / 1e6 / member.active_s <= 1.001
+        ran_s = member.trainer_user_s + member.trainer_system_s + member.trainer_runqueue_s
+        assert 0.5 < ran_s / member.active_s < 2
 
 
 @pytest.mark.parametrize("script", ["segfaults.py", "exits_early.py"])
@@ -220,12 +220,12 @@ def test_all_members_train_on_until_the_slowest_has_ended_its_step(make):
     one.start([0, 1], 60)
     short = cohort.WindowSettings(steps=1, shortest_s=0.1, longest_s=3.0, settle_s=0.3)
     records = [one.take(windows.Window(at, 0, 2), short) for at in range(6)]
-    assert all(record["overlap"] > 0.99 for record in records)
-    members = [member for record in records for member in record["members"]]
-    assert all(member["steps"] >= 1 for member in members)
-    assert any(max(member["step_us"]) > 400_000 for member in members)
+    assert all(record.overlap > 0.99 for record in records)
+    members = [member for record in records for member in record.members]
+    assert all(member.steps >= 1 for member in members)
+    assert any(max(member.step_us) > 400_000 for member in members)
     # The one that has ended its step goes on while the other is in its long one.
-    assert any(member["after_us"] for member in members)
+    assert any(member.after_us for member in members)
 
 
 @pytest.mark.long
@@ -235,8 +235,8 @@ def test_a_phase_longer_than_a_window_ends_no_member(make):
     short = cohort.WindowSettings(steps=5, shortest_s=0.1, longest_s=0.2, settle_s=0.0)
     records = [one.take(windows.Window(at, 0, 1), short) for at in range(3)]
     assert one.events == []
-    assert all(record["members"][0]["steps"] >= 1 for record in records)
-    assert not any("few_steps" in record["flags"] for record in records)
+    assert all(record.members[0].steps >= 1 for record in records)
+    assert not any("few_steps" in record.flags for record in records)
 
 
 def test_patience_follows_from_what_a_script_was_seen_to_do(make, monkeypatch):
@@ -254,9 +254,9 @@ def test_what_a_loader_has_saved_up_is_used_up_before_a_window_counts(make):
     settings = cohort.WindowSettings(steps=4, shortest_s=0.5, longest_s=10.0, settle_s=0.05)
     for at in range(3):
         time.sleep(1.0)
-        (member,) = one.take(windows.Window(at, 0, 1), settings)["members"]
-        assert len(member["settled_us"]) >= 6
-        assert member["steps"] / sum(member["step_us"]) * 1e6 < 12
+        (member,) = one.take(windows.Window(at, 0, 1), settings).members
+        assert len(member.settled_us) >= 6
+        assert member.steps / sum(member.step_us) * 1e6 < 12
 
 
 def test_a_script_that_can_run_only_once_gets_its_process_anew(make):
@@ -274,7 +274,7 @@ def test_a_script_that_can_run_only_once_gets_its_process_anew(make):
     assert (report["once"], report["pid"]) == (True, pid)
     told = report["ended"]
     assert (told["steps"], told["shortest"], told["longest"]) == (200, 200, 200)
-    assert record["members"][0]["steps"] >= 1
+    assert record.members[0].steps >= 1
 
 
 def test_a_round_of_two_optimizers_is_one_step(make):

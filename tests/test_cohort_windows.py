@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from made_records import member, taken, window
+from scaling_study.records.window import Settled, Window
 from scaling_study.runner import cohort_windows, windows
 from scaling_study.runner.cohort_windows import CohortWindows
 
@@ -34,23 +36,21 @@ class MadeUp:
     def restartable(self, _most):
         return []
 
-    def take(self, window, _timing):
-        self.taken.append(window)
+    def take(self, asked, _timing):
+        self.taken.append(asked)
         if len(self.taken) == self._ends:
             self.alive.pop()
-        return {
-            "window": window.window, "block": window.block, "n": window.n, "window_s": 1.0,
-            "valid": True, "flags": [], "members": [self._member(slot) for slot in range(window.n)],
-        }  # fmt: skip
+        members = [self._member(slot) for slot in range(asked.n)]
+        return taken(members, window=asked.window, block=asked.block)
 
     def _member(self, slot):
         first = self._done[slot]
         self._done[slot] += STEPS
         us = [int(self._us(at) * self._noise.gauss(1, 0.01)) for at in range(first, first + STEPS)]
-        return {
-            "slot": slot, "first_step": first, "settled_us": us[:4], "step_us": us[4:-1],
-            "inside": STEPS - 5, "after_us": us[-1:], "fresh": [],
-        }  # fmt: skip
+        return member(
+            us[4:-1], slot, first_step=first, settled_us=us[:4], inside=STEPS - 5, after_us=us[-1:],
+            fresh=[],
+        )  # fmt: skip
 
 
 def take(made_up, *, unsettled=None, before=(), counts=(1, 2), **settings):
@@ -64,7 +64,7 @@ def take(made_up, *, unsettled=None, before=(), counts=(1, 2), **settings):
     todo = windows.schedule(counts, job.plan["measure"]["windows"], 1) if unsettled is None else ()
     pauses = [*one._take_all(todo), *one._take_more(unsettled)]
     assert len(pauses) >= len(made_up.taken) - 1  # one before each window but the first
-    return written, [record for record in written if record["kind"] == "settled"]
+    return written, [one for one in written if isinstance(one, Settled)]
 
 
 def steady(_at):
@@ -81,18 +81,18 @@ def test_what_is_planned_is_enough_for_a_script_that_keeps_its_pace():
 def test_only_the_windows_before_a_script_settled_are_taken_anew():
     made_up = MadeUp(lambda at: 5000 if at < 200 else 6500)
     written, (settled,) = take(made_up, windows=12)
-    assert 2 <= settled["block"] <= 6
-    assert settled["change"] == pytest.approx(0.3, abs=0.15)
-    assert settled["left"] is None
-    assert len(made_up.taken) == 2 * (12 + settled["block"])
-    numbers = [record["window"] for record in written if record["kind"] == "window"]
+    assert 2 <= settled.block <= 6
+    assert settled.change == pytest.approx(0.3, abs=0.15)
+    assert settled.left is None
+    assert len(made_up.taken) == 2 * (12 + settled.block)
+    numbers = [one.window for one in written if isinstance(one, Window)]
     assert numbers == list(range(len(numbers)))
 
 
 def test_all_windows_are_taken_anew_where_few_were_planned():
     made_up = MadeUp(lambda at: 5000 if at < 80 else 6500)
     _, settled = take(made_up)
-    assert settled[0]["block"] == 3
+    assert settled[0].block == 3
     assert len(made_up.taken) >= 12
 
 
@@ -100,19 +100,19 @@ def test_a_script_that_never_settles_ends_and_says_so():
     made_up = MadeUp(lambda at: 5000 * 1.003**at)
     _, settled = take(made_up)
     assert len(settled) == cohort_windows.SETTLING_ROUNDS
-    assert settled[-1]["left"] > 0.03
+    assert settled[-1].left > 0.03
     assert len(made_up.taken) == 6 * (1 + cohort_windows.SETTLING_ROUNDS)
 
 
 def test_windows_of_an_interrupted_run_are_taken_anew_beyond_its_own():
     before = [
-        {"kind": "window", "n": window.n, "window": window.window, "block": window.block}
-        for window in windows.schedule((1, 2), 5, 1)
+        window(n=one.n, window=one.window, block=one.block)
+        for one in windows.schedule((1, 2), 5, 1)
     ]
     made_up = MadeUp(steady)
     _, (settled,) = take(made_up, unsettled=0.2, before=before)
-    assert settled == {"kind": "settled", "cohort": 0, "block": 5, "change": 0.2, "left": None}
-    assert [window.window for window in made_up.taken] == list(range(10, 16))
+    assert settled == Settled(cohort=0, block=5, change=0.2, left=None)
+    assert [one.window for one in made_up.taken] == list(range(10, 16))
 
 
 def test_a_count_whose_member_is_lost_is_not_taken_anew():
@@ -137,6 +137,6 @@ def test_no_time_left_takes_no_window_anew_and_uses_no_number_twice(monkeypatch)
     monkeypatch.setattr(cohort_windows, "MORE_LONGEST_S", -100.0)
     made_up = MadeUp(lambda at: 5000 if at < 200 else 6500)
     _, (settled,) = take(made_up, windows=12)
-    assert settled["block"] >= 1
+    assert settled.block >= 1
     assert len(made_up.taken) == 2 * 12
-    assert len({window.window for window in made_up.taken}) == 2 * 12
+    assert len({one.window for one in made_up.taken}) == 2 * 12

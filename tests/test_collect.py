@@ -9,9 +9,9 @@ import synthetic
 from jobs import STAGE
 from scaling_study.analysis.accounts import TRAINER
 from scaling_study.analysis.collect import collect, oversubscribed, usable_cpus
-from scaling_study.analysis.record_schema import RecordError
-from scaling_study.common.columns import TABLES
 from scaling_study.config.work import NO_ENDS
+from scaling_study.records.codec import RecordError
+from scaling_study.records.columns import TABLES
 
 BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.linear(50.0))
 

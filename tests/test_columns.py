@@ -1,15 +1,35 @@
 from pathlib import Path
+from typing import get_args
 
 import pandas as pd
 import pytest
 
-from scaling_study.common import columns
+from scaling_study.records import columns, confirmation, docs, experiment, window
+from scaling_study.records.field import fields
 
-DOCUMENTATION = Path(__file__).parent.parent / "docs" / "columns.md"
+DOCS = Path(__file__).parent.parent / "docs"
 
 
-def test_the_documentation_is_what_the_module_prints():
-    assert DOCUMENTATION.read_text(encoding="utf-8") == columns.markdown()
+def test_the_documentation_is_what_types_and_columns_say():
+    assert (DOCS / "columns.md").read_text(encoding="utf-8") == docs.columns_page()
+    records = (DOCS / "records.md").read_text(encoding="utf-8")
+    assert records == docs.records_page(records)
+
+
+@pytest.mark.parametrize("union", [window.Record, experiment.WhyRecord, experiment.FeedRecord,
+                                   confirmation.Record])  # fmt: skip
+def test_every_field_of_a_record_has_a_meaning(union):
+    for record in get_args(union):
+        for field in fields(record).values():
+            assert field.name == "schema_version" or field.meaning.endswith((".", ")")), field
+
+
+def test_every_field_of_a_member_has_a_meaning_and_a_unit_that_fits_its_name():
+    for field in [*window.MEMBER.values(), *fields(window.WindowMachine).values()]:
+        assert field.meaning
+        for ending, unit in (("_s", "s"), ("_bytes", "bytes"), ("_mhz", "MHz")):
+            if field.name.endswith(ending):
+                assert field.unit.removeprefix("CPU ") == unit, field
 
 
 @pytest.mark.parametrize("table", columns.TABLES, ids=lambda table: table.name)

@@ -12,6 +12,7 @@ import confirm_jobs
 from jobs import WORKLOADS, environment, left_behind, processes
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import iteration_counter
+from scaling_study.records.confirmation import End
 from scaling_study.runner import switch_script
 from scaling_study.runner.environment import LIBRARY_FOLDER
 from scaling_study.runner.free_run import Program
@@ -29,39 +30,39 @@ def confirmed(tmp_path_factory):
 
 
 def of_kind(records, kind):
-    return [record for record in records if record["kind"] == kind]
+    return [record for record in records if record.__struct_config__.tag == kind]
 
 
 def test_every_arm_has_its_rounds_in_turn(confirmed):
     _, plan, _, records = confirmed
     head, *_ = records
-    keys = [f"{arm['role']}/{arm['queue']}" for arm in head["arms"]]
+    keys = [arm.key for arm in head.arms]
     assert sorted(keys) == [
         "default/process_per_model",
         "recommended/one_process",
         "recommended/process_per_model",
     ]
     rounds = of_kind(records, "round")
-    assert [one["turn"] for one in rounds] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    assert [one["arm"] for one in rounds] == [one["arm"] for one in rounds[:3]] * 3
-    assert all(one["status"] == "ok" for one in rounds), [one["reason"] for one in rounds]
-    assert records[-1]["kind"] == "end"
-    launches = {arm["launch"] for arm in head["arms"]}
+    assert [one.turn for one in rounds] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert [one.arm for one in rounds] == [one.arm for one in rounds[:3]] * 3
+    assert all(one.status == "ok" for one in rounds), [one.reason for one in rounds]
+    assert isinstance(records[-1], End)
+    launches = {arm.launch for arm in head.arms}
     assert launches == {plan["default"], plan["baseline"]}
 
 
 def test_slots_are_busy_and_times_are_in_order(confirmed):
     for one in of_kind(confirmed[3], "round"):
-        assert any(run["iterations"] > 1 for run in one["runs"])
-        for run in one["runs"]:
-            times = [run[name] for name in ("began_s", "first_s", "latest_s", "ended_s")]
+        assert any(run.iterations > 1 for run in one.runs)
+        for run in one.runs:
+            times = [getattr(run, name) for name in ("began_s", "first_s", "latest_s", "ended_s")]
             seen = [seconds for seconds in times if seconds is not None]
             assert seen == sorted(seen)
-            assert run["iterations"] <= 60
-            if run["ended_s"] is not None:
-                assert run["iterations"] == 60
-        again = [run["again"] for run in one["runs"]]
-        if one["arm"].endswith("one_process"):
+            assert run.iterations <= 60
+            if run.ended_s is not None:
+                assert run.iterations == 60
+        again = [run.again for run in one.runs]
+        if one.arm.endswith("one_process"):
             assert again == list(range(len(again)))
         else:
             assert set(again) == {0}
@@ -79,7 +80,7 @@ def test_an_interrupted_run_goes_on_after_its_last_round(confirmed, tmp_path):
     (tmp_path / "rounds.jsonl.part").write_text("".join(lines[:-2]) + '{"kind": "rou')
     new = confirm_jobs.run(plan, found, tmp_path)
     assert new[:-2] == records[:-2]
-    assert [new[-2]["turn"], new[-2]["arm"]] == [records[-2]["turn"], records[-2]["arm"]]
+    assert [new[-2].turn, new[-2].arm] == [records[-2].turn, records[-2].arm]
     assert new[-2] != records[-2]
     assert left_behind(tmp_path) == []
 
@@ -90,8 +91,8 @@ def test_another_choice_is_confirmed_anew_and_none_is_not(confirmed, tmp_path):
     nothing = json.loads(json.dumps(found))
     nothing["machines"][0] |= {"status": "none", "recommended": None, "reason": "no window"}
     head, end = confirm_jobs.run(plan, nothing, tmp_path)
-    assert head["arms"] == []
-    assert end["kind"] == "end"
+    assert head.arms == []
+    assert isinstance(end, End)
 
 
 def test_a_stop_leaves_no_process(tmp_path):
@@ -127,12 +128,12 @@ def test_a_script_that_runs_once_in_a_process_is_confirmed_with_one_per_model(tm
     script.write_text(ONCE)
     plan = confirm_jobs.planned(script, SECONDS)
     rounds = of_kind(confirm_jobs.run(plan, confirm_jobs.recommendation(plan), tmp_path), "round")
-    together = [one for one in rounds if one["arm"] == "recommended/one_process"]
-    assert together[-1]["status"] == "once"
-    assert "set_num_interop_threads" in together[-1]["reason"]
+    together = [one for one in rounds if one.arm == "recommended/one_process"]
+    assert together[-1].status == "once"
+    assert "set_num_interop_threads" in together[-1].reason
     others = [one for one in rounds if one not in together]
     assert len(others) == 6
-    assert all(one["status"] == "ok" for one in others)
+    assert all(one.status == "ok" for one in others)
 
 
 def test_a_script_that_fails_is_given_up_with_its_words(tmp_path):
@@ -142,8 +143,8 @@ def test_a_script_that_fails_is_given_up_with_its_words(tmp_path):
     rounds = of_kind(confirm_jobs.run(plan, confirm_jobs.recommendation(plan), tmp_path), "round")
     assert len(rounds) == 3
     for one in rounds:
-        assert one["status"] == "failed"
-        assert "slot 0 ended with status 1: no such data" in one["reason"]
+        assert one.status == "failed"
+        assert "slot 0 ended with status 1: no such data" in one.reason
 
 
 TELL = """

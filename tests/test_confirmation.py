@@ -8,12 +8,13 @@ import pytest
 
 import confirm_jobs
 from scaling_study import stages
-from scaling_study.analysis.record_schema import RecordError
-from scaling_study.common.columns import WINDOWS
 from scaling_study.common.storage import write_json, write_table
 from scaling_study.config.work import NO_ENDS
 from scaling_study.confirm.confirmation import summarise
-from test_timeline import PER_HOUR, queue
+from scaling_study.records.codec import RecordError, plain
+from scaling_study.records.columns import WINDOWS
+from scaling_study.records.confirmation import Arm, Head
+from test_timeline import PER_HOUR, queue, record
 
 PLAN = {
     "default": "d",
@@ -37,27 +38,14 @@ def head():
     for key in KEYS:
         role, way = key.split("/")
         mine = role == "recommended"
-        arms.append(
-            {
-                "role": role,
-                "queue": way,
-                "launch": "b" if mine else "d",
-                "label": "intra_op 1" if mine else "default",
-                "n": 1 if role == "default" else 2,
-            }
+        launch, label = ("b", "intra_op 1") if mine else ("d", "default")
+        arms.append(Arm(role, launch, label, 1 if role == "default" else 2, way))
+    return plain(
+        Head(
+            schema_version=2, study="s", machine_hash=MACHINE, arms=arms, seed=1, seconds=100.0,
+            started="2026-01-01T00:00:00+00:00", measured_hash="m", harness_hash="h",
         )
-    return {
-        "kind": "confirmation",
-        "schema_version": 2,
-        "study": "s",
-        "machine_hash": MACHINE,
-        "arms": arms,
-        "seed": 1,
-        "seconds": 100.0,
-        "started": "2026-01-01T00:00:00+00:00",
-        "measured_hash": "m",
-        "harness_hash": "h",
-    }
+    )  # fmt: skip
 
 
 def a_round(key, turn, factor=1.0, **changed):
@@ -68,19 +56,8 @@ def a_round(key, turn, factor=1.0, **changed):
     way = key.split("/")[1]
     slots = 1 if key.startswith("default/") else 2
     runs = [one for slot in range(slots) for one in queue(slot, [tuple(usual)] * 9, 40.0, way=way)]
-    return {
-        "kind": "round",
-        "turn": turn,
-        "arm": key,
-        "status": "ok",
-        "reason": None,
-        "limit_s": 40.0,
-        "cut_s": 40.0,
-        "frequency_mhz": None,
-        "foreign_cpu_s": 0.0,
-        "runs": runs,
-        **changed,
-    }
+    usual = plain(record([runs], 40.0))
+    return usual | {"turn": turn, "arm": key, **changed}
 
 
 def write(tmp_path, records):
@@ -247,8 +224,8 @@ def test_rounds_tell_the_steps_of_a_model_where_windows_did_not(tmp_path):
 
 def test_rounds_without_an_end_leave_the_steps_of_a_model_unknown(tmp_path):
     records = rounds(1.0, 1.05)
-    for record in records:
-        record["runs"] = [run | {"ended_s": None} for run in record["runs"] if not run["process"]]
+    for one in records:
+        one["runs"] = [run | {"ended_s": None} for run in one["runs"] if not run["process"]]
     one = machine(
         tmp_path, records, steps_per_model=None, recommendation=of_steps(found()), learnt=NO_ENDS
     )

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from scaling_study.analysis import experiment_runs
-from scaling_study.analysis.record_schema import RecordError
-from scaling_study.common.columns import EXPERIMENTS
+from scaling_study.records.codec import RecordError
+from scaling_study.records.columns import EXPERIMENTS
 from synthetic_why import Step, World, write_run
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import synthetic
-from scaling_study.common.columns import POINTS, WINDOWS
+from scaling_study.records.columns import POINTS, WINDOWS
 from scaling_study.report import figures, report_figures, svg
 from scaling_study.report.figure_axes import Boundary, find_boundaries
 from scaling_study.report.figure_panels import draw_fairness, draw_stacks

@@ -8,9 +8,9 @@ import synthetic
 import synthetic_profiles
 from scaling_study.analysis import inflation
 from scaling_study.analysis.inflation import REST, Side, compare, compare_all
-from scaling_study.common.columns import OPERATORS
 from scaling_study.profiling.operators import operator_rows
 from scaling_study.profiling.profiles import read_profiles
+from scaling_study.records.columns import OPERATORS
 
 
 def frame(before, after, steps=1):

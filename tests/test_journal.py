@@ -10,8 +10,11 @@ import sys
 
 import pytest
 
+from made_records import member, window
 from processes import killed_at_the_end, wait_until
 from scaling_study.common import file_errors
+from scaling_study.records.codec import PLAIN
+from scaling_study.records.window import DECODER
 from scaling_study.runner import journal
 from scaling_study.runner.journal import SAME, Journal, mark_of, read_part, settle
 
@@ -32,7 +35,7 @@ def path(tmp_path):
 @pytest.fixture
 def part(path):
     """The part of an interrupted run: two whole records."""
-    journal = Journal(path)
+    journal = Journal(path, PLAIN)
     assert journal.resume(HEAD) == []
     journal.write(HEAD)
     journal.write(WINDOW)
@@ -45,7 +48,7 @@ def test_a_record_is_on_the_disk_when_it_is_written(part, path):
 
 
 def test_the_same_goes_on(part, path):
-    journal = Journal(path)
+    journal = Journal(path, PLAIN)
     assert journal.resume(HEAD) == [HEAD, WINDOW]
     second = {**WINDOW, "window": 1}
     journal.write(second)
@@ -55,7 +58,7 @@ def test_the_same_goes_on(part, path):
 
 def test_a_later_start_of_the_same_is_the_same(part, path):
     later = {**HEAD, "started": "2026-02-02T00:00:00", "study": "renamed", "cohort": 1}
-    assert Journal(path).resume(later) == [HEAD, WINDOW]
+    assert Journal(path, PLAIN).resume(later) == [HEAD, WINDOW]
 
 
 @pytest.mark.parametrize("half", ['{"kind": "window", "coh', "{", '{"kind": "end"}', "\x00\x00"])
@@ -65,7 +68,7 @@ def test_a_half_written_last_line_is_dropped(part, path, half):
     with part.open("a") as file:
         file.write(half)
     assert read_part(part) == [HEAD, WINDOW]
-    journal = Journal(path)
+    journal = Journal(path, PLAIN)
     assert journal.resume(HEAD) == [HEAD, WINDOW]
     assert part.read_bytes() == whole
     journal.write(WINDOW)
@@ -76,7 +79,7 @@ def test_whole_lines_are_not_written_again(part, path):
     """The file that held them is the one that goes on: a crash meanwhile loses none."""
     inode = part.stat().st_ino
     modified = part.stat().st_mtime_ns
-    Journal(path).resume(HEAD)
+    Journal(path, PLAIN).resume(HEAD)
     assert part.stat().st_ino == inode
     assert part.read_bytes().count(b"\n") == 2
     assert modified <= part.stat().st_mtime_ns
@@ -84,19 +87,19 @@ def test_whole_lines_are_not_written_again(part, path):
 
 @pytest.mark.parametrize("key", SAME)
 def test_records_of_something_else_are_dropped(part, path, key):
-    journal = Journal(path)
+    journal = Journal(path, PLAIN)
     assert journal.resume({**HEAD, key: "another"}) == []
     journal.write({**HEAD, key: "another"})
     assert read_part(part) == [{**HEAD, key: "another"}]
 
 
 def test_one_cohort_of_something_else_is_enough(part, path):
-    Journal(path).write({**HEAD, "cohort": 1, "machine_hash": "another"})
-    assert Journal(path).resume(HEAD) == []
+    Journal(path, PLAIN).write({**HEAD, "cohort": 1, "machine_hash": "another"})
+    assert Journal(path, PLAIN).resume(HEAD) == []
 
 
 def test_a_part_without_a_cohort_is_dropped(path):
-    journal = Journal(path)
+    journal = Journal(path, PLAIN)
     journal.write(WINDOW)
     assert journal.resume(HEAD) == []
     assert read_part(path.with_name("0.jsonl.part")) == []
@@ -104,7 +107,7 @@ def test_a_part_without_a_cohort_is_dropped(path):
 
 @pytest.mark.parametrize("text", ["", "{", '{"kind": "cohort"'])
 def test_a_part_without_a_whole_line_is_empty(path, text):
-    journal = Journal(path)
+    journal = Journal(path, PLAIN)
     path.parent.mkdir(parents=True)
     path.with_name("0.jsonl.part").write_text(text)
     assert journal.resume(HEAD) == []
@@ -116,7 +119,7 @@ def test_a_part_without_a_whole_line_is_empty(path, text):
 def test_windows_of_something_else_are_set_aside(part, path, caplog):
     whole = part.read_bytes()
     caplog.set_level("INFO")
-    assert Journal(path).resume({**HEAD, "machine_hash": "another"}) == []
+    assert Journal(path, PLAIN).resume({**HEAD, "machine_hash": "another"}) == []
     (other,) = path.parent.glob("0.jsonl.*.other")
     assert other.read_bytes() == whole
     assert "another machine_hash" in caplog.text
@@ -125,7 +128,7 @@ def test_windows_of_something_else_are_set_aside(part, path, caplog):
 
 def interrupted(path, head, window):
     """A run that writes one window more, and is stopped; return what it found."""
-    journal = Journal(path)
+    journal = Journal(path, PLAIN)
     found = journal.resume(head)
     if not found:
         journal.write(head)
@@ -144,42 +147,42 @@ def test_a_job_that_returns_to_a_machine_goes_on_there(path):
     assert interrupted(path, c, 3) == []
     assert interrupted(path, b, 4) == [b, windows[1]]
     assert read_part(path.with_name("0.jsonl.part")) == [b, windows[1], windows[4]]
-    assert Journal(path).resume(a) == [a, windows[0], windows[2]]
+    assert Journal(path, PLAIN).resume(a) == [a, windows[0], windows[2]]
     assert len(list(path.parent.glob("*.other"))) == 2
 
 
 def test_a_machine_that_cannot_do_it_loses_nothing_of_another_one(part, path):
-    skipping = Journal(path)
+    skipping = Journal(path, PLAIN)
     skipping.restart()
     skipping.write({**HEAD, "measured_hash": "", "machine_hash": "another"})
     skipping.finish()
     del skipping
-    assert Journal(path).resume(HEAD) == [HEAD, WINDOW]
+    assert Journal(path, PLAIN).resume(HEAD) == [HEAD, WINDOW]
 
 
 def test_what_was_set_aside_under_a_wrong_name_is_not_taken(part, path):
     head = {**HEAD, "machine_hash": "another"}
-    Journal(path).resume(head)
+    Journal(path, PLAIN).resume(head)
     (other,) = path.parent.glob("*.other")
-    other.rename(Journal(path)._other([head]))
-    assert Journal(path).resume(head) == []
-    assert Journal(path).resume(HEAD) == [HEAD, WINDOW]
+    other.rename(Journal(path, PLAIN)._other([head]))
+    assert Journal(path, PLAIN).resume(head) == []
+    assert Journal(path, PLAIN).resume(HEAD) == [HEAD, WINDOW]
 
 
 def test_what_holds_no_window_is_not_worth_keeping(path):
-    Journal(path).write(HEAD)
-    Journal(path).resume({**HEAD, "machine_hash": "another"})
+    Journal(path, PLAIN).write(HEAD)
+    Journal(path, PLAIN).resume({**HEAD, "machine_hash": "another"})
     assert [file.name for file in path.parent.iterdir()] == ["0.jsonl.part"]
 
 
 def test_another_process_may_not_write_meanwhile(part, path, monkeypatch):
-    holder = Journal(path)
+    holder = Journal(path, PLAIN)
     holder.resume(HEAD)
     monkeypatch.setattr(journal, "PATIENCE_S", 0.1)
     with pytest.raises(file_errors.UnusableError, match="written by another process: wait for it"):
-        Journal(path).resume(HEAD)
+        Journal(path, PLAIN).resume(HEAD)
     del holder
-    assert Journal(path).resume(HEAD) == [HEAD, WINDOW]
+    assert Journal(path, PLAIN).resume(HEAD) == [HEAD, WINDOW]
 
 
 @pytest.mark.parametrize("line", [b"\x00\x00", b'{"kind": "win', b"[1]", b"{}", b"\xff"])
@@ -188,22 +191,22 @@ def test_a_damaged_line_is_named_and_nothing_lost(part, path, line):
     damaged = b"\n".join([lines[0], line, lines[1], b""])
     part.write_bytes(damaged)
     with pytest.raises(file_errors.UnusableError, match=r"part, line 2, is damaged .*: delete"):
-        Journal(path).resume(HEAD)
+        Journal(path, PLAIN).resume(HEAD)
     assert part.read_bytes() == damaged
 
 
 def test_a_finished_file_that_is_lost_before_it_was_collected_comes_back(part, path):
-    Journal(path).finish()
+    Journal(path, PLAIN).finish()
     whole = path.read_bytes()
     path.unlink()
-    again = Journal(path)
+    again = Journal(path, PLAIN)
     assert again.resume(HEAD) == [HEAD, WINDOW]
     again.finish()
     assert path.read_bytes() == whole
 
 
 def test_what_has_been_collected_has_no_part_any_more(part, path):
-    Journal(path).finish()
+    Journal(path, PLAIN).finish()
     whole = path.read_bytes()
     settle([path])
     assert [file.name for file in path.parent.iterdir()] == [path.name]
@@ -221,14 +224,14 @@ def test_a_file_system_without_links_gets_a_copy(part, path, monkeypatch):
         raise OSError(errno.EPERM, "no links here")
 
     monkeypatch.setattr(os, "link", refuse)
-    Journal(path).finish()
+    Journal(path, PLAIN).finish()
     assert path.read_bytes() == part.read_bytes()
     assert sorted(file.name for file in path.parent.iterdir()) == ["0.jsonl", "0.jsonl.part"]
 
 
 def test_a_record_that_does_not_fit_leaves_nothing_of_itself(part, path):
     whole = part.read_bytes()
-    one = Journal(path)
+    one = Journal(path, PLAIN)
     one.resume(HEAD)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 10, hard))
@@ -245,27 +248,35 @@ def test_a_record_that_does_not_fit_leaves_nothing_of_itself(part, path):
 
 def test_finishing_replaces_an_older_file(part, path):
     path.write_text("old\n")
-    Journal(path).finish()
+    Journal(path, PLAIN).finish()
     assert path.read_text().splitlines()[0] == json.dumps(HEAD)
 
 
 def test_a_number_that_json_does_not_have_is_refused(part, path):
     with pytest.raises(ValueError, match="not JSON compliant"):
-        Journal(path).write({"kind": "window", "overlap": float("nan")})
+        Journal(path, PLAIN).write({"kind": "window", "overlap": float("nan")})
     assert len(read_part(part)) == 2
 
 
-def test_text_of_any_language_comes_back(path):
-    journal = Journal(path)
+def test_text_of_any_language_comes_back_without_what_is_no_text(path):
+    journal = Journal(path, PLAIN)
     journal.write({**HEAD, "label": "größe \udcff\n"})
-    assert journal.resume(HEAD)[0]["label"] == "größe \udcff\n"
+    assert journal.resume(HEAD)[0]["label"] == "größe ?\n"
+
+
+def test_records_come_back_as_their_types(path):
+    journal = Journal(path, DECODER)
+    written = window([member([5_000, 6_000]), member([7_000], slot=1)])
+    journal.write(written)
+    assert journal.read() == [written]
 
 
 WRITER = """
 import sys
 from pathlib import Path
+from scaling_study.records.codec import PLAIN
 from scaling_study.runner.journal import Journal
-journal = Journal(Path(sys.argv[1]))
+journal = Journal(Path(sys.argv[1]), PLAIN)
 journal.write({"kind": "cohort"})
 for number in range(10**6):
     journal.write({"kind": "window", "window": number, "text": "x" * 500})
@@ -285,19 +296,19 @@ def test_a_killed_writer_leaves_whole_records(path):
 
 
 def test_what_lacks_results_is_marked_until_it_has_them(part, path):
-    Journal(path).finish("failed")
+    Journal(path, PLAIN).finish("failed")
     assert mark_of(path).read_text() == "failed"
-    Journal(path).finish()
+    Journal(path, PLAIN).finish()
     assert not mark_of(path).exists()
     assert path.exists()
 
 
 def test_the_part_of_a_marked_file_stays_when_it_was_collected(part, path):
-    Journal(path).finish("failed")
+    Journal(path, PLAIN).finish("failed")
     settle([path])
     assert part.exists()
     path.unlink()  # so a run ends
-    journal = Journal(path)
+    journal = Journal(path, PLAIN)
     assert journal.resume(HEAD) == [HEAD, WINDOW]
     journal.finish()
     settle([path])
@@ -305,7 +316,7 @@ def test_the_part_of_a_marked_file_stays_when_it_was_collected(part, path):
 
 
 def test_what_failed_gives_way_and_all_else_is_kept(part, path):
-    journal = Journal(path)
+    journal = Journal(path, PLAIN)
     records = journal.resume(HEAD)
     journal.write({"kind": "end", "cohort": 0, "status": "failed"})
     assert len(journal.read()) == 3
@@ -317,7 +328,7 @@ def test_what_failed_gives_way_and_all_else_is_kept(part, path):
 
 
 def test_a_crash_while_records_give_way_loses_none(part, path, monkeypatch):
-    journal = Journal(path)
+    journal = Journal(path, PLAIN)
     records = journal.resume(HEAD)
 
     def full(_):

@@ -9,7 +9,7 @@ from configs import ROOT
 PACKAGE = ROOT / "workflow/lib/scaling_study"
 
 STAGES = (
-    *("common", "stats", "member", "launch", "config", "host", "runner", "experiments"),
+    *("common", "stats", "records", "member", "launch", "config", "host", "runner", "experiments"),
     *("profiling", "analysis", "search", "confirm", "diagnosis", "report"),
 )
 

@@ -20,12 +20,13 @@ from jobs import (
     read,
     run,
 )
-from scaling_study.analysis import record_schema
 from scaling_study.analysis.record_rows import read_rows
 from scaling_study.common import private
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.launch.axes.axis_table import AXES
+from scaling_study.records import codec
+from scaling_study.records.window import DECODER, End, Window
 from scaling_study.runner import cohort_windows, measure, windows
 from scaling_study.runner.journal import read_part
 
@@ -47,7 +48,8 @@ def normal(tmp_path_factory):
 
 def test_records_follow_the_schema_and_nothing_is_left(normal):
     folder, records = normal
-    assert [record["kind"] for _, record in record_schema.read(folder / "0.jsonl")][-1] == "end"
+    *_, (_, last) = codec.read(folder / "0.jsonl", DECODER)
+    assert isinstance(last, End)
     # A second name of the same file, until it has been collected.
     assert (folder / "0.jsonl.part").samefile(folder / "0.jsonl")
     assert left_behind(folder) == []
@@ -394,15 +396,15 @@ def test_two_launches_are_measured_in_turns_and_each_has_a_record_file_of_its_ow
     ]
     measure.in_turns(runs)
     files = [read_rows(path) for path in paths]
-    assert [[cohort["head"]["ladder"] for cohort in file.cohorts] for file in files] == [
+    assert [[cohort.head.ladder for cohort in file.cohorts] for file in files] == [
         [[1, 2]],
         [[2]],
     ]
     for path in paths:
-        records = [record for _, record in record_schema.read(path)]
-        assert [record["n"] for record in records if record["kind"] == "window"]
-        assert records[0]["batch"] == "one"
-        assert records[-1]["status"] == "complete"
+        records = [record for _, record in codec.read(path, DECODER)]
+        assert [record.n for record in records if isinstance(record, Window)]
+        assert records[0].batch == "one"
+        assert records[-1].status == "complete"
 
 
 class Turns:

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from scaling_study.common.columns import OPERATORS
 from scaling_study.profiling.operators import operator_rows
+from scaling_study.records.columns import OPERATORS
 
 WHERE = {"machine": "m", "launch": "l", "label": "L", "arm": "grid", "n": 4, "tax": 1.05}
 

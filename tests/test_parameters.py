@@ -11,7 +11,6 @@ import yaml
 import synthetic
 from projects import SHORT, Project
 from scaling_study.analysis.collect import collect
-from scaling_study.analysis.record_schema import RecordError
 from scaling_study.common import placeholders
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import Plan, make_plan
@@ -22,6 +21,7 @@ from scaling_study.config.work import (
     work_by_launch,
 )
 from scaling_study.host import probe
+from scaling_study.records.codec import RecordError
 from scaling_study.runner import resolve
 
 SCRIPT = Path(__file__).with_name("workloads") / "sized.py"

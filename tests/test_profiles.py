@@ -6,9 +6,9 @@ import pytest
 import synthetic
 import synthetic_profiles
 from scaling_study import stages
-from scaling_study.common.columns import OPERATORS
 from scaling_study.common.storage import read_json, read_table
 from scaling_study.profiling import profiles
+from scaling_study.records.columns import OPERATORS
 
 ROOT = Path(__file__).parent.parent
 

@@ -32,7 +32,7 @@ class Script:
         self.at[slot] = at
         one = windows.Activity(slot, 0, 1000 * now, len(steps), 0, steps, earlier=first)
         span = 1000 * settle_us, 1000 * (settle_us + window_us)
-        return windows.member_record(one, *span) | windows.life_record(one, *span)
+        return windows.member_record(one, *span).step_us, windows.life_record(one, *span)
 
     def true_us(self, n):
         return n * (USUAL_US * np.exp(0.1**2 / 2) + self.phase_us / self.every)
@@ -47,13 +47,13 @@ def files(script, *, replicates=3, number=12, counts=(1, 2), window_us=1_000_000
         for window in range(number):
             for n in counts:
                 for slot in range(n):
-                    life = script.window(slot, n, window_us, 200_000)
+                    counted, life = script.window(slot, n, window_us, 200_000)
                     made.append(
                         {"n": n, "replicate": replicate, "cohort": 0, "window": window, "take": 0,
-                         "slot": slot, "steps": life["steps"], "valid": True, "work": 1.0}
+                         "slot": slot, "steps": len(counted), "valid": True, "work": 1.0}
                     )  # fmt: skip
                     lives.append(life)
-                    step_us += life["step_us"]
+                    step_us += counted
         frame = pd.DataFrame(made)
         found.append(FileRows(frame, np.array(step_us, dtype=np.int64), (), tuple(lives)))
         rows.append(frame)

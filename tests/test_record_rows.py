@@ -5,7 +5,7 @@ import pytest
 
 import synthetic
 from scaling_study.analysis.record_rows import NOT_PROVEN, read_rows
-from scaling_study.analysis.record_schema import RecordError
+from scaling_study.records.codec import RecordError
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def test_a_row_per_member_and_window_with_its_steps_in_order(path):
     ]
     assert file.step_us.tolist() == [us for member in members for us in member["step_us"]]
     assert np.isnan(file.rows["migrations"]).all()
-    assert file.cohorts[0]["windows_valid"] == 2
-    assert file.cohorts[0]["steps"] == 12
-    assert sorted(file.cohorts[0]["ns_valid"]) == [1, 2]
+    assert file.cohorts[0].windows_valid == 2
+    assert file.cohorts[0].steps == 12
+    assert sorted(file.cohorts[0].ns_valid) == [1, 2]
 
 
 LATER = {"members_cpus", "trainers_cpus"}
@@ -82,8 +82,8 @@ def test_windows_of_a_launch_that_did_not_take_effect_do_not_count(path):
     file = read_rows(path)
     assert not file.rows["valid"].any()
     assert set(file.rows["flags"]) == {NOT_PROVEN}
-    assert file.cohorts[0]["windows_valid"] == 0
-    assert len(file.cohorts[0]["windows_invalid"]) == 2
+    assert file.cohorts[0].windows_valid == 0
+    assert len(file.cohorts[0].windows_invalid) == 2
 
 
 def test_an_invalid_window_without_members_is_still_counted(path):
@@ -93,8 +93,8 @@ def test_an_invalid_window_without_members_is_still_counted(path):
         lambda record: record.update(valid=False, flags=["member_died"], members=[]),
     )
     cohort = read_rows(path).cohorts[0]
-    assert [window["flags"] for window in cohort["windows_invalid"]] == [["member_died"]]
-    assert cohort["windows_valid"] == 1
+    assert [flags for _, flags in cohort.windows_invalid] == [["member_died"]]
+    assert cohort.windows_valid == 1
 
 
 def _lose_member(record):

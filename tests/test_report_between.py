@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scaling_study.common.columns import BETWEEN
+from scaling_study.records.columns import BETWEEN
 from scaling_study.report.report_between import view_between
 
 SERIES = [SimpleNamespace(launch="b", title="intra_op 1", roles=("recommended",))]

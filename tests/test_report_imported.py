@@ -8,9 +8,9 @@ import pytest
 
 from configs import ROOT
 from scaling_study.analysis import imported, imported_causes
-from scaling_study.common.columns import OPERATORS
 from scaling_study.common.quantities import MISSING, TIMES
 from scaling_study.common.storage import write_json, write_table
+from scaling_study.records.columns import OPERATORS
 from scaling_study.report.report_imported import (
     operator_rows,
     render_imported,

@@ -7,9 +7,9 @@ import rendering
 import synthetic
 import synthetic_profiles
 from scaling_study.analysis.inflation import compare_all
-from scaling_study.common.columns import OPERATORS
 from scaling_study.common.storage import read_json, write_json, write_table
 from scaling_study.profiling.profiles import profile_folders, read_profiles
+from scaling_study.records.columns import OPERATORS
 from scaling_study.report.report_time import profile_rows, view_time
 
 pytestmark = pytest.mark.skipif(

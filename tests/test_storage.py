@@ -6,7 +6,7 @@ import pytest
 from pyarrow import parquet
 
 from scaling_study.common import storage
-from scaling_study.common.columns import REPLICATES
+from scaling_study.records.columns import REPLICATES
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import statistics
 import pytest
 
 from scaling_study.confirm import timeline
+from scaling_study.records.confirmation import Round, Run
 
 PER_HOUR = 3600
 
@@ -14,17 +15,10 @@ def run(slot, times, iterations, *, process=0, again=0, ordinary_s=None):
     began_s, first_s, latest_s, ended_s = times
     if ordinary_s is None and iterations > 1:
         ordinary_s = (latest_s - first_s) / (iterations - 1)
-    return {
-        "slot": slot,
-        "process": process,
-        "again": again,
-        "iterations": iterations,
-        "ordinary_s": ordinary_s,
-        "began_s": began_s,
-        "first_s": first_s,
-        "latest_s": latest_s,
-        "ended_s": ended_s,
-    }
+    return Run(
+        slot=slot, process=process, again=again, iterations=iterations, ordinary_s=ordinary_s,
+        began_s=began_s, first_s=first_s, latest_s=latest_s, ended_s=ended_s,
+    )  # fmt: skip
 
 
 def queue(slot, models, cut_s, *, way="process_per_model", gap_s=0.0):
@@ -52,7 +46,10 @@ def queue(slot, models, cut_s, *, way="process_per_model", gap_s=0.0):
 
 def record(slots, cut_s, way="process_per_model"):
     runs = [one for runs in slots for one in runs]
-    return {"arm": f"recommended/{way}", "cut_s": cut_s, "runs": runs}
+    return Round(
+        turn=0, arm=f"recommended/{way}", status="ok", reason=None, limit_s=cut_s, cut_s=cut_s,
+        frequency_mhz=None, foreign_cpu_s=0.0, runs=runs,
+    )  # fmt: skip
 
 
 def look(records, steps_per_model, **more):
@@ -140,8 +137,8 @@ def test_a_cut_favours_no_short_models(spread):
         one = record([queue(0, models, 20.0)], 20.0)
         how = timeline.basis([one], 100)
         values.append(timeline.look(one, 100, how).value)
-        ended = [each for each in one["runs"] if each["ended_s"]]
-        naive += [PER_HOUR * len(ended) / ended[-1]["ended_s"]] if ended else []
+        ended = [each for each in one.runs if each.ended_s]
+        naive += [PER_HOUR * len(ended) / ended[-1].ended_s] if ended else []
     truth = PER_HOUR / (sum(lengths) / len(lengths))
     assert statistics.geometric_mean(values) == pytest.approx(truth, rel=0.015)
     if spread == max(SPREADS):  # so that this test can fail

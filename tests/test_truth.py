@@ -15,9 +15,9 @@ import pytest
 from scipy import stats
 
 from jobs import STAGE
-from scaling_study.common import columns
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
+from scaling_study.records import columns
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "truth")]

@@ -23,8 +23,8 @@ from scaling_study.analysis.recommend import (
     recommend,
 )
 from scaling_study.analysis.unequal_work import COLUMNS, Finding, explains, unequal_work
-from scaling_study.common.columns import POINTS, REPLICATES, WINDOWS
 from scaling_study.common.storage import read_table
+from scaling_study.records.columns import POINTS, REPLICATES, WINDOWS
 from scaling_study.report.study import conclusion
 from scaling_study.stats import intervals
 from scaling_study.stats.intervals import Interval

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
+from made_records import machine, member
 from scaling_study.member.channel import CAPACITY, TIMERS, Step
+from scaling_study.records.window import Life, WindowMachine
 from scaling_study.runner import windows
 from scaling_study.runner.windows import Activity
 
@@ -99,11 +102,11 @@ def test_a_window_tells_where_it_stands_among_all_steps():
     steps = [Step(end * MS, 0, 0, 0, int(end == 30)) for end in (8, 20, 30, 44, 60, 70)]
     one = Activity(0, 0, 70 * MS, 6, 1, steps, earlier=100)
     life = windows.life_record(one, 10 * MS, 50 * MS)
-    assert life == {
-        "first_step": 100, "settled_us": [8_000, 12_000], "inside": 3, "after_us": [10_000],
-        "fresh": [[2, 10_000]],
-    }  # fmt: skip
-    assert windows.member_record(one, 10 * MS, 50 * MS)["step_us"] == [14_000, 16_000]
+    assert life == Life(
+        first_step=100, settled_us=[8_000, 12_000], inside=3, after_us=[10_000],
+        fresh=[(2, 10_000)],
+    )  # fmt: skip
+    assert windows.member_record(one, 10 * MS, 50 * MS).step_us == [14_000, 16_000]
 
 
 def test_a_step_in_which_the_script_started_anew_does_not_count():
@@ -156,9 +159,11 @@ def test_a_step_counts_if_and_only_if_it_begins_inside_and_is_not_fresh(one, spa
 @given(activities(), spans)
 def test_phases_add_up_to_the_counted_time(one, span):
     record = windows.member_record(one, *span)
-    phases_s = sum(record[f"{name}_s"] for name in ("load", "forward", "backward", "optimizer"))
-    assert phases_s == pytest.approx(sum(record["step_us"]) / 1e6, abs=1e-6 * (1 + record["steps"]))
-    assert record["steps"] == len(record["step_us"]) <= record["steps_active"]
+    phases_s = sum(
+        getattr(record, f"{name}_s") for name in ("load", "forward", "backward", "optimizer")
+    )
+    assert phases_s == pytest.approx(sum(record.step_us) / 1e6, abs=1e-6 * (1 + record.steps))
+    assert record.steps == len(record.step_us) <= record.steps_active
 
 
 def test_a_members_record():
@@ -175,8 +180,9 @@ def test_a_members_record():
     ]
     one = Activity(3, 1 * MS, 61 * MS, 5, 2, steps)
     record = windows.member_record(one, 10 * MS, 40 * MS)
-    assert record["step_us"] == [10_000, 14_000, 16_000]
-    times_s = {name: record.pop(name) for name in list(record) if name.endswith("_s")}
+    assert record.step_us == [10_000, 14_000, 16_000]
+    fields = structs.asdict(record)
+    times_s = {name: fields.pop(name) for name in [*fields] if name.endswith("_s")}
     assert times_s == pytest.approx(
         {
             "load_s": 0.006,
@@ -188,7 +194,7 @@ def test_a_members_record():
             "active_s": 0.060,
         }
     )
-    assert {name: record[name] for name in ("slot", "steps", "steps_active", "restarts")} == {
+    assert {name: fields[name] for name in ("slot", "steps", "steps_active", "restarts")} == {
         "slot": 3, "steps": 3, "steps_active": 5, "restarts": 2,
     }  # fmt: skip
 
@@ -243,12 +249,12 @@ def test_a_window_of_several_bursts_is_their_sum():
         windows.Stretch(0, 40 * MS, [activity([12, 24], slot=3), activity([40], slot=5)], {}),
     ]
     one = windows.window_record(bursts, 0)
-    assert (one["slot"], one["steps"], one["step_us"]) == (3, 4, [10_000, 10_000, 12_000, 12_000])
+    assert (one.slot, one.steps, one.step_us) == (3, 4, [10_000, 10_000, 12_000, 12_000])
     parts = [windows.member_record(each.activities[0], 0, each.closed_ns) for each in bursts]
-    assert one["active_s"] == pytest.approx(sum(part["active_s"] for part in parts))
-    assert one["steps_active"] == 4
-    assert windows.window_record(bursts, 1)["step_us"] == [15_000, 40_000]
-    assert windows.window_record(bursts[:1], 1)["slot"] == 5
+    assert one.active_s == pytest.approx(sum(part.active_s for part in parts))
+    assert one.steps_active == 4
+    assert windows.window_record(bursts, 1).step_us == [15_000, 40_000]
+    assert windows.window_record(bursts[:1], 1).slot == 5
 
 
 def test_the_share_of_restarts():
@@ -266,20 +272,17 @@ def flags(members=None, *, step_us=10_000, **changed):
         "overlap_share": 1.0,
         "edges_s": 2.0,
         "usable_cpus": 10,
-        "foreign_cpu_s": 0.0,
-        "stolen_cpu_s": 0.0,
-        "sleeping_cpu_s": 0.0,
-        "throttled_s": 0.0,
         "asked_steps": 20,
         "bursts": False,
         "saved": False,
     } | changed
-    records = [{"steps": len(one.steps), "step_us": [step_us] * len(one.steps)} for one in members]
-    return windows.flags(members, records, **values)
+    read = {name: values.pop(name) for name in [*values] if name in WindowMachine.__struct_fields__}
+    records = [member([step_us] * len(one.steps)) for one in members]
+    return windows.flags(members, records, machine=machine(**read), **values)
 
 
 def test_nothing_is_said_against_a_window_without_fault():
-    assert flags() == ()
+    assert flags() == []
 
 
 FULL = activity([10], steps_active=CAPACITY)
@@ -291,7 +294,7 @@ OVERFULL = activity([10], steps_active=CAPACITY + 1)
     [
         # 2 s times 2% of 10 CPUs
         ("foreign_cpu", {"foreign_cpu_s": 0.399}, {"foreign_cpu_s": 0.401}),
-        ("stolen_cpu", {"stolen_cpu_s": 0.399}, {"stolen_cpu_s": 0.401}),
+        ("stolen_cpu", {"steal_s": 0.399}, {"steal_s": 0.401}),
         # on two CPUs the floor holds: 5% of one
         (
             "foreign_cpu",
@@ -354,8 +357,8 @@ def test_a_flag_is_raised_by_its_own_condition(flag, fine, raised):
 
 
 def test_a_window_with_few_steps_is_not_also_said_to_be_long():
-    assert flags([activity([])]) == ("few_steps",)
-    assert flags([activity([1])]) == ("longest_time",)
+    assert flags([activity([])]) == ["few_steps"]
+    assert flags([activity([1])]) == ["longest_time"]
 
 
 def test_flags_that_make_a_window_invalid_and_those_that_only_remark():

@@ -1,4 +1,4 @@
-"""What a fault may leave: how it is looked at, and how it is counted for docs/evidence/faults.md."""
+"""What a fault may leave: how it is looked at and counted for docs/evidence/faults.md."""
 
 import contextlib
 import os

@@ -9,7 +9,6 @@ from scaling_study.analysis import collect as collecting
 from scaling_study.analysis import imported, imported_causes, pace, unequal_work
 from scaling_study.analysis.inflation import compare_all
 from scaling_study.analysis.loader_windows import read_run
-from scaling_study.common import columns
 from scaling_study.common.storage import (
     read_columns,
     read_json,
@@ -23,6 +22,7 @@ from scaling_study.confirm.confirmation import summarise
 from scaling_study.diagnosis import loader_verdict
 from scaling_study.diagnosis.cause_file import gather, read_causes
 from scaling_study.profiling.profiles import read_profiles
+from scaling_study.records import columns
 from scaling_study.runner import journal
 from scaling_study.search import rounds
 

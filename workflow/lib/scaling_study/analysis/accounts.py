@@ -25,8 +25,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from scaling_study.common.columns import PER_STEP
 from scaling_study.common.counter import TIMED
+from scaling_study.records.columns import PER_STEP
 
 PHASES = (
     "load_s",
@@ -50,7 +50,7 @@ def add_per_step(rows: pd.DataFrame, window: Sequence[str]) -> None:
     """Add to rows of members what is derived from their records.
 
     Args:
-        rows: One per member and window: the fields of `record_schema.WindowMember` and
+        rows: One per member and window: the fields of `window.Member` and
             `WindowMachine` (null as NaN) and `step_mean_s`. Gets `cpu_use`, `runnable_threads`,
             `clock_mhz` and the columns of `PER_STEP`.
         window: Columns that tell one window from all others.

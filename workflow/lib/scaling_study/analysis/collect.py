@@ -12,23 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from msgspec import UNSET
 
 from scaling_study.analysis import points, rates
 from scaling_study.analysis.process_starts import process_starts
-from scaling_study.analysis.record_rows import FileRows, read_rows
-from scaling_study.analysis.record_schema import RecordError
+from scaling_study.analysis.record_rows import CohortRecords, FileRows, read_rows
 from scaling_study.analysis.window_table import (
     of_equal_work,
     pooled_quantiles,
     window_rows,
     work_of_rows,
 )
-from scaling_study.common.columns import BETWEEN, WINDOWS
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.config.plan import replicates_of
 from scaling_study.config.work import model_length, with_learnt, work_by_launch
 from scaling_study.launch.axes import ranks
 from scaling_study.member.iterations import MARK
+from scaling_study.records.codec import RecordError, plain
+from scaling_study.records.columns import BETWEEN, WINDOWS
+from scaling_study.records.readback import Readback
 
 SHOWN_FILES = 3  # enough to find the rest; a study may have thousands
 
@@ -39,7 +41,7 @@ CHANGED = {
 }
 KEPT = (
     *("replicate", "cohort", "ladder", "seed", "started", "measured_hash", "harness_hash"),
-    *("axes", "slots", "requested_env"),
+    *("axes", "slots", "requested_env", "batch"),
 )
 """What cohorts.json keeps of a cohort's first record, besides the plan's names and the machine."""
 
@@ -182,11 +184,10 @@ def _add_launch(
         unread.remove(path)
         files.append(_read(path, launch, replicate))
         for cohort in files[-1].cohorts:
-            head = cohort["head"]
-            found.machines.setdefault(head["machine_hash"], head["machine"])
+            found.machines.setdefault(cohort.head.machine_hash, cohort.head.machine)
             found.cohorts.append(_described(cohort, launch, path.relative_to(study_folder)))
-            after = cohort["attestation_after"] or {"members": ()}
-            ended = [member["ended"] for member in after["members"] if member.get("ended")]
+            after = cohort.attestation_after
+            ended = [plain(one.ended) for one in after.members if one.ended] if after else []
             found.ended.setdefault(launch["id"], []).extend(ended)
     if any(len(file.rows) for file in files):
         rows = window_rows(files).assign(work=1.0)
@@ -211,13 +212,13 @@ def _read(path: Path, launch: Mapping[str, Any], replicate: int) -> FileRows:
     """Read a record file and name its rows as the plan does."""
     file = read_rows(path)
     for cohort in file.cohorts:
-        held = cohort["head"]["launch"], cohort["head"]["replicate"]
+        held = cohort.head.launch, cohort.head.replicate
         if held != (launch["id"], replicate):
             raise RecordError(
                 f"{path}: it holds launch {held[0]}, replicate {held[1]}: "
                 "was it copied or renamed? Delete it and measure again",
             )
-    machine_of = {each["head"]["cohort"]: each["head"]["machine_hash"] for each in file.cohorts}
+    machine_of = {each.head.cohort: each.head.machine_hash for each in file.cohorts}
     file.rows["machine"] = file.rows["cohort"].map(machine_of)
     file.rows["replicate"] = replicate
     for name, value in _names(launch).items():
@@ -225,55 +226,63 @@ def _read(path: Path, launch: Mapping[str, Any], replicate: int) -> FileRows:
     return file
 
 
-def _described(
-    cohort: dict[str, Any],
-    launch: Mapping[str, Any],
-    file: Path,
-) -> dict[str, Any]:
+def _described(cohort: CohortRecords, launch: Mapping[str, Any], file: Path) -> dict[str, Any]:
     """A cohort as cohorts.json holds it: without its machine, with its first member only."""
-    head = {name: cohort["head"][name] for name in KEPT}
-    head["batch"] = cohort["head"].get("batch")
-    attestation = cohort["attestation"]
-    if attestation is not None:
-        members = sorted(attestation["members"], key=lambda member: int(member["slot"]))
-        attestation = {
-            "checks": attestation["checks"],
-            "member": members[0] if members else None,
-            "intra_op": [member["intra_op"] for member in members],
-            "start_s": [member["start_s"] for member in members if "start_s" in member],
-        }
-    after = cohort["attestation_after"]
-    if after is not None and attestation is not None:
-        attestation["changes"] = _changes(attestation["member"], after["members"])
-        attestation["counted"] = [member.get("counted") for member in after["members"]][:1]
-        attestation["once"] = any(member.get("once") for member in after["members"])
-        attestation["compiled"] = [
-            {**one["compiled"], "warm_up_s": one["warm_up_compile_s"]}
-            for one in after["members"]
-            if one.get("compiled", {}).get("times")
-        ]
+    head = cohort.head
+    whole = {"batch": None, **plain(head)}
     return {
         **_names(launch),
         "file": str(file),
-        "machine": cohort["head"]["machine_hash"],
-        "host": cohort["head"]["machine"]["hostname"],
-        **head,
-        **{name: cohort[name] for name in cohort if name not in {"head", "attestation_after"}},
-        "attestation": attestation,
+        "machine": head.machine_hash,
+        "host": head.machine["hostname"],
+        **{name: whole[name] for name in KEPT},
+        "end": cohort.end and plain(cohort.end),
+        "events": [plain(one) for one in cohort.events],
+        "windows_valid": cohort.windows_valid,
+        "ns_valid": cohort.ns_valid,
+        "windows_invalid": [{"n": n, "flags": flags} for n, flags in cohort.windows_invalid],
+        "steps": cohort.steps,
+        "settled": [plain(one) for one in cohort.settled],
+        "shared_files": cohort.shared_files,
+        "attestation": _attested(cohort),
     }
 
 
-def _changes(
-    before: Mapping[str, Any] | None, members: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def _attested(cohort: CohortRecords) -> dict[str, Any] | None:
+    """What the members of a cohort reported, as cohorts.json holds it."""
+    before, after = cohort.attestation, cohort.attestation_after
+    if before is None:
+        return None
+    members = sorted(before.members, key=lambda member: member.slot)
+    first = members[0] if members else None
+    found: dict[str, Any] = {
+        "checks": [plain(one) for one in before.checks],
+        "member": first and plain(first),
+        "intra_op": [member.intra_op for member in members],
+        "start_s": [member.start_s for member in members if member.start_s is not UNSET],
+    }
+    if after is not None:
+        found |= {
+            "changes": _changes(first, after.members),
+            "counted": [member.counted or None for member in after.members[:1]],
+            "once": any(member.once for member in after.members),
+            "compiled": [
+                {**one.compiled, "warm_up_s": one.warm_up_compile_s}
+                for one in after.members
+                if one.compiled and one.compiled.get("times")
+            ],
+        }
+    return found
+
+
+def _changes(before: Readback | None, members: Sequence[Readback]) -> list[dict[str, Any]]:
     """What the script has changed in its first member between the two attestations."""
-    after = next((one for one in members if before and one["slot"] == before["slot"]), None)
-    if before is None or after is None:
-        return []
+    after = next((one for one in members if before and one.slot == before.slot), None)
+    pairs = [(name, getattr(before, name), getattr(after, name)) for name in CHANGEABLE if after]
     return [
-        {"what": name, "before": before[name], "after": after[name]}
-        for name in CHANGEABLE
-        if name in before and name in after and before[name] != after[name]
+        {"what": name, "before": then, "after": now}
+        for name, then, now in pairs
+        if UNSET not in (then, now) and then != now
     ]
 
 

@@ -1,20 +1,36 @@
 """Files of experiments as runs, and their windows as the rows of tables/experiments."""
 
-import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from scaling_study.analysis import why_schema
 from scaling_study.analysis.accounts import PHASES
-from scaling_study.analysis.record_rows import LIFE_FIELDS, FileRows
-from scaling_study.analysis.record_schema import REMEDY, RecordError, WindowMachine, WindowMember
+from scaling_study.analysis.record_rows import (
+    MACHINE_FIELDS,
+    MEMBER_FIELDS,
+    FileRows,
+    machine_values,
+    member_values,
+    refuse_contradictions,
+)
 from scaling_study.analysis.window_table import window_rows
-from scaling_study.common.columns import CLOCK, EXPERIMENTS, PER_STEP, RUNNABLE, VMSTAT
+from scaling_study.records import experiment
+from scaling_study.records.codec import REMEDY, RecordError, plain, read
+from scaling_study.records.columns import CLOCK, EXPERIMENTS, PER_STEP, RUNNABLE, VMSTAT
 from scaling_study.runner.windows import INVALID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from msgspec.json import Decoder
+
+Json = dict[str, Any]
+R = TypeVar("R")
 
 EVIDENCE = frozenset({"foreign_cpu", "stolen_cpu"})
 """Flags of a window that is no measurement of the launch, but shows what disturbs it."""
@@ -25,17 +41,11 @@ NO_SUCH_COHORT = "not_proven"
 MEANS = ("threads", "processes", RUNNABLE.name, CLOCK.name)
 CPU_WAITS = ("trainer_runqueue_s_per_step", "trainer_throttled_s_per_step")
 MEMBERS = ["name", "n", "block", "slot", "unhindered_s"]
-FIELDS = tuple(
-    name
-    for name in (*WindowMachine.__annotations__, *WindowMember.__annotations__)
-    if name not in LIFE_FIELDS
-)
-"""Of a member and its window; what an older file lacks is null."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class WhyRun:
-    """One job of experiments: one target, one replicate.
+    """One job of experiments: one target, one replicate. Records are as their lines hold them.
 
     Attributes:
         head: Its first record.
@@ -50,15 +60,37 @@ class WhyRun:
         end: Its last record; None where the job was cut off.
     """
 
-    head: why_schema.Head
-    attestations: dict[str, why_schema.Attestation]
+    head: Json
+    attestations: dict[str, Json]
     failed: dict[str, str]
     left_out: dict[str, str]
     windows: pd.DataFrame
     members: pd.DataFrame
-    samples: tuple[why_schema.Samples, ...]
-    foreign: tuple[why_schema.ForeignProcess, ...]
-    end: why_schema.End | None
+    samples: tuple[Json, ...]
+    foreign: tuple[Json, ...]
+    end: Json | None
+
+
+def read_records(path: Path, decoder: Decoder[R]) -> list[R]:
+    """Read a file of experiments.
+
+    Raises:
+        RecordError: A record cannot be read, or a window contradicts itself.
+    """
+    records = []
+    for line, record in read(path, decoder):
+        if isinstance(record, experiment.Timed):
+            try:
+                refuse_contradictions(record)
+            except RecordError as error:
+                raise RecordError(f"{path}:{line}: {error}; {REMEDY}") from None
+        records.append(record)
+    return records
+
+
+def of_kind(records: Iterable[object], kind: type[R]) -> list[R]:
+    """Return the records of a kind, in order."""
+    return [one for one in records if isinstance(one, kind)]
 
 
 def read_run(path: Path) -> WhyRun:
@@ -70,30 +102,28 @@ def read_run(path: Path) -> WhyRun:
     Raises:
         RecordError: A record cannot be read or contradicts the ones before it.
     """
-    by_kind: dict[str, list[Any]] = {}
-    for line, record in why_schema.read(path):
-        if record["kind"] == "window":
-            refuse_contradictions(path, line, record)
-        by_kind.setdefault(record["kind"], []).append(record)
-    heads = by_kind.get("why", [])
+    records = read_records(path, experiment.WHY)
+    heads, windows = of_kind(records, experiment.Why), of_kind(records, experiment.Window)
     if len(heads) != 1:
         raise RecordError(f"{path}: {len(heads)} first records; {REMEDY}")
-    attestations = {one["cohort"]: one for one in by_kind.get("attestation", [])}
+    attestations = {one.cohort: one for one in of_kind(records, experiment.Attestation)}
     unproven = frozenset(
-        name for name, one in attestations.items() if not all(c["ok"] for c in one["checks"])
+        name for name, one in attestations.items() if not all(check.ok for check in one.checks)
     )
-    windows = by_kind.get("window", [])
     counted = member_rows(windows)
+    ends = of_kind(records, experiment.End)
     return WhyRun(
-        head=heads[0],
-        attestations=attestations,
-        failed={one["relief"]: one["reason"] for one in by_kind.get("relief_failed", [])},
-        left_out={one["relief"]: one["reason"] for one in by_kind.get("relief_left_out", [])},
+        head=plain(heads[0]),
+        attestations={name: plain(one) for name, one in attestations.items()},
+        failed={one.relief: one.reason for one in of_kind(records, experiment.ChangeFailed)},
+        left_out={one.relief: one.reason for one in of_kind(records, experiment.ChangeLeftOut)},
         windows=_frame(heads[0], windows, counted, unproven),
         members=_unhindered(windows, counted),
-        samples=tuple(by_kind.get("samples", [])),
-        foreign=tuple(one for each in by_kind.get("foreign", []) for one in each["processes"]),
-        end=by_kind["end"][-1] if "end" in by_kind else None,
+        samples=tuple(plain(one) for one in of_kind(records, experiment.Samples)),
+        foreign=tuple(
+            plain(one) for each in of_kind(records, experiment.Foreign) for one in each.processes
+        ),
+        end=plain(ends[-1]) if ends else None,
     )
 
 
@@ -103,29 +133,9 @@ def frame(runs: Iterable[WhyRun]) -> pd.DataFrame:
     return EXPERIMENTS.frame(pd.concat(frames, ignore_index=True) if frames else None)
 
 
-def refuse_contradictions(path: Path, line: int, window: why_schema.Timed) -> None:
-    """Raise if a window's members contradict each other, or their own step times.
-
-    Raises:
-        RecordError: They do.
-    """
-    slots = {member["slot"] for member in window["members"]}
-    if len(slots) < len(window["members"]) or len(slots) > window["n"]:
-        raise RecordError(
-            f"{path}:{line}: slots {sorted(slots)} of {len(window['members'])} members, "
-            f"n is {window['n']}; {REMEDY}"
-        )
-    for member in window["members"]:
-        if member["steps"] != len(member["step_us"]):
-            raise RecordError(
-                f"{path}:{line}: slot {member['slot']} counted {member['steps']} steps and has "
-                f"{len(member['step_us'])} step times; {REMEDY}"
-            )
-
-
 def _frame(
-    head: why_schema.Head,
-    windows: Sequence[why_schema.Window],
+    head: experiment.Why,
+    windows: Sequence[experiment.Window],
     counted: pd.DataFrame,
     unproven: frozenset[str],
 ) -> pd.DataFrame:
@@ -133,8 +143,8 @@ def _frame(
     if not windows:
         return EXPERIMENTS.frame()
     names = {
-        "machine": head["machine_hash"],
-        **{key: head[key] for key in ("launch", "label", "arm", "target", "replicate")},
+        "machine": head.machine_hash,
+        **{key: getattr(head, key) for key in ("launch", "label", "arm", "target", "replicate")},
     }
     rows = pd.DataFrame([names | _row(window, unproven) for window in windows])
     members = per_window(counted)
@@ -143,56 +153,55 @@ def _frame(
     return EXPERIMENTS.frame(rows)
 
 
-def _row(window: why_schema.Window, unproven: frozenset[str]) -> dict[str, Any]:
+def _row(window: experiment.Window, unproven: frozenset[str]) -> Json:
     """What a row holds besides what is counted."""
-    cohort = window["name"] if window["experiment"] == "relief" else "reference"
-    flags = [*window["flags"], *([NO_SUCH_COHORT] if cohort in unproven else [])]
+    cohort = window.name if window.experiment == "relief" else "reference"
+    flags = [*window.flags, *([NO_SUCH_COHORT] if cohort in unproven else [])]
     # Remarks on a valid window make it no less valid, so they do not make it useless either.
     evidence = EVIDENCE.issuperset(_invalid(flags))
-    whole = len(window["members"]) == window["n"]
+    whole = len(window.members) == window.n
     return {
-        **{key: window[key] for key in ("experiment", "name", "block", "n", "take")},
-        "dose": np.nan if window["dose"] is None else window["dose"],
-        "count": np.nan if window["count"] is None else window["count"],
-        "rate_share": np.nan if window["rate_share"] is None else window["rate_share"],
-        "valid": window["valid"] and NO_SUCH_COHORT not in flags,
-        "usable": whole and NO_SUCH_COHORT not in flags and (window["valid"] or evidence),
+        **{key: getattr(window, key) for key in ("experiment", "name", "block", "n", "take")},
+        **{key: or_nan(getattr(window, key)) for key in ("dose", "count", "rate_share")},
+        "valid": window.valid and NO_SUCH_COHORT not in flags,
+        "usable": whole and NO_SUCH_COHORT not in flags and (window.valid or evidence),
         "flags": ";".join(flags),
     }
+
+
+def or_nan(value: float | None) -> float:
+    """Return NaN for what is not known."""
+    return np.nan if value is None else value
 
 
 def _invalid(flags: Sequence[str]) -> list[str]:
     return [flag for flag in flags if flag in INVALID or flag == NO_SUCH_COHORT]
 
 
-def member_rows(windows: Sequence[why_schema.Timed]) -> pd.DataFrame:
+def member_rows(windows: Sequence[experiment.Timed]) -> pd.DataFrame:
     """What members counted, a row per member and window; `window` is its place."""
-    if not windows:
+    flat = [(at, window, one) for at, window in enumerate(windows) for one in window.members]
+    if not flat:
         return pd.DataFrame()
-    flat = [(at, window, one) for at, window in enumerate(windows) for one in window["members"]]
-    rows = pd.DataFrame(
-        [
-            {"window": at, **dict.fromkeys(FIELDS), **window["machine"], **_without_steps(member)}
-            for at, window, member in flat
-        ]
-    )
-    # Null counts are objects to pandas.
-    rows = rows.astype(np.float64).assign(replicate=0, cohort=0, take=0)
-    step_us = np.concatenate([np.array(member["step_us"], np.int64) for *_, member in flat])
+    values = [
+        (at, *machine_values(window.machine), *member_values(one)) for at, window, one in flat
+    ]
+    names = ["window", *MACHINE_FIELDS, *MEMBER_FIELDS]
+    rows = pd.DataFrame(np.array(values, dtype=np.float64), columns=names)
+    rows = rows.assign(replicate=0, cohort=0, take=0)
+    step_us = np.concatenate([np.array(member.step_us, np.int64) for *_, member in flat])
     return window_rows([FileRows(rows, step_us, ())])
 
 
-def _unhindered(windows: Sequence[why_schema.Window], rows: pd.DataFrame) -> pd.DataFrame:
+def _unhindered(windows: Sequence[experiment.Window], rows: pd.DataFrame) -> pd.DataFrame:
     """What `WhyRun.members` holds; of windows that count only."""
     if rows.empty:
         return pd.DataFrame(columns=MEMBERS)
     at = rows["window"].astype(np.int64).to_numpy()
     names = pd.DataFrame(
-        [
-            {key: one[key] for key in ("name", "n", "block", "valid")}
-            for one in windows
-        ]
-    )  # fmt: skip
+        [(one.name, one.n, one.block, one.valid) for one in windows],
+        columns=["name", "n", "block", "valid"],
+    )
     waits = rows[[*CPU_WAITS]].fillna(0.0).sum(axis=1).to_numpy()
     found = names.iloc[at].reset_index(drop=True)
     found["slot"] = rows["slot"].to_numpy(dtype=np.int64)
@@ -220,15 +229,11 @@ def per_window(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def _without_steps(member: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in member.items() if name not in {"step_us", *LIFE_FIELDS}}
-
-
-def _machine(windows: Sequence[why_schema.Window], members: pd.DataFrame) -> pd.DataFrame:
+def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.DataFrame:
     """Readings of the machine: per second between the edges, or per step of all members."""
-    names = dict.fromkeys(WindowMachine.__annotations__)
-    machine = pd.DataFrame([names | window["machine"] for window in windows]).astype(np.float64)
-    window_s = pd.Series([window["window_s"] for window in windows])
+    values = [machine_values(window.machine) for window in windows]
+    machine = pd.DataFrame(np.array(values, dtype=np.float64), columns=list(MACHINE_FIELDS))
+    window_s = pd.Series([window.window_s for window in windows])
     # The last step of a window ends after its close, and the counters are read after that.
     span_s = pd.concat([window_s, members["active_s"]], axis=1).max(axis=1)
     steps = members["steps"].where(members["steps"] > 0)
@@ -245,6 +250,6 @@ def _machine(windows: Sequence[why_schema.Window], members: pd.DataFrame) -> pd.
         }
     )
     for name in VMSTAT:
-        counts = pd.Series([float(one["vmstat"].get(name, np.nan)) for one in windows])
+        counts = pd.Series([float(one.vmstat.get(name, np.nan)) for one in windows])
         found[f"{name}_per_step"] = counts / steps
     return found

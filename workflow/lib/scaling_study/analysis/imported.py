@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pandas as pd
 
 from scaling_study.analysis.inflation import Comparison, GroupRow, Side, compare, describe
-from scaling_study.common.columns import OPERATORS
 from scaling_study.common.printable import printable_lines
 from scaling_study.common.problems import ConfigError, Problem, wrong
 from scaling_study.common.quantities import format_count, format_percent
@@ -26,6 +25,7 @@ from scaling_study.config.operator_text import (
 )
 from scaling_study.profiling.operator_groups import OTHER, OUTSIDE
 from scaling_study.profiling.operators import operator_rows
+from scaling_study.records.columns import OPERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.analysis import record_schema
 from scaling_study.common import storage
-from scaling_study.common.columns import REPLICATES
+from scaling_study.records import codec
+from scaling_study.records.columns import REPLICATES
+from scaling_study.records.window import DECODER, Cohort
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -96,9 +96,8 @@ def _measured_since(folder: Path, study: Mapping[str, Any]) -> bool:
     for cohort in study["cohorts"]:
         started.setdefault(cohort["file"], cohort["started"])
     for file, time in started.items():
-        with (folder / file).open("rb") as records:
-            head = json.loads(records.readline(record_schema.LONGEST_LINE))
-        if head["started"] != time:
+        _, head = next(codec.read(folder / file, DECODER))
+        if not isinstance(head, Cohort) or head.started != time:
             return True
     return False
 

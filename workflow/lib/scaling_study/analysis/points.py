@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from scaling_study.analysis.accounts import without_restarts
-from scaling_study.common.columns import CLOCK, PER_STEP, POINTS, REPLICATES, RUNNABLE, WHERE
+from scaling_study.records.columns import CLOCK, PER_STEP, POINTS, REPLICATES, RUNNABLE, WHERE
 from scaling_study.stats import intervals
 from scaling_study.stats.throughputs import Start, Throughputs
 

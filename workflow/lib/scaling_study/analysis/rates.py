@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scaling_study.analysis.record_rows import FileRows
+    from scaling_study.records.window import Life
+    from scaling_study.stats.intervals import Integers
 
 US_PER_S = 1e6
 KEY = ["n", "replicate"]
@@ -59,7 +61,7 @@ def rates(rows: pd.DataFrame, files: Sequence[FileRows]) -> Rates:
     kinds: tuple[non_step.Kind, ...] = ()
     known = pd.DataFrame(columns=["n", "replicate", "us", "label"])
     if _looks_long(counted) and all(lives[at] is not None for at in rows.index):
-        kinds, labels, known = _kinds(rows, lives)
+        kinds, labels, known = _kinds(rows, lives, step_us)
     counted["label"] = labels
     step_s = _ordinary(counted)
     excess = _excess(kinds, known, step_s)
@@ -74,7 +76,7 @@ def _work(valid: pd.DataFrame) -> pd.Series:
     return sums["whole"] / sums["steps"]
 
 
-def _counted(valid: pd.DataFrame, step_us: Sequence[np.ndarray]) -> pd.DataFrame:
+def _counted(valid: pd.DataFrame, step_us: Sequence[Integers]) -> pd.DataFrame:
     """Counted steps of valid rows, one after the other: `n`, `replicate`, `slot`, `us`."""
     steps = [step_us[at] for at in valid.index]
     sizes = [len(one) for one in steps]
@@ -111,8 +113,8 @@ def _ordinary(counted: pd.DataFrame) -> pd.Series:
 
 
 def _kinds(
-    rows: pd.DataFrame, lives: Sequence[dict[str, object] | None]
-) -> tuple[tuple[non_step.Kind, ...], np.ndarray, pd.DataFrame]:
+    rows: pd.DataFrame, lives: Sequence[Life | None], step_us: Sequence[Integers]
+) -> tuple[tuple[non_step.Kind, ...], Integers, pd.DataFrame]:
     """Find what comes back in all steps that are known, those of invalid windows too.
 
     Returns:
@@ -127,7 +129,7 @@ def _kinds(
         life = lives[at]
         if life is None:
             continue
-        steps, inside = non_step.member_steps(int(member), int(n), life)
+        steps, inside = non_step.member_steps(int(member), int(n), life, step_us[at])
         mask = np.zeros(len(steps.us), dtype=bool)
         mask[inside] = ~steps.fresh[inside]
         parts.append(steps)

@@ -5,19 +5,70 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import pyarrow as pa
 from pyarrow import csv, parquet
 
 from scaling_study.common import file_errors
-from scaling_study.common.columns import PANDAS_TYPES, Table
 
 FLAT = {"flat": True}
 """Metadata of a dataclass's field whose own fields JSON holds among the dataclass's."""
 LARGEST_BYTES = 1 << 28  # of a JSON file; the largest, cohorts.json of 10,000, has some 30 MB
+Kind = Literal["text", "integer", "number", "yes/no"]
+PANDAS_TYPES: dict[Kind, str] = {
+    "text": "str",
+    "integer": "int64",
+    "number": "float64",
+    "yes/no": "bool",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table.
+
+    Attributes:
+        name: As in the table; ends in its unit where it has one.
+        kind: What its cells hold; only a number may be missing (an empty cell).
+        unit: Unit as text; empty for names and flags.
+        meaning: One sentence.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of a study.
+
+    Attributes:
+        name: File name in tables/, without its ending.
+        row: What one row is.
+        columns: In the order of the files.
+    """
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns, in order."""
+        return [column.name for column in self.columns]
+
+    def frame(self, data: pd.DataFrame | None = None) -> pd.DataFrame:
+        """The table's columns of `data` in order and type; an empty table without data."""
+        if data is None:
+            data = pd.DataFrame(columns=self.names)
+        types = {column.name: PANDAS_TYPES[column.kind] for column in self.columns}
+        return data[self.names].astype(types)
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,17 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import work
 from scaling_study.confirm import losses, round_plan
 from scaling_study.confirm.one_round import RunningRound
-from scaling_study.confirm.round_schema import SCHEMA_VERSION
 from scaling_study.host import probe
 from scaling_study.launch.axes import build
+from scaling_study.records.confirmation import (
+    DECODER,
+    End,
+    Head,
+    LeftOut,
+    Losses,
+    Record,
+    Round,
+)
 from scaling_study.runner import measure, pool, resolve
 from scaling_study.runner.free_run import Program
 from scaling_study.runner.journal import Journal
@@ -38,8 +46,6 @@ SAME = ("schema_version", "arms", "compared", "seed", "seconds", "measured_hash"
         "machine_hash")  # fmt: skip
 
 log = logging.getLogger("confirm")
-
-Json = dict[str, Any]
 
 
 class Confirmation:
@@ -68,7 +74,7 @@ class Confirmation:
     ) -> None:
         self._job = job
         self._launches = launches
-        self._journal = Journal(path, "confirmation", SAME)
+        self._journal = Journal(path, DECODER, "confirmation", SAME)
         self._builds = builds
         self._machine = probe.read_machine().to_dict()
         entries = [
@@ -95,51 +101,51 @@ class Confirmation:
         records = self._journal.resume(head)
         if any(map(_failed, records)):
             log.info("what failed before is run again")
-            kept = (one for one in records if not _failed(one) and one["kind"] != "end")
-            records = self._journal.keep(list(kept))
+            kept: list[Record] = [
+                one for one in records if not (_failed(one) or isinstance(one, End))
+            ]
+            records = self._journal.keep(kept)
         if not records:
             self._journal.write(head)
-        if not any(record["kind"] == "end" for record in records):
+        if not any(isinstance(record, End) for record in records):
             self._run(records)
-            self._compare_losses({one["launch"] for one in records if one["kind"] == "losses"})
-            self._journal.write({"kind": "end", "wall_s": time.monotonic() - began_s})
+            self._compare_losses({one.launch for one in records if isinstance(one, Losses)})
+            self._journal.write(End(wall_s=time.monotonic() - began_s))
         self._journal.finish("failed" if any(map(_failed, self._journal.read())) else "")
 
-    def _head(self) -> Json:
+    def _head(self) -> Head:
         plan = self._job.plan
         asked = self._arms[0].launch if self._arms else self._job.launch["id"]
         own = build.interpreter(self._launches[asked]["axes"]["build"], self._builds)
         python = own or work.interpreter(plan["workload"])
-        return {
-            "kind": "confirmation",
-            "schema_version": SCHEMA_VERSION,
-            "study": plan["study"],
-            "machine_hash": self._machine["hash"],
-            "arms": [asdict(arm) for arm in self._arms],
-            "compared": self._compared,
-            "seed": self._job.seed,
-            "seconds": float(plan["confirm"]["seconds"]),
-            "measured_hash": measure.measured_digest(plan["workload"], python),
-            "harness_hash": measure.harness_digest(*MODULES),
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
+        return Head(
+            schema_version=2,
+            study=plan["study"],
+            machine_hash=self._machine["hash"],
+            arms=list(self._arms),
+            compared=self._compared,
+            seed=self._job.seed,
+            seconds=float(plan["confirm"]["seconds"]),
+            measured_hash=measure.measured_digest(plan["workload"], python),
+            harness_hash=measure.harness_digest(*MODULES),
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
 
-    def _run(self, records: list[Json]) -> None:
+    def _run(self, records: list[Record]) -> None:
         if not self._arms:
             log.info("nothing is recommended on this machine: there is nothing to confirm")
             return
         planned = round_plan.schedule(
             self._arms, float(self._job.plan["confirm"]["seconds"]), self._job.seed
         )
-        done = {(one["turn"], one["arm"]) for one in records if one["kind"] == "round"}
-        given_up = {one["arm"] for one in records if one["kind"] == "left_out"}
-        given_up |= {
-            one["arm"] for one in records if one["kind"] == "round" and one["status"] != "ok"
-        }
+        rounds = [one for one in records if isinstance(one, Round)]
+        done = {(one.turn, one.arm) for one in rounds}
+        given_up = {one.arm for one in records if isinstance(one, LeftOut)}
+        given_up |= {one.arm for one in rounds if one.status != "ok"}
         if done:
             log.info("goes on after %d rounds of an interrupted run", len(done))
         # An arm whose model does not end within an extended round is not waited for again.
-        endless = {one["arm"] for one in records if one["kind"] == "round" and not _ended(one)}
+        endless = {one.arm for one in rounds if not _ended(one)}
         with private.folder() as folder:
             for number, one in enumerate(planned.rounds):
                 if (one.turn, one.arm.key) in done or one.arm.key in given_up:
@@ -151,21 +157,21 @@ class Confirmation:
                 with private.part(folder, f"round-{number}") as own:
                     record = self._round(one, planned, own, extended=one.arm.key not in endless)
                 self._journal.write(record)
-                if record["kind"] == "round" and not _ended(record):
+                if isinstance(record, Round) and not _ended(record):
                     endless.add(one.arm.key)
-                if record.get("status") != "ok":
-                    log.warning("%s: %s", one.arm.label, record["reason"])
+                if isinstance(record, LeftOut) or record.status != "ok":
+                    log.warning("%s: %s", one.arm.label, record.reason)
                     given_up.add(one.arm.key)
 
     def _round(
-        self, one: round_plan.Round, planned: round_plan.Schedule, folder: Path, *, extended: bool
-    ) -> Json:
+        self, one: round_plan.Planned, planned: round_plan.Schedule, folder: Path, *, extended: bool
+    ) -> Round | LeftOut:
         """Run one round and return its record."""
         arm = one.arm
         try:
             resolved = self._resolve(arm.launch, arm.n)
         except UnavailableError as error:
-            return {"kind": "left_out", "arm": arm.key, "reason": error.reason}
+            return LeftOut(arm=arm.key, reason=error.reason)
         workload = self._job.plan["workload"]
         switches = folder / "recommended.switches.py"
         text = render_switches(self._launches[arm.launch]["axes"], switches.name)
@@ -185,8 +191,7 @@ class Confirmation:
             arm.queue,
             resolve.host(self._machine),
         )
-        found = running.run(planned.round_s, planned.most_s, extended=extended)
-        return {"kind": "round", "turn": one.turn, "arm": arm.key, **found}
+        return running.run(one, planned.round_s, planned.most_s, extended=extended)
 
     def _compare_losses(self, done: set[str]) -> None:
         """Train some steps with each finalist that computes with other numbers."""
@@ -200,12 +205,16 @@ class Confirmation:
             with private.folder() as own, private.part(own, "losses") as folder:
                 try:
                     found = losses.compare(
-                        self._resolve(self._baseline, 1), self._resolve(launch, 1), steps, folder,
-                        self._recommended["n"],
-                    )  # fmt: skip
+                        launch,
+                        self._resolve(self._baseline, 1),
+                        self._resolve(launch, 1),
+                        steps,
+                        folder,
+                        at_once=self._recommended["n"],
+                    )
                 except UnavailableError as error:
-                    found = losses.failed(error.reason)
-            self._journal.write({"kind": "losses", "launch": launch, **found})
+                    found = losses.failed(launch, error.reason)
+            self._journal.write(found)
 
     def _resolve(self, launch: str, n: int) -> resolve.Resolved:
         """Resolve a launch as its cohorts were: slots depend on how many there are."""
@@ -218,11 +227,13 @@ class Confirmation:
         return self._resolved[launch]
 
 
-def _ended(record: Json) -> bool:
+def _ended(record: Round) -> bool:
     """Whether a model has ended in each slot of a round."""
-    slots = {run["slot"] for run in record["runs"]}
-    return slots == {run["slot"] for run in record["runs"] if run["ended_s"] is not None}
+    slots = {run.slot for run in record.runs}
+    return slots == {run.slot for run in record.runs if run.ended_s is not None}
 
 
-def _failed(record: Json) -> bool:
-    return record["kind"] == "left_out" or record.get("status") == "failed"
+def _failed(record: Record) -> bool:
+    return isinstance(record, LeftOut) or (
+        isinstance(record, Round | Losses) and record.status == "failed"
+    )

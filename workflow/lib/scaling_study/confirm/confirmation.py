@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scaling_study.analysis.record_schema import RecordError
 from scaling_study.common.objectives import OBJECTIVES, named
 from scaling_study.config.work import differ, model_length, pool
-from scaling_study.confirm import round_schema, timeline
+from scaling_study.confirm import timeline
+from scaling_study.records import codec
+from scaling_study.records.confirmation import DECODER, Arm, Head, LeftOut, Losses, Round
 from scaling_study.stats.intervals import Floats, Interval, geometric_means
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
+
+    from scaling_study.records.confirmation import Record
 
 Json = dict[str, Any]
 
@@ -73,8 +76,8 @@ class Length:
 class _Arm:
     """An arm with what each of its rounds shows, by turn."""
 
-    about: Mapping[str, Any]
-    records: Mapping[int, Mapping[str, Any]]
+    about: Arm
+    records: Mapping[int, Round]
     seen: Mapping[int, timeline.Seen]
     how: timeline.Basis
 
@@ -116,7 +119,7 @@ def summarise(
     Raises:
         RecordError: a file holds something else.
     """
-    found = {head["machine_hash"]: (head, records) for head, records in map(_read, files)}
+    found = {head.machine_hash: (head, records) for head, records in map(_read, files)}
     machines = []
     for entry in recommendation["machines"]:
         machine = entry["machine"]
@@ -140,17 +143,20 @@ def summarise(
     return {"machines": machines}
 
 
-def _read(path: Path) -> tuple[Json, list[Json]]:
-    records: list[Any] = [record for _, record in round_schema.read(path)]
-    if not records or records[0]["kind"] != "confirmation":
-        raise RecordError(f"{path} does not begin with what is confirmed; delete it, and rerun")
-    return records[0], records[1:]
+def _read(path: Path) -> tuple[Head, list[Record]]:
+    records = [record for _, record in codec.read(path, DECODER)]
+    head = records.pop(0) if records else None
+    if not isinstance(head, Head):
+        raise codec.RecordError(
+            f"{path} does not begin with what is confirmed; delete it, and rerun"
+        )
+    return head, records
 
 
 def _confirmed(
     entry: Mapping[str, Any],
-    head: Mapping[str, Any],
-    records: Sequence[Json],
+    head: Head,
+    records: Sequence[Record],
     windows: pd.DataFrame,
     length: Length,
 ) -> Json:
@@ -171,7 +177,7 @@ def _confirmed(
     values = {key: arm.values(turns) for key, arm in arms.items()}
     means = geometric_means(values)
     asked = OBJECTIVES[entry["objective"]]
-    gains = {key: asked.gain(own, arms[key].about["n"]) for key, own in values.items()}
+    gains = {key: asked.gain(own, arms[key].about.n) for key, own in values.items()}
     others = {key: own for key, own in gains.items() if key != RECOMMENDED}
     ratios = geometric_means({key: gains[RECOMMENDED] / own for key, own in others.items()})
     shown = [_arm_entry(arm, means[key], _predicted(entry, arm.about)) for key, arm in arms.items()]
@@ -186,7 +192,7 @@ def _confirmed(
         "model_length": learnt,
         "arms": shown,
         "left_out": left_out,
-        "losses": [one for one in records if one["kind"] == "losses"],
+        "losses": [codec.plain(one) for one in records if isinstance(one, Losses)],
         "ratio": _ratio(ratios.get(OWN_N.format(against))),
         "ratio_same_n": _ratio(ratios.get(SAME_N.format(against))),
         "seconds": _seconds_to_ends(head, unseen, length) if unseen else None,
@@ -194,28 +200,27 @@ def _confirmed(
     }
 
 
-def _seconds_to_ends(head: Mapping[str, Any], arms: Sequence[_Arm], length: Length) -> float | None:
+def _seconds_to_ends(head: Head, arms: Sequence[_Arm], length: Length) -> float | None:
     """Return what ``confirm.seconds`` takes for a model of each of some arms to end in each round.
 
     It is a lower bound, with half as much again for ends, which have not been seen.
     """
     times = [
-        timeline.longest_model_s(arm.records.values(), length.of(arm.about["launch"]))
-        for arm in arms
+        timeline.longest_model_s(arm.records.values(), length.of(arm.about.launch)) for arm in arms
     ]
     known = [time_s for time_s in times if time_s is not None]
     turns = max(len(arm.records) for arm in arms)
-    return 1.5 * max(known) * turns * len(head["arms"]) if known else None
+    return 1.5 * max(known) * turns * len(head.arms) if known else None
 
 
-def _ended(head: Mapping[str, Any], records: Sequence[Json], work: Mapping[str, float]) -> Json:
+def _ended(head: Head, records: Sequence[Record], work: Mapping[str, float]) -> Json:
     """Return after how many steps the script has ended in the rounds."""
-    launches = {f"{arm['role']}/{arm['queue']}": arm["launch"] for arm in head["arms"]}
+    launches = {arm.key: arm.launch for arm in head.arms}
     ended: dict[str, list[dict[str, float]]] = {launch: [] for launch in launches.values()}
     for record in records:
-        if record["kind"] == "round" and record["status"] == "ok":
-            counts = [run["iterations"] for run in record["runs"] if run["ended_s"] is not None]
-            ended[launches[record["arm"]]] += [
+        if isinstance(record, Round) and record.status == "ok":
+            counts = [run.iterations for run in record.runs if run.ended_s is not None]
+            ended[launches[record.arm]] += [
                 {"starts": 1, "steps": steps, "shortest": steps, "longest": steps}
                 for steps in counts
             ]
@@ -228,17 +233,18 @@ def _ended(head: Mapping[str, Any], records: Sequence[Json], work: Mapping[str, 
 
 
 def _arms(
-    head: Mapping[str, Any], records: Sequence[Json], length: Length
+    head: Head, records: Sequence[Record], length: Length
 ) -> tuple[dict[str, _Arm], list[Json]]:
     """Return the arms that have a figure, and why the others have none."""
     arms: dict[str, _Arm] = {}
     left_out = []
-    for about in head["arms"]:
-        key = f"{about['role']}/{about['queue']}"
-        own = [one for one in records if one.get("arm") == key]
-        ran = {one["turn"]: one for one in own if one["kind"] == "round" and one["status"] == "ok"}
-        failed = [one for one in own if one.get("status") != "ok"]
-        steps, models = length.of(about["launch"]), 1.0
+    for about in head.arms:
+        key = about.key
+        own = [one for one in records if isinstance(one, Round | LeftOut) and one.arm == key]
+        rounds = [one for one in own if isinstance(one, Round)]
+        ran = {one.turn: one for one in rounds if one.status == "ok"}
+        failed = next((one for one in own if one not in ran.values()), None)
+        steps, models = length.of(about.launch), 1.0
         if length.pool and steps is not None:
             models = _models_per_run(ran.values(), steps)
             steps *= models
@@ -247,26 +253,27 @@ def _arms(
         seen = {turn: timeline.look(one, steps, how) for turn, one in ran.items()}
         seen = {turn: _of_models(one, models) for turn, one in seen.items()}
         if steps is None:  # a rate, of equal work
-            work = length.work.get(about["launch"], 1.0)
+            work = length.work.get(about.launch, 1.0)
             seen = {
                 turn: one if one.value is None else replace(one, value=one.value * work)
                 for turn, one in seen.items()
             }
         # An arm that failed in one round gives no figure: the others were those that went well.
-        if failed:
-            left_out.append(_left_out(about, key, failed[0].get("status"), failed[0]["reason"]))
+        if failed is not None:
+            status = failed.status if isinstance(failed, Round) else "unavailable"
+            left_out.append(_left_out(about, status, failed.reason))
         elif all(one.value is None for one in seen.values()):
-            left_out.append(_left_out(about, key, "slow", None))
+            left_out.append(_left_out(about, "slow", None))
         else:
             arms[key] = _Arm(about, ran, seen, how)
     return arms, left_out
 
 
-def _models_per_run(records: Iterable[Mapping[str, Any]], steps_per_model: float) -> float:
+def _models_per_run(records: Iterable[Round], steps_per_model: float) -> float:
     """Return how many models a run of a program trains, as far as runs have come."""
-    runs = [run for record in records for run in record["runs"]]
-    ended = [run["iterations"] for run in runs if run["ended_s"] is not None]
-    steps = np.median(ended) if ended else max((run["iterations"] for run in runs), default=0)
+    runs = [run for record in records for run in record.runs]
+    ended = [run.iterations for run in runs if run.ended_s is not None]
+    steps = np.median(ended) if ended else max((run.iterations for run in runs), default=0)
     return max(1.0, float(steps) / steps_per_model)
 
 
@@ -276,19 +283,15 @@ def _of_models(seen: timeline.Seen, models: float) -> timeline.Seen:
     return replace(seen, value=value, whole_models=round(models * seen.whole_models))
 
 
-def _left_out(about: Mapping[str, Any], key: str, status: str | None, reason: str | None) -> Json:
-    return {
-        "arm": key,
-        **{name: about[name] for name in ("role", "label", "n", "queue")},
-        "status": status or "unavailable",
-        "reason": reason,
-    }
+def _left_out(about: Arm, status: str, reason: str | None) -> Json:
+    names = {name: getattr(about, name) for name in ("role", "label", "n", "queue")}
+    return {"arm": about.key, **names, "status": status, "reason": reason}
 
 
 def _arm_entry(arm: _Arm, found: Interval, predicted: float | None) -> Json:
-    foreign_s = sum(one["foreign_cpu_s"] for one in arm.records.values())
+    foreign_s = sum(one.foreign_cpu_s for one in arm.records.values())
     return {
-        **arm.about,
+        **codec.plain(arm.about),
         "ran": RAN,
         "rounds": sum(one.value is not None for one in arm.seen.values()),
         "rounds_unseen": sum(one.value is None for one in arm.seen.values()),
@@ -304,27 +307,27 @@ def _arm_entry(arm: _Arm, found: Interval, predicted: float | None) -> Json:
         "cut": not arm.how.whole,
         "later_starts": arm.how.later,
         "end_seen": arm.mean("end_s") is not None,
-        "round_s": max(one["limit_s"] for one in arm.records.values()),
-        "longest_s": max(one["cut_s"] for one in arm.records.values()),
-        "foreign_cpus": foreign_s / sum(one["cut_s"] for one in arm.records.values()),
+        "round_s": max(one.limit_s for one in arm.records.values()),
+        "longest_s": max(one.cut_s for one in arm.records.values()),
+        "foreign_cpus": foreign_s / sum(one.cut_s for one in arm.records.values()),
     }
 
 
 def _ended_after(arm: _Arm) -> int | None:
     """After how many iterations the script ended, if it did; the median of its ends."""
-    runs = [run for record in arm.records.values() for run in record["runs"]]
-    ended = [run["iterations"] for run in runs if run["ended_s"] is not None]
+    runs = [run for record in arm.records.values() for run in record.runs]
+    ended = [run.iterations for run in runs if run.ended_s is not None]
     return int(np.median(ended)) if ended else None
 
 
-def _predicted(entry: Mapping[str, Any], about: Mapping[str, Any]) -> float | None:
+def _predicted(entry: Mapping[str, Any], about: Arm) -> float | None:
     """What the table of points says of an arm: with a process per model, or none."""
-    if about["queue"] != "process_per_model":
+    if about.queue != "process_per_model":
         return None
-    role, same_n, _ = about["role"].partition("_same_n")
+    role, same_n, _ = about.role.partition("_same_n")
     point = entry.get(role)
     point = point and point["at_n"] if same_n else point
-    if not point or (point["launch"], point["n"]) != (about["launch"], about["n"]):
+    if not point or (point["launch"], point["n"]) != (about.launch, about.n):
         return None
     value: float | None = point[OBJECTIVES[entry["objective"]].rate]
     return value
@@ -362,7 +365,7 @@ def _difference(
     parts = []
     start_s, iteration_s = arm.mean("start_s"), arm.mean("iteration_s")
     ordinary_s = arm.mean("ordinary_s")
-    steps_per_model, own_steps = length.steps_per_model, length.of(arm.about["launch"])
+    steps_per_model, own_steps = length.steps_per_model, length.of(arm.about.launch)
     if steps_per_model and own_steps and start_s is not None and iteration_s and ordinary_s:
         point = entry["recommended"]
         said_s = SECONDS_PER_HOUR * point["n"] / predicted
@@ -391,9 +394,9 @@ def _difference(
 def _clock(arm: _Arm, windows: pd.DataFrame) -> float | None:
     """Clock in the rounds over clock in the windows; None where the machine does not show it."""
     about = arm.about
-    own = windows[(windows["launch"] == about["launch"]) & (windows["n"] == about["n"])]
+    own = windows[(windows["launch"] == about.launch) & (windows["n"] == about.n)]
     before = own["frequency_mhz"].dropna()
-    during = [one["frequency_mhz"] for one in arm.records.values() if one["frequency_mhz"]]
+    during = [one.frequency_mhz for one in arm.records.values() if one.frequency_mhz]
     if before.empty or not during or not before.mean():
         return None
     return float(np.mean(during) / before.mean())

@@ -19,14 +19,13 @@ from scaling_study.config.launches import differing
 from scaling_study.launch.axes.axis_table import AXES
 from scaling_study.launch.launchers.launcher import bind_command, split_preload
 from scaling_study.member import program, runtime_settings
+from scaling_study.records.confirmation import Losses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from scaling_study.runner.resolve import Resolved
-
-Json = dict[str, Any]
 
 SEEDS = 3
 MOST_STEPS, FEWEST_STEPS = 300, 20
@@ -97,16 +96,20 @@ def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
     return float(np.mean(losses[len(losses) // 2 :]))
 
 
-def failed(reason: str) -> Json:
-    """Return a record, but for its kind and launch, of a comparison that gave nothing."""
-    return {"status": "failed", "reason": reason, "steps": 0, "baseline": [], "losses": [],
-            "alike": None}  # fmt: skip
+def failed(launch: str, reason: str) -> Losses:
+    """Return the record of a comparison that gave nothing."""
+    return Losses(
+        launch=launch, status="failed", reason=reason, steps=0, baseline=[], losses=[], alike=None
+    )
 
 
-def compare(baseline: Resolved, other: Resolved, steps: int, folder: Path, at_once: int) -> Json:
-    """Return what a launch's loss is beside the baseline's: a record, but for its kind and launch.
+def compare(
+    launch: str, baseline: Resolved, other: Resolved, steps: int, folder: Path, *, at_once: int
+) -> Losses:
+    """Return what a launch's loss is beside the baseline's.
 
     Args:
+        launch: its id.
         baseline: resolved for one process.
         other: the launch, likewise.
         steps: of each run.
@@ -126,8 +129,10 @@ def compare(baseline: Resolved, other: Resolved, steps: int, folder: Path, at_on
         with ThreadPoolExecutor(max_workers=min(at_once, len(tasks))) as pool:
             losses = list(pool.map(run, tasks))
     except RuntimeError as error:
-        return failed(str(error))
+        return failed(launch, str(error))
     usual, found = losses[:SEEDS], losses[SEEDS:]
     alike = bool(np.mean(found) <= max(usual))  # not so where it is NaN
-    return {"status": "ok", "reason": None, "steps": steps, "baseline": usual,
-            "losses": found, "alike": alike}  # fmt: skip
+    return Losses(
+        launch=launch, status="ok", reason=None, steps=steps, baseline=usual, losses=found,
+        alike=alike,
+    )  # fmt: skip

@@ -7,20 +7,22 @@ import resource
 import shutil
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.common import last_words
 from scaling_study.host.machine_counters import read_machine
 from scaling_study.launch.launchers.launcher import describe_exit, split_preload
 from scaling_study.member import iteration_counter, model_queue
+from scaling_study.records.confirmation import Round, Run, Status
 from scaling_study.runner import counter_snapshots, descendants, non_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from scaling_study.confirm.round_plan import Way
+    from scaling_study.confirm.round_plan import Planned
     from scaling_study.launch.launchers.launcher import Launch, Member
+    from scaling_study.records.confirmation import Way
     from scaling_study.runner.cohort import Host
     from scaling_study.runner.free_run import Program
 
@@ -38,7 +40,7 @@ ORPHANS_S = 1.0
 # the end of a model is not confirmed.
 EXTENDED = 4.0
 
-ONCE = "once"
+ONCE: Status = "once"
 
 
 class RoundError(Exception):
@@ -48,7 +50,7 @@ class RoundError(Exception):
         status: of the round's record.
     """
 
-    def __init__(self, status: str, reason: str) -> None:
+    def __init__(self, status: Status, reason: str) -> None:
         super().__init__(reason)
         self.status = status
 
@@ -84,7 +86,7 @@ class _Process:
             iteration_counter.Counted(first_ns, latest_ns, sum(s.iterations for s in starts), 0)
         ], None
 
-    def runs(self, origin_s: float, ended_s: float | None) -> list[dict[str, Any]]:
+    def runs(self, origin_s: float, ended_s: float | None) -> list[Run]:
         """Return the starts of the script in it.
 
         Args:
@@ -102,19 +104,19 @@ class _Process:
         began = [self.began_s - origin_s, *(one.ended_ns / 1e9 - origin_s for one in seen)]
         last = len(seen) - 1
         return [
-            {
-                "slot": self.slot,
-                "process": self.number,
-                "again": number,
-                "began_s": max(0.0, began[number]),
-                "first_s": since(one.first_ns),
-                "latest_s": since(one.latest_ns),
-                "iterations": one.iterations,
-                "ordinary_s": ordinary_ns / 1e9 if ordinary_ns else None,
-                "ended_s": since(one.ended_ns)
+            Run(
+                slot=self.slot,
+                process=self.number,
+                again=number,
+                began_s=max(0.0, began[number]),
+                first_s=since(one.first_ns),
+                latest_s=since(one.latest_ns),
+                iterations=one.iterations,
+                ordinary_s=ordinary_ns / 1e9 if ordinary_ns else None,
+                ended_s=since(one.ended_ns)
                 if number < last or ended_s is None
                 else ended_s - origin_s,
-            }
+            )
             for number, one in enumerate(seen)
         ]
 
@@ -138,15 +140,16 @@ class RunningRound:
     host: Host
     _slots: model_queue.Slots = field(init=False)
     _now: dict[int, _Process] = field(init=False, default_factory=dict)
-    _runs: list[dict[str, Any]] = field(init=False, default_factory=list)
+    _runs: list[Run] = field(init=False, default_factory=list)
     _clocks: list[float] = field(init=False, default_factory=list)
     _origin_s: float = field(init=False, default=0.0)
     _longest_s: float = field(init=False, default=0.0)
 
-    def run(self, limit_s: float, most_s: float, *, extended: bool = True) -> dict[str, Any]:
-        """Run it and return its record, without what names the round.
+    def run(self, one: Planned, limit_s: float, most_s: float, *, extended: bool = True) -> Round:
+        """Run it and return its record.
 
         Args:
+            one: the round.
             limit_s: it is cut then.
             most_s: it goes on up to then where a slot has not trained enough.
             extended: it goes on until each slot has ended a first model, up to ``EXTENDED``.
@@ -155,7 +158,8 @@ class RunningRound:
         self._slots = model_queue.Slots(len(self.members))
         before, used_s = read_machine(self.host.cpus), _own_s()
         self._origin_s = time.monotonic()
-        status, reason = "ok", None
+        status: Status = "ok"
+        reason = None
         try:
             self._keep_busy(limit_s, most_s)
         except RoundError as error:
@@ -168,15 +172,17 @@ class RunningRound:
             descendants.end(ORPHANS_S)
         after = read_machine(self.host.cpus)
         foreign_s = after.busy_cpu_s - before.busy_cpu_s - (_own_s() - used_s)
-        return {
-            "status": status,
-            "reason": reason,
-            "limit_s": limit_s,
-            "cut_s": cut_s,
-            "frequency_mhz": sum(self._clocks) / len(self._clocks) if self._clocks else None,
-            "foreign_cpu_s": max(0.0, foreign_s),
-            "runs": self._runs,
-        }
+        return Round(
+            turn=one.turn,
+            arm=one.arm.key,
+            status=status,
+            reason=reason,
+            limit_s=limit_s,
+            cut_s=cut_s,
+            frequency_mhz=sum(self._clocks) / len(self._clocks) if self._clocks else None,
+            foreign_cpu_s=max(0.0, foreign_s),
+            runs=self._runs,
+        )
 
     def _keep_busy(self, limit_s: float, most_s: float) -> None:
         numbers = dict.fromkeys(range(len(self.members)), 0)
@@ -232,11 +238,11 @@ class RunningRound:
         shutil.rmtree(process.pages)
         how = f"slot {ended.slot} {describe_exit(ended.status)}{self._because(ended.slot)}"
         # A script that cannot be started twice says so before its second start has trained.
-        if self.way == "one_process" and [bool(run["iterations"]) for run in runs] == [True, False]:
+        if self.way == "one_process" and [bool(run.iterations) for run in runs] == [True, False]:
             raise RoundError(ONCE, f"the script does not run twice in one process: {how}")
         if ended.status or self.way == "one_process":
             raise RoundError("failed", how)
-        if not runs[0]["iterations"]:
+        if not runs[0].iterations:
             raise RoundError("failed", f"the script ended without an iteration: {how}")
 
     def _over(self, passed_s: float, limit_s: float) -> bool:
@@ -244,10 +250,10 @@ class RunningRound:
         # What a process does after its last iteration is seen only where it ends, and what a later
         # start in one process takes only where one has trained.
         if self.way == "process_per_model":
-            seen = {run["slot"] for run in self._runs}
+            seen = {run.slot for run in self._runs}
         else:
             runs = [run for one in self._now.values() for run in one.runs(self._origin_s, None)]
-            seen = {run["slot"] for run in runs if run["again"] and run["iterations"] > 1}
+            seen = {run.slot for run in runs if run.again and run.iterations > 1}
         if len(seen) < len(self.members) and passed_s < self._longest_s:
             return False
         return self._enough(ENOUGH * limit_s)
@@ -259,18 +265,16 @@ class RunningRound:
             runs += process.runs(self._origin_s, None)
         trained = dict.fromkeys(range(len(self.members)), 0.0)
         # Whether a script runs a second time in one process is seen once it has begun to.
-        if any(run["again"] == 1 and run["iterations"] <= 1 for run in self._latest(runs)):
+        if any(run.again == 1 and run.iterations <= 1 for run in self._latest(runs)):
             return False
         for run in runs:
-            if run["iterations"] > 1:
-                ended = run["ended_s"] is not None
-                span_s = run["latest_s"] - run["first_s"]
-                trained[run["slot"]] += least_s if ended else span_s
+            if run.iterations > 1:
+                trained[run.slot] += run.span_s if run.ended_s is None else least_s
         return all(seconds >= least_s and seconds > 0 for seconds in trained.values())
 
-    def _latest(self, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _latest(self, runs: list[Run]) -> list[Run]:
         """Return each slot's latest start."""
-        return list({run["slot"]: run for run in runs}.values())
+        return list({run.slot: run for run in runs}.values())
 
     def _because(self, slot: int) -> str:
         words = last_words.words_of(self.launch.errors(slot), self.launch.log(slot))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from scaling_study.launch.axes import ranks
+from scaling_study.records.confirmation import Arm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-Role = Literal["recommended", "today", "today_same_n", "default", "default_same_n"]
-Way = Literal["process_per_model", "one_process"]
+    from scaling_study.records.confirmation import Role
 
 # Two rounds of an arm give a t interval (one degree of freedom) that says nothing.
 FEWEST_TURNS = 3
@@ -28,23 +28,7 @@ MOST_S = 240.0
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
-    """One launch at one process count, with one way to run a queue of models."""
-
-    role: Role
-    launch: str
-    label: str
-    n: int
-    queue: Way
-
-    @property
-    def key(self) -> str:
-        """What names the arm in records."""
-        return f"{self.role}/{self.queue}"
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
+class Planned:
     """One run of an arm; all rounds of a turn follow each other, so a drift meets all alike."""
 
     turn: int
@@ -55,7 +39,7 @@ class Round:
 class Schedule:
     """All rounds in order, each of them ``round_s`` seconds from the start of its processes."""
 
-    rounds: tuple[Round, ...]
+    rounds: tuple[Planned, ...]
     round_s: float
     most_s: float
 
@@ -114,7 +98,7 @@ def schedule(arms: Sequence[Arm], seconds: float, seed: int) -> Schedule:
     round_s = seconds / (turns * len(arms))
     order = random.Random(seed).sample(list(arms), len(arms))  # noqa: S311 (an order, no secret)
     return Schedule(
-        tuple(Round(turn, arm) for turn in range(turns) for arm in order),
+        tuple(Planned(turn, arm) for turn in range(turns) for arm in order),
         round_s,
         max(MOST_S, round_s),
     )

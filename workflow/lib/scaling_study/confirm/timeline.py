@@ -34,10 +34,9 @@ from typing import TYPE_CHECKING
 from scaling_study.config.work import SAME_LENGTH, is_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Iterable, Sequence
 
-    Run = Mapping[str, Any]
+    from scaling_study.records.confirmation import Round, Run
 
 SECONDS_PER_HOUR = 3600
 
@@ -85,7 +84,7 @@ class Basis:
 
 
 def basis(
-    records: Sequence[Mapping[str, Any]], steps_per_model: float | None, *, any_end: bool = False
+    records: Sequence[Round], steps_per_model: float | None, *, any_end: bool = False
 ) -> Basis:
     """Return how the rounds of an arm are read.
 
@@ -96,19 +95,19 @@ def basis(
     """
     same = math.inf if any_end else SAME_LENGTH
     later = bool(records) and all(
-        any(run["again"] and run["iterations"] > 1 for run in runs)
+        any(run.again and run.iterations > 1 for run in runs)
         for record in records
         for runs in slots(record, later=False).values()
     )
     whole = bool(records) and steps_per_model is not None
     for record in records if whole else ():
         for runs in slots(record, later=later).values():
-            ended = [run for run in runs if run["ended_s"] is not None]
+            ended = [run for run in runs if run.ended_s is not None]
             whole &= bool(ended) and all(is_whole(run, steps_per_model or 0, same) for run in ended)
     return Basis(later, whole, same)
 
 
-def slots(record: Mapping[str, Any], *, later: bool) -> dict[int, list[Run]]:
+def slots(record: Round, *, later: bool) -> dict[int, list[Run]]:
     """Return a round's starts by slot, in order.
 
     Args:
@@ -116,19 +115,19 @@ def slots(record: Mapping[str, Any], *, later: bool) -> dict[int, list[Run]]:
         later: without the first start of each process (see ``Basis``).
     """
     by_slot: dict[int, list[Run]] = {}
-    for run in sorted(record["runs"], key=lambda run: (run["slot"], run["process"], run["again"])):
-        by_slot.setdefault(run["slot"], []).append(run)
+    for run in sorted(record.runs, key=lambda run: (run.slot, run.process, run.again)):
+        by_slot.setdefault(run.slot, []).append(run)
     if not later:
         return by_slot
-    return {slot: [run for run in runs if run["again"]] for slot, runs in by_slot.items()}
+    return {slot: [run for run in runs if run.again] for slot, runs in by_slot.items()}
 
 
 def is_whole(run: Run, steps_per_model: float, same: float = SAME_LENGTH) -> bool:
     """Whether a start of the script trained one model, from beginning to end."""
-    return run["ended_s"] is not None and is_model(run["iterations"], steps_per_model, same)
+    return run.ended_s is not None and is_model(run.iterations, steps_per_model, same)
 
 
-def look(record: Mapping[str, Any], steps_per_model: float | None, how: Basis) -> Seen:
+def look(record: Round, steps_per_model: float | None, how: Basis) -> Seen:
     """Return what a round shows.
 
     Args:
@@ -144,12 +143,12 @@ def look(record: Mapping[str, Any], steps_per_model: float | None, how: Basis) -
     starts = [
         start
         for slot, runs in by_slot.items()
-        for start in _starts([run for run in runs if how.later or not run["again"]], times[slot])
+        for start in _starts([run for run in runs if how.later or not run.again], times[slot])
     ]
     ends = [
-        run["ended_s"] - run["latest_s"]
+        run.ended_s - run.latest_s
         for run in all_runs
-        if run["ended_s"] is not None and run["latest_s"] is not None
+        if run.ended_s is not None and run.latest_s is not None
     ]
     gaps = [gap for runs in by_slot.values() for gap in _gaps(runs)]
     start_s, end_s, gap_s = _mean(starts), _mean(ends), _mean(gaps) or 0.0
@@ -158,7 +157,7 @@ def look(record: Mapping[str, Any], steps_per_model: float | None, how: Basis) -
     elif steps_per_model is None:
         value = sum(1 / time_s for time_s in known)
     elif how.whole:
-        rates = [whole_rate(runs, record["cut_s"]) for runs in by_slot.values()]
+        rates = [whole_rate(runs, record.cut_s) for runs in by_slot.values()]
         value = SECONDS_PER_HOUR * sum(rates)
     else:
         # A slot that knows its iterations' time has started.
@@ -178,9 +177,7 @@ def look(record: Mapping[str, Any], steps_per_model: float | None, how: Basis) -
     )
 
 
-def longest_model_s(
-    records: Iterable[Mapping[str, Any]], steps_per_model: float | None
-) -> float | None:
+def longest_model_s(records: Iterable[Round], steps_per_model: float | None) -> float | None:
     """Return the longest time of a model that rounds tell; None where no start has trained.
 
     A model that was cut takes at least its start and all its iterations.
@@ -190,23 +187,19 @@ def longest_model_s(
         steps_per_model: iterations of a model, None if unknown: then a cut one takes longer.
     """
     found = []
-    for run in (run for record in records for run in record["runs"]):
+    for run in (run for record in records for run in record.runs):
         time_s = iteration_time([run])
-        if run["ended_s"] is not None:
-            found.append(run["ended_s"] - run["began_s"])
+        if run.ended_s is not None:
+            found.append(run.ended_s - run.began_s)
         elif time_s is not None:
-            left = max(0.0, (steps_per_model or 0) - run["iterations"])
-            found.append(run["latest_s"] - run["began_s"] + left * time_s)
+            left = max(0.0, (steps_per_model or 0) - run.iterations)
+            found.append((run.latest_s or 0.0) - run.began_s + left * time_s)
     return max(found, default=None)
 
 
 def iteration_time(runs: Iterable[Run]) -> float | None:
     """Return a slot's mean time from one iteration's end to the next; None without two ends."""
-    spans = [
-        (run["latest_s"] - run["first_s"], run["iterations"] - 1)
-        for run in runs
-        if run["iterations"] > 1
-    ]
+    spans = [(run.span_s, run.iterations - 1) for run in runs if run.iterations > 1]
     if not spans:
         return None
     mean_s = sum(span for span, _ in spans) / sum(count for _, count in spans)
@@ -220,11 +213,9 @@ def whole_rate(runs: Sequence[Run], cut_s: float) -> float:
         runs: of the slot, in order; at least one has ended, and all of those are whole models.
         cut_s: when the round was cut.
     """
-    ended = [run for run in runs if run["ended_s"] is not None]
-    began_s, last_s = runs[0]["began_s"], ended[-1]["ended_s"]
-    part_s = sum(
-        _progress(run, ended, cut_s - run["began_s"]) for run in runs if run["ended_s"] is None
-    )
+    ended = [run for run in runs if run.ended_s is not None]
+    began_s, last_s = runs[0].began_s, ended[-1].ended_s or 0.0
+    part_s = sum(_progress(run, ended, cut_s - run.began_s) for run in runs if run.ended_s is None)
     whole_s = last_s - began_s
     model_s = whole_s / len(ended)
     return float((whole_s + part_s) / model_s / (cut_s - began_s))
@@ -239,41 +230,41 @@ def _progress(run: Run, ended: Sequence[Run], age_s: float) -> float:
         age_s: how long it had run.
     """
     iteration_s = iteration_time(ended) or 0.0
-    first_s = sum(one["first_s"] - one["began_s"] for one in ended) / len(ended)
-    if not run["iterations"]:
+    first_s = sum((one.first_s or 0.0) - one.began_s for one in ended) / len(ended)
+    if not run.iterations:
         return float(min(age_s, first_s))
-    done_s = first_s + (run["iterations"] - 1) * iteration_s
-    open_s = age_s - (run["latest_s"] - run["began_s"])
+    done_s = first_s + (run.iterations - 1) * iteration_s
+    open_s = age_s - ((run.latest_s or 0.0) - run.began_s)
     # What is open, the next iteration or the script's end, counts up to its usual length.
-    if run["iterations"] < sum(one["iterations"] for one in ended) / len(ended):
+    if run.iterations < sum(one.iterations for one in ended) / len(ended):
         return float(done_s + min(open_s, iteration_s))
-    end_s = sum(one["ended_s"] - one["latest_s"] for one in ended) / len(ended)
+    end_s = sum((one.ended_s or 0.0) - (one.latest_s or 0.0) for one in ended) / len(ended)
     return float(done_s + min(open_s, end_s))
 
 
 def _starts(runs: Iterable[Run], iteration_s: float | None) -> list[float]:
     return [
-        max(0.0, run["first_s"] - run["began_s"] - (iteration_s or 0.0))
+        max(0.0, run.first_s - run.began_s - (iteration_s or 0.0))
         for run in runs
-        if run["first_s"] is not None
+        if run.first_s is not None
     ]
 
 
 def _gaps(runs: Sequence[Run]) -> list[float]:
     return [
-        max(0.0, after["began_s"] - before["ended_s"])
+        max(0.0, after.began_s - before.ended_s)
         for before, after in pairwise(runs)
-        if before["ended_s"] is not None
+        if before.ended_s is not None
     ]
 
 
 def _ordinary(runs: Sequence[Run]) -> float | None:
     """Return the time of a slot's ordinary iterations, by how many each start has done."""
-    known = [run for run in runs if run["ordinary_s"] is not None and run["iterations"] > 1]
+    known = [run for run in runs if run.ordinary_s is not None and run.iterations > 1]
     if not known:
         return None
-    counts = [run["iterations"] - 1 for run in known]
-    times = [run["ordinary_s"] * count for run, count in zip(known, counts, strict=True)]
+    counts = [run.iterations - 1 for run in known]
+    times = [(run.ordinary_s or 0.0) * count for run, count in zip(known, counts, strict=True)]
     return float(sum(times) / sum(counts))
 
 

@@ -9,11 +9,11 @@ import pandas as pd
 from scaling_study.analysis import experiment_runs
 from scaling_study.analysis.boundary import coinciding, read_knee
 from scaling_study.analysis.experiment_runs import WhyRun
-from scaling_study.analysis.record_schema import RecordError
-from scaling_study.common.columns import POINTS
 from scaling_study.common.storage import read_json, read_table
 from scaling_study.diagnosis import verdict
 from scaling_study.diagnosis.case import REFERENCE
+from scaling_study.records.codec import RecordError
+from scaling_study.records.columns import POINTS
 
 SCHEMA_VERSION = 1
 

@@ -25,7 +25,6 @@ from scaling_study.stats import ratios
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaling_study.analysis import loader_schema
     from scaling_study.analysis.loader_windows import FeedRun
     from scaling_study.stats.intervals import Floats, Interval
 
@@ -85,7 +84,7 @@ def feed(runs: Sequence[FeedRun]) -> Json:
     }  # fmt: skip
 
 
-def use(seen: loader_schema.Use) -> Json | None:
+def use(seen: Json) -> Json | None:
     """CPU time, disks, network and memory while the script trained as it is.
 
     Returns:
@@ -104,11 +103,11 @@ def use(seen: loader_schema.Use) -> Json | None:
     return {"cpus": seen["cpus"], "shared_bytes": seen["shared_bytes"], "spans": spans}
 
 
-def _span(one: loader_schema.Look, other: loader_schema.Look) -> Json:
+def _span(one: Json, other: Json) -> Json:
     took_s = other["at_s"] - one["at_s"]
 
     def rate(name: str) -> float | None:
-        before, after = one[name], other[name]  # type: ignore[literal-required]
+        before, after = one[name], other[name]
         return None if before is None or after is None else max(0.0, (after - before) / took_s)
 
     used = {name: rate(f"{name}_s") or 0.0 for name in ("trainers", "threads", "workers")}
@@ -199,7 +198,7 @@ class _Case:
             },
         }
 
-    def other_ways(self, known: loader_schema.Ways | None) -> list[Json]:
+    def other_ways(self, known: Json | None) -> list[Json]:
         """What a step should take with other ways to load, and what it took.
 
         Returns:

@@ -3,8 +3,7 @@
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-
-from scaling_study.analysis.why_schema import Samples
+from typing import Any
 
 FAULT = "page fault"
 STOPPED = "stopped by a signal"
@@ -51,7 +50,7 @@ class Sampled:
         return self.samples >= FEWEST_SAMPLES
 
 
-def sampled(records: Sequence[Samples], n: int) -> Sampled:
+def sampled(records: Sequence[Mapping[str, Any]], n: int) -> Sampled:
     """Pool the samples that were taken with n members."""
     calls: Counter[tuple[str, str]] = Counter()
     states: Counter[str] = Counter()
@@ -59,7 +58,7 @@ def sampled(records: Sequence[Samples], n: int) -> Sampled:
     chosen = [record for record in records if record["n"] == n]
     for record in chosen:
         for lock in record["locks"]:
-            waiters[lock["path"]] += lock["waiters_mean"] / len(chosen)  # type: ignore[assignment]
+            waiters[lock["path"]] += lock["waiters_mean"] / len(chosen)
         for member in record["members"]:
             states.update(member["states"])
             for wait in member["waits"]:

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from scaling_study.analysis.experiment_runs import WhyRun
-from scaling_study.common.counter import KERNEL_COUNTS
 from scaling_study.diagnosis.case import Case
 from scaling_study.diagnosis.shares import recovered_share, saved_share
 from scaling_study.diagnosis.stressors import Inflation, Sensitivity
+from scaling_study.host.perf_events import EVENTS
 from scaling_study.member.kernels import KERNELS
+from scaling_study.records.window import KERNEL_COUNTS
 from scaling_study.stats.ratios import mean
 
 Json = dict[str, Any]
@@ -28,9 +29,9 @@ ACCOUNTS: Mapping[str, str] = {
 
 def _kernel(*, hardware: bool) -> dict[str, tuple[str, str]]:
     return {
-        one.name: (one.column, f"{one.title} per step")
+        one.name: (f"{one.name}_per_step", f"{one.title} per step")
         for one in KERNEL_COUNTS
-        if one.hardware == hardware
+        if (one.name in {event.name for event in EVENTS}) == hardware
     }
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.common import private
 from scaling_study.experiments import conditions
 from scaling_study.host import probe
+from scaling_study.records import codec
 from scaling_study.runner import cohort, resolve
 from scaling_study.runner.cohort_windows import MEMBER_RESTARTS
 from scaling_study.runner.journal import Journal
@@ -61,7 +62,7 @@ class Experiment:
         self._job = job
         self._builds = builds
         self._effort_name = effort
-        self._journal = Journal(path, kind, SAME)
+        self._journal = Journal(path, codec.PLAIN, kind, SAME)
         self._machine = probe.read_machine().to_dict()
         self._starter = conditions.Starter(job.plan["measure"], self._machine)
         text = f"{job.plan['seed']} {target} {job.replicate}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.records.codec import plain
 from scaling_study.runner import windows
 from scaling_study.runner.cohort import WindowSettings
 
@@ -87,7 +88,7 @@ class Taker:
         done: the windows that an interrupted run has taken, as ``key`` names them.
     """
 
-    journal: Journal
+    journal: Journal[Json]
     timing: WindowSettings
     retakes: int = RETAKES
     block: int = 0
@@ -125,8 +126,9 @@ class Taker:
         while True:
             with given() as added:
                 before = read_vmstat()
-                record = one.take(windows.Window(0, self.block, n), timing or self.timing, first)
+                taken = one.take(windows.Window(0, self.block, n), timing or self.timing, first)
                 after = read_vmstat()
+            record = plain(taken)
             vmstat = {key: after[key] - before[key] for key in after}
             whole = {"kind": "window", **labels, **added, "take": take, **record, "vmstat": vmstat}
             self.journal.write(whole)

@@ -31,6 +31,7 @@ from scaling_study.host import page_cache, probe
 from scaling_study.launch.axes import ranks
 from scaling_study.member import loader_request, loader_substitutes, synthetic_load
 from scaling_study.member.loader_request import Ask
+from scaling_study.records.codec import plain
 from scaling_study.runner import capacity, cohort, resolve, windows
 
 if TYPE_CHECKING:
@@ -275,7 +276,7 @@ class Feed(Experiment):
         """Take a window of stopped members of which no record is left."""
         one.tell(one.alive, code)
         one.thaw()
-        record = one.take(windows.Window(0, 0, self._n), self._timing)
+        record = plain(one.take(windows.Window(0, 0, self._n), self._timing))
         one.freeze()
         return record
 

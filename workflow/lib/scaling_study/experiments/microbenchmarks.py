@@ -19,6 +19,7 @@ from scaling_study.experiments import ceilings, kernel_cohort
 from scaling_study.host import probe
 from scaling_study.launch.axes import placement
 from scaling_study.member import kernels
+from scaling_study.records.codec import plain
 from scaling_study.runner import cohort, resolve, windows
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _ladder(name: str, machine: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _row(one: cohort.Cohort, kernel: str, name: str, n: int, block: int) -> dict[str, Any]:
     one.tell(one.alive[:n], kernels.encode(kernel))
     for _ in range(1 + RETAKES):
-        record = one.take(windows.Window(0, block, n), WINDOW)
+        record = plain(one.take(windows.Window(0, block, n), WINDOW))
         if record["valid"]:
             break
     return {

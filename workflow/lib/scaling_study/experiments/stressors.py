@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.experiments import kernel_cohort
 from scaling_study.member import kernels
+from scaling_study.records.codec import plain
 from scaling_study.runner import windows
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Bystanders:
         """Return the batches per second of all bystanders without a training member."""
         self.kernels.tell(self.kernels.alive, kernels.encode(kernel))
         settings = replace(self.taker.timing, settle_s=0.02)
-        record = self.kernels.take(windows.Window(0, 0, self.kernels.size), settings)
+        record = plain(self.kernels.take(windows.Window(0, 0, self.kernels.size), settings))
         return sum(kernel_cohort.rates(record))
 
     def _take(self, kernel: str, dose: float, alone: Mapping[str, float]) -> None:

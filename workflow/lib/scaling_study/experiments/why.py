@@ -38,6 +38,7 @@ from scaling_study.experiments.experiment_windows import (
 from scaling_study.host import headroom, kernel_counters, limits, probe
 from scaling_study.launch.axes import ranks
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
+from scaling_study.records.codec import plain
 from scaling_study.runner import capacity, cohort, foreign, resolve, windows
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ class Experiments(Experiment):
         """Choose reliefs, and windows' length and number, by what one at each count shows."""
         quota = limits.read_quota()
         effort = self._effort if quota is None else self._effort.over_periods(PERIODS_S)
-        shown = [one.take(windows.Window(0, 0, n), window_of(effort)) for n in self._counts]
+        shown = [plain(one.take(windows.Window(0, 0, n), window_of(effort))) for n in self._counts]
         reference = interventions.Reference(
             self._job.launch["axes"],
             self._machine,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from scaling_study.common.counter import READ
 from scaling_study.common.topology import parse_cpu_list
+from scaling_study.records.window import Usage
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -63,31 +64,6 @@ class Process:
     trainer_user_s: float | None = None
     trainer_system_s: float | None = None
     read: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a member, with all its child processes, used between two readings."""
-
-    cpu_user_s: float
-    cpu_system_s: float
-    runqueue_s: float
-    trainer_user_s: float
-    trainer_system_s: float
-    trainer_runqueue_s: float
-    minor_faults: int
-    major_faults: int
-    voluntary_switches: int
-    involuntary_switches: int
-    migrations: int | None
-    threads: int
-    processes: int
-    rss_bytes: int
-
-    @property
-    def cpu_s(self) -> float:
-        """User and system time together."""
-        return self.cpu_user_s + self.cpu_system_s
 
 
 def read_text(path: str | Path) -> str:

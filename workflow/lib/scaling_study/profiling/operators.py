@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from scaling_study.common.columns import OPERATORS
 from scaling_study.profiling.operator_groups import group_of
+from scaling_study.records.columns import OPERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -199,8 +199,8 @@ class _Profiling:
         )
         record = self._cohort.take(windows.Window(0, 0, n), settings)
         return [
-            statistics.fmean(member["step_us"]) / 1e6 if member["step_us"] else float("nan")
-            for member in record["members"]
+            statistics.fmean(member.step_us) / 1e6 if member.step_us else float("nan")
+            for member in record.members
         ]
 
     def _own(self, n: int, kind: str) -> Json:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pandas as pd
 
-from scaling_study.common.columns import OPERATORS
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import shorten
 from scaling_study.common.storage import read_json
 from scaling_study.profiling.operators import operator_rows
+from scaling_study.records.columns import OPERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

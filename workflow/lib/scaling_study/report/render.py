@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysis.analyse import FILES
 from scaling_study.common import storage
-from scaling_study.common.columns import BETWEEN, POINTS, WINDOWS
 from scaling_study.config import work
 from scaling_study.diagnosis.cause_file import read_causes
 from scaling_study.launch.axes.build import interpreter
 from scaling_study.member import bind, model_queue
 from scaling_study.profiling import profiles
+from scaling_study.records.columns import BETWEEN, POINTS, WINDOWS
 from scaling_study.report import svg
 from scaling_study.report.launch_script import render_launch_script
 from scaling_study.report.report import Launching, MachineStudy, render_report

@@ -17,7 +17,6 @@ import jinja2
 import yaml
 from markupsafe import Markup
 
-from scaling_study.common.columns import EXPERIMENTS, OPERATORS, TABLES
 from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import format_count, format_percent, format_seconds
 from scaling_study.config import process_counts, work
@@ -27,6 +26,7 @@ from scaling_study.config.work import samples_per_step, with_learnt, work_by_lau
 from scaling_study.host.probe import usable_topology
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.member import program
+from scaling_study.records.columns import EXPERIMENTS, OPERATORS, TABLES
 from scaling_study.report import report_rows, svg
 from scaling_study.report.busy import tell_lost_windows
 from scaling_study.report.explanation import explain
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from scaling_study.common.columns import Table
+    from scaling_study.common.storage import Table
     from scaling_study.report.figure_series import Series
     from scaling_study.report.figures import Figure
     from scaling_study.report.headline_words import Headline

@@ -8,7 +8,6 @@ import yaml
 
 from scaling_study.analysis.imported import NOT_IN_BOTH
 from scaling_study.common import storage
-from scaling_study.common.columns import OPERATORS
 from scaling_study.common.quantities import (
     decimals_for,
     format_count,
@@ -19,6 +18,7 @@ from scaling_study.common.quantities import (
     known,
 )
 from scaling_study.profiling.operator_groups import OTHER
+from scaling_study.records.columns import OPERATORS
 from scaling_study.report import svg
 from scaling_study.report.report import render_page
 from scaling_study.report.report_rows import Cell, Row, number_cell

@@ -25,6 +25,7 @@ from scaling_study.launch.axes import openmp
 from scaling_study.launch.launchers.launcher import LaunchError, Member
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import channel, iteration_counter, written
+from scaling_study.records.window import Taken
 from scaling_study.runner import counter_snapshots, footprint, windows
 from scaling_study.runner.members import Members
 
@@ -346,9 +347,7 @@ class Cohort:
             compiling_ns = sum(step.ns("compile") for step in self.members.steps(slot))
             self._warm_up_compile_s[slot] = compiling_ns / 1e9
 
-    def take(
-        self, window: windows.Window, settings: WindowSettings, first: int = 0
-    ) -> dict[str, Any]:
+    def take(self, window: windows.Window, settings: WindowSettings, first: int = 0) -> Taken:
         """Take one window from n living members and return its record.
 
         Args:
@@ -529,7 +528,7 @@ class Cohort:
 
     def _take(
         self, window: windows.Window, slots: Sequence[int], settings: WindowSettings
-    ) -> dict[str, Any]:
+    ) -> Taken:
         before = counter_snapshots.read(self.members, slots, self._host.cpus, self._hardware)
         stretches = [self._stretch(slots, settings) for _ in range(settings.bursts)]
         time.sleep(QUIET_S)
@@ -538,10 +537,7 @@ class Cohort:
             counter_snapshots.member_record(stretches, at, before, after)
             for at in range(len(slots))
         ]
-        machine = counter_snapshots.machine_record(before, after)
-        machine["frequency_mhz"] = counter_snapshots.members_mhz(
-            stretches[-1].frequencies_mhz, before, after
-        )
+        machine = counter_snapshots.machine_record(before, after, stretches[-1].frequencies_mhz)
         overlap = statistics.fmean(
             windows.overlap(one.activities, one.opened_ns, one.counted_ns) for one in stretches
         )
@@ -552,27 +548,22 @@ class Cohort:
             overlap_share=overlap,
             edges_s=(after.wall_ns - before.wall_ns) / 1e9,
             usable_cpus=len(self._host.cpus),
-            foreign_cpu_s=machine["foreign_cpu_s"],
-            stolen_cpu_s=machine["steal_s"],
-            sleeping_cpu_s=machine["sleeping_cpu_s"],
-            throttled_s=machine["throttled_s"] or 0.0,
+            machine=machine,
             asked_steps=settings.steps,
             bursts=settings.bursts > 1,
             saved=any(one.saved for one in stretches),
         )
-        return {
+        first_ns = min(one.released_ns for one in stretches[0].activities)
+        return Taken(
             **asdict(window),
-            "valid": not windows.INVALID.intersection(found),
-            "flags": found,
-            "window_s": (
-                stretches[-1].closed_ns - min(one.released_ns for one in stretches[0].activities)
-            )
-            / 1e9,
-            "start_skew_s": max(windows.start_skew_s(one.activities) for one in stretches),
-            "overlap": overlap,
-            "machine": machine,
-            "members": members,
-        }
+            valid=not windows.INVALID.intersection(found),
+            flags=found,
+            window_s=(stretches[-1].closed_ns - first_ns) / 1e9,
+            start_skew_s=max(windows.start_skew_s(one.activities) for one in stretches),
+            overlap=overlap,
+            machine=machine,
+            members=members,
+        )
 
     def _stretch(self, slots: Sequence[int], settings: WindowSettings) -> windows.Stretch:
         """Let members train once, and return what they did when they rest again."""

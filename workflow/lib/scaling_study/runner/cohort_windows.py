@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import structs
 
 from scaling_study.launch.axes import axis_table
+from scaling_study.records.window import Event, Settled, Window, attestation
 from scaling_study.runner import cohort, footprint, foreign, non_step, settling, windows
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
+    from scaling_study.records.window import Record, Status
     from scaling_study.runner.journal import Journal
 
 Json = dict[str, Any]
@@ -68,9 +72,9 @@ class CohortWindows:
         *,
         number: int,
         counts: Sequence[int],
-        journal: Journal,
+        journal: Journal[Record],
         lookout: foreign.Lookout,
-        before: Sequence[Mapping[str, Any]],
+        before: Sequence[Record],
     ) -> None:
         self._cohort, self._number, self._counts = one, number, counts
         self._settings: Mapping[str, Any] = job.plan["measure"]
@@ -85,10 +89,10 @@ class CohortWindows:
         self._lost: set[int] = set()
         self._last_end: str | None = None
         # Where windows begin that are not planned.
-        taken = [one for one in before if one["kind"] == "window" and one["n"] in counts]
+        taken = [one for one in before if isinstance(one, Window) and one.n in counts]
         planned: int = self._settings["windows"]
-        self._block = max([planned, *(one["block"] + 1 for one in taken)])
-        self._window = max([planned * len(counts), *(one["window"] + 1 for one in taken)])
+        self._block = max([planned, *(one.block + 1 for one in taken)])
+        self._window = max([planned * len(counts), *(one.window + 1 for one in taken)])
 
     def take(
         self,
@@ -98,7 +102,7 @@ class CohortWindows:
         unsettled: float | None = None,
         *,
         first_decides: bool = False,
-    ) -> Generator[None, None, tuple[str, str | None]]:
+    ) -> Generator[None, None, tuple[Status, str | None]]:
         """Start the cohort and take its windows; return its status and the reason.
 
         Pauses when it is about to take a window, except the first.
@@ -133,13 +137,12 @@ class CohortWindows:
             return "failed", f"{wrong}, after the last window"
         return self._status(set(self._counts))
 
-    def _status(self, wanted: set[int]) -> tuple[str, str | None]:
+    def _status(self, wanted: set[int]) -> tuple[Status, str | None]:
         if not self._lost:
             return "complete", None
         text = ", ".join(map(str, sorted(self._lost)))
         reason = f"members ended, so that windows of {text} processes could not be taken"
-        status = "partial" if self._lost < wanted else "failed"
-        return status, f"{reason}{self._because()}"
+        return "partial" if self._lost < wanted else "failed", f"{reason}{self._because()}"
 
     def _pause(self) -> Iterator[None]:
         began = time.perf_counter()
@@ -221,10 +224,7 @@ class CohortWindows:
             if not self._take(window):
                 self._lost.add(window.n)
         still = self._change()
-        self._journal.write(
-            {"kind": "settled", "cohort": self._number, "block": first, "change": change,
-             "left": still}
-        )  # fmt: skip
+        self._journal.write(Settled(cohort=self._number, block=first, change=change, left=still))
         return still
 
     def _block_s(self, blocks: int) -> float:
@@ -245,15 +245,15 @@ class CohortWindows:
         return [steps for own, steps in self._steps if own >= block]
 
     def _attested(
-        self, when: str, slots: Sequence[Mapping[str, Any]], reports: Sequence[Json]
+        self,
+        when: Literal["before", "after"],
+        slots: Sequence[Mapping[str, Any]],
+        reports: Sequence[Json],
     ) -> str:
         """Write what members have; say what of the launch does not hold."""
         checks = axis_table.checks(self._axes, slots, reports)
         shared = self._cohort.shared_files()
-        self._journal.write(
-            {"kind": "attestation", "cohort": self._number, "when": when, "checks": checks,
-             "members": reports, **({"shared_files": shared} if shared else {})}
-        )  # fmt: skip
+        self._journal.write(attestation(self._number, when, checks, reports, shared))
         return axis_table.failed(checks)
 
     def _attest_again(
@@ -291,17 +291,17 @@ class CohortWindows:
             except cohort.MemberEndedError:
                 self._write_events()
                 continue
-            self.in_windows_s += record["window_s"]
-            if record["valid"]:
+            self.in_windows_s += record.window_s
+            if record.valid:
                 self._steps.append((window.block, non_step.window_steps(record)))
-            self._journal.write({"kind": "window", "cohort": self._number, "take": take, **record})
-            seen = self._lookout.after_window(record["flags"])
+            self._journal.write(Window(cohort=self._number, take=take, **structs.asdict(record)))
+            seen = self._lookout.after_window(record.flags)
             if seen is not None:
                 told = foreign.describe(seen) or "whoever took it is not at it any more"
                 log.warning("windows keep being lost to others' CPU time: %s", told)
-            if record["valid"]:
+            if record.valid:
                 return True
-            log.info("n = %d: invalid (%s)", window.n, ", ".join(record["flags"]))
+            log.info("n = %d: invalid (%s)", window.n, ", ".join(record.flags))
             take += 1
         return True
 
@@ -317,7 +317,7 @@ class CohortWindows:
         for event in self._cohort.events:
             log.warning("member %s: %s", event["slot"], event["reason"])
             self._last_end = event["reason"]
-            self._journal.write({"kind": "event", "cohort": self._number, **event})
+            self._journal.write(Event(cohort=self._number, **event))
         self._cohort.events.clear()
 
     def _because(self) -> str:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import structs
 
 from scaling_study.host import kernel_counters, machine_counters, perf_events
 from scaling_study.member import channel
+from scaling_study.records.window import Life, Member, WindowMachine
 from scaling_study.runner import windows
 
 if TYPE_CHECKING:
@@ -126,7 +129,7 @@ def members_mhz(frequencies_mhz: Mapping[int, float], before: Edge, after: Edge)
 
 def member_record(
     stretches: Sequence[windows.Stretch], at: int, before: Edge, after: Edge
-) -> dict[str, Any]:
+) -> Member:
     """Return a window's record of one member.
 
     Args:
@@ -138,16 +141,25 @@ def member_record(
     slot = stretches[0].activities[at].slot
     used = kernel_counters.usage(before.trees[slot], after.trees[slot], after.trainers[slot])
     hardware = perf_events.count(before.events[slot], after.events[slot], used.cpu_s)
-    record = {**windows.window_record(stretches, at), **asdict(used), **hardware}
-    record |= kernel_counters.read_usage(before.trees[slot], after.trees[slot])
+    life = Life()
     if len(stretches) == 1:
         one = stretches[0]
-        record |= windows.life_record(one.activities[at], one.opened_ns, one.closed_ns)
-    return record
+        life = windows.life_record(one.activities[at], one.opened_ns, one.closed_ns)
+    parts = windows.window_record(stretches, at), life, structs.replace(used, **hardware)
+    known = {name: value for part in parts for name, value in structs.asdict(part).items()}
+    return Member(**known | kernel_counters.read_usage(before.trees[slot], after.trees[slot]))
 
 
-def machine_record(before: Edge, after: Edge) -> dict[str, Any]:
-    """Return a window's record of the machine, without its frequency; CPU times in s."""
+def machine_record(
+    before: Edge, after: Edge, frequencies_mhz: Mapping[int, float]
+) -> WindowMachine:
+    """Return a window's record of the machine.
+
+    Args:
+        before: the first edge.
+        after: the second one.
+        frequencies_mhz: by CPU, as read when the window closed.
+    """
     machine = machine_counters.machine_usage(before.machine, after.machine)
     study_s = after.study_s - before.study_s
     every = (kernel_counters.allowed_cpus(tree) for tree in after.trees.values())
@@ -155,12 +167,13 @@ def machine_record(before: Edge, after: Edge) -> dict[str, Any]:
         kernel_counters.allowed_cpus(tree, after.trainers[slot])
         for slot, tree in after.trees.items()
     )
-    return machine | {
-        "throttled_s": machine_counters.throttled_s(before.throttled, after.throttled),
-        "foreign_cpu_s": max(0.0, machine["busy_cpu_s"] - study_s),
-        "sleeping_cpu_s": max(0.0, after.sleeping_s - before.sleeping_s),
-        "coordinator_cpu_s": after.coordinator_s - before.coordinator_s,
-        # How many CPUs all threads of the members, and those that train, may run on.
-        "members_cpus": len(frozenset().union(*every)),
-        "trainers_cpus": len(frozenset().union(*own)),
-    }
+    return WindowMachine(
+        **machine,
+        throttled_s=machine_counters.throttled_s(before.throttled, after.throttled),
+        foreign_cpu_s=max(0.0, machine["busy_cpu_s"] - study_s),
+        sleeping_cpu_s=max(0.0, after.sleeping_s - before.sleeping_s),
+        coordinator_cpu_s=after.coordinator_s - before.coordinator_s,
+        members_cpus=len(frozenset().union(*every)),
+        trainers_cpus=len(frozenset().union(*own)),
+        frequency_mhz=members_mhz(frequencies_mhz, before, after),
+    )

@@ -7,10 +7,11 @@ through which a loader's workers pass their batches.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from scaling_study.host import headroom
+from scaling_study.records import codec
+from scaling_study.records.window import DECODER, End
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,12 +67,6 @@ def why_bus_error(log: str, reason: str) -> str:
     )
 
 
-def record(taken: Footprint | None) -> dict[str, int | None]:
-    """Return it as a cohort's last record holds it."""
-    memory, shared = (None, None) if taken is None else taken
-    return {"member_bytes": memory, "member_shared_bytes": shared}
-
-
 def known(folder: Path, launch: str) -> Footprint:
     """Return what a member was seen to take.
 
@@ -95,12 +90,9 @@ def _taken(path: Path) -> Footprint:
         file.seek(max(0, path.stat().st_size - LAST_BYTES))
         last = file.read().splitlines()[-1:]
     try:
-        end = json.loads(last[0])
-        return Footprint(*(int(end.get(name) or 0) for name in record(None)))
-    except (
-        AttributeError,
-        IndexError,
-        TypeError,
-        ValueError,
-    ):  # who collects it says what is wrong
+        end = codec.decode(b"".join(last) + b"\n", DECODER, str(path))
+    except codec.RecordError:  # who collects it says what is wrong
         return UNKNOWN
+    if not isinstance(end, End):
+        return UNKNOWN
+    return Footprint(end.member_bytes or 0, end.member_shared_bytes or 0)

@@ -17,13 +17,16 @@ import json
 import logging
 import os
 import shutil
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
 
 from scaling_study.common import file_errors, locks
+from scaling_study.records import codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+    from msgspec.json import Decoder
 
 # What must be equal for windows of an earlier run to stand beside new ones.
 SAME = ("schema_version", "launch", "replicate", "axes", "ladder", "seed", "measure",
@@ -37,26 +40,35 @@ MARK = ".again"
 
 log = logging.getLogger("measure")
 
-Record = dict[str, Any]
+R = TypeVar("R")
+Json = dict[str, Any]
 
 
-class Journal:
+class Journal(Generic[R]):
     """Appends records to the part of one record file, which no other process may do meanwhile.
 
     Args:
         path: the record file.
+        decoder: of its records.
         kind: of the records that say what is measured: the first one is of this kind.
         same: what must be equal in these for windows of an earlier run to stand beside new ones.
     """
 
-    def __init__(self, path: Path, kind: str = "cohort", same: Sequence[str] = SAME) -> None:
+    def __init__(
+        self,
+        path: Path,
+        decoder: Decoder[R],
+        kind: str = "cohort",
+        same: Sequence[str] = SAME,
+    ) -> None:
         self._path = path
+        self._decoder = decoder
         self._part = part_of(path)
         self._kind = kind
         self._same = same
         self._file: IO[bytes] | None = None
 
-    def resume(self, head: Record) -> list[Record]:
+    def resume(self, head: R) -> list[R]:
         """Return the records of an interrupted run of the same thing, and keep them.
 
         Anything else that the part holds, of another script, machine or harness, is set aside. What
@@ -66,13 +78,13 @@ class Journal:
             head: the record that a new run would begin with.
         """
         file = self._opened()
-        records = read_part(self._part)
-        if self._identities(records) == self._identities([head]):
+        records, first = read_part(self._part), codec.plain(head)
+        if self._identities(records) == self._identities([first]):
             # Whole lines are not written again: a crash here could lose them.
             file.truncate(self._part.read_bytes().rfind(b"\n") + 1)
-            return records
-        self._set_aside(records, head)
-        other = self._other([head])
+            return self.read()
+        self._set_aside(records, first)
+        other = self._other([first])
         if not other.exists():
             self._opened().truncate(0)
             return []
@@ -81,15 +93,22 @@ class Journal:
         self._close()
         return self.resume(head)
 
-    def read(self) -> list[Record]:
-        """Return all records so far."""
-        return read_part(self._part)
+    def read(self) -> list[R]:
+        """Return all records so far.
 
-    def keep(self, records: list[Record]) -> list[Record]:
+        Raises:
+            RecordError: a line is no record.
+        """
+        return [
+            codec.decode(line, self._decoder, f"{self._part}:{number}")
+            for number, line in enumerate(_lines(self._part), start=1)
+        ]
+
+    def keep(self, records: list[R]) -> list[R]:
         """Keep these records alone, in place of all; the part is the old or the new one."""
         beside = self._part.with_name(f"{self._part.name}.new")
-        with beside.open("w") as file, file_errors.of(beside):
-            file.writelines(json.dumps(record, allow_nan=False) + "\n" for record in records)
+        with beside.open("wb") as file, file_errors.of(beside):
+            file.writelines(map(codec.encode, records))
             file.flush()
             os.fsync(file.fileno())
         beside.replace(self._part)
@@ -102,9 +121,9 @@ class Journal:
         self._set_aside(read_part(self._part))
         self._opened().truncate(0)
 
-    def write(self, record: Record) -> None:
+    def write(self, record: R) -> None:
         """Append a record; it is on the disk when this returns, or nothing of it is."""
-        line = (json.dumps(record, allow_nan=False) + "\n").encode()
+        line = codec.encode(record)
         file = self._opened()
         before = os.fstat(file.fileno()).st_size
         try:
@@ -136,20 +155,20 @@ class Journal:
                 shutil.copyfile(self._part, beside)
                 beside.replace(self._path)
 
-    def _identities(self, records: Iterable[Record]) -> list[list[Any]]:
+    def _identities(self, records: Iterable[Json]) -> list[list[Any]]:
         """Return what records were measured of, each once, in the order of their cohorts."""
         found = [
             [one.get(key) for key in self._same] for one in records if one["kind"] == self._kind
         ]
         return [each for at, each in enumerate(found) if each not in found[:at]]
 
-    def _other(self, records: Iterable[Record]) -> Path:
+    def _other(self, records: Iterable[Json]) -> Path:
         """Return where records are set aside: what they are of has one place, and nobody else's."""
         text = json.dumps(self._identities(records), sort_keys=True)
         name = hashlib.sha256(text.encode()).hexdigest()[:12]
         return self._path.with_name(f"{self._path.name}.{name}.other")
 
-    def _set_aside(self, records: Sequence[Record], head: Record | None = None) -> None:
+    def _set_aside(self, records: Sequence[Json], head: Json | None = None) -> None:
         """Keep windows of something else beside, so that nobody loses them by surprise."""
         if not any(record["kind"] == "window" for record in records):
             return
@@ -157,7 +176,7 @@ class Journal:
         changed = [
             key
             for key in self._same
-            if head is not None and any(one.get(key) != head[key] for one in before)
+            if head is not None and any(one.get(key) != head.get(key) for one in before)
         ]
         other = self._other(records)
         self._part.replace(other)
@@ -215,19 +234,23 @@ def settle(paths: Iterable[Path]) -> None:
             part.unlink()
 
 
-def read_part(path: Path) -> list[Record]:
-    """Return the whole records of a part; a last line without its end is left out.
+def read_part(path: Path) -> list[Json]:
+    """Return the whole records of a part as dictionaries, of whatever format they are.
 
     Raises:
         UnusableError: a line is no record.
     """
+    return [_record(path, number, line) for number, line in enumerate(_lines(path), start=1)]
+
+
+def _lines(path: Path) -> list[bytes]:
+    """The whole lines of a part; a last line without its end is left out."""
     if not path.exists():
         return []
-    *lines, _ = path.read_bytes().split(b"\n")
-    return [_record(path, number, line) for number, line in enumerate(lines, start=1)]
+    return [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
 
 
-def _record(path: Path, number: int, line: bytes) -> Record:
+def _record(path: Path, number: int, line: bytes) -> Json:
     try:
         record = json.loads(line)
     except ValueError as error:

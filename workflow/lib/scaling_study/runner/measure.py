@@ -20,12 +20,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import convert, structs
+
 from scaling_study.common import code_digest, entries, private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import work
 from scaling_study.host import headroom, probe
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import program
+from scaling_study.records.window import DECODER, Cohort, End, Settled, Slot, Window
 from scaling_study.runner import (
     cohort,
     footprint,
@@ -44,8 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from scaling_study.launch.launchers.launcher import Launch
-
-SCHEMA_VERSION = 1
+    from scaling_study.records.window import Record, Status
 
 # What decides what is measured and how: a change of any of them makes old windows another thing.
 HARNESS = (
@@ -224,7 +226,7 @@ class Measurement:
     ) -> None:
         self._job = job
         self._folder = path.parent.parent
-        self._journal = Journal(path)
+        self._journal = Journal(path, DECODER)
         self._builds = builds
         self._settings = job.plan["measure"]
         self._machine = probe.read_machine().to_dict()
@@ -263,20 +265,20 @@ class Measurement:
         records = self._journal.read()
         failed = _failed(records)
         seen = {
-            one["n"]
+            one.n
             for one in records
-            if one["kind"] == "window" and one["valid"] and one["cohort"] not in failed
+            if isinstance(one, Window) and one.valid and one.cohort not in failed
         }
         return not (seen if self._batch else seen.issuperset(counts))
 
     def _skip(self, error: UnavailableError) -> None:
         log.warning("skipped: %s (%s)", error.reason, error.remedy)
         self._journal.restart()
-        self._journal.write({**self._head(None), "cohort": self._cohort})
+        self._journal.write(self._head(None))
         self._journal.write(self._end("skipped", error.reason, error.remedy))
 
     def _measure_all(
-        self, resolved: resolve.Resolved, head: dict[str, Any], folder: Path
+        self, resolved: resolve.Resolved, head: Cohort, folder: Path
     ) -> Iterator[None]:
         records = self._journal.resume(head)
         if records:
@@ -284,42 +286,41 @@ class Measurement:
         failed = _failed(records)
         if failed:
             log.info("what failed before is measured again")
-            records = self._journal.keep([one for one in records if one["cohort"] not in failed])
-        self._cohort = max((one["cohort"] + 1 for one in records), default=0)
+            records = self._journal.keep([one for one in records if one.cohort not in failed])
+        self._cohort = max((one.cohort + 1 for one in records), default=0)
         if resolved.missing is not None:
             log.info("not tried above %d processes: %s", max(resolved.counts), resolved.missing)
         for counts in self._cohorts(resolved.counts):
             yield from self._measure(resolved, head, counts, records, folder)
         self._left = FAILED if self._lacks(resolved.counts) else ""
 
-    def _head(self, resolved: resolve.Resolved | None) -> dict[str, Any]:
+    def _head(self, resolved: resolve.Resolved | None) -> Cohort:
         """Return a cohort's first record; of a launch that this machine cannot do, None.
 
         Raises:
             UnavailableError: the interpreter does not run, or has no torch.
         """
         plan, launch = self._job.plan, self._job.launch
-        return {
-            "kind": "cohort",
-            "schema_version": SCHEMA_VERSION,
-            "study": plan["study"],
+        python = resolved.launch.python if resolved else None
+        return Cohort(
+            schema_version=1,
+            study=plan["study"],
             **{key: launch[key] for key in ("arm", "label", "axes")},
-            "launch": launch["id"],
-            "replicate": self._job.replicate,
-            "ladder": self._ladder,
-            **({"batch": self._batch} if self._batch else {}),
-            "seed": self._job.seed,
-            "measure": dict(self._settings),
-            "measured_hash": measured_digest(plan["workload"], resolved.launch.python)
-            if resolved
-            else "",
-            "harness_hash": harness_digest(),
-            "machine_hash": self._machine["hash"],
-            "machine": self._machine,
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            "slots": list(resolved.slots) if resolved else [],
-            "requested_env": resolved.requested_env if resolved else {},
-        }
+            launch=launch["id"],
+            replicate=self._job.replicate,
+            cohort=self._cohort,
+            ladder=self._ladder,
+            batch=self._batch or None,
+            seed=self._job.seed,
+            measure=dict(self._settings),
+            measured_hash=measured_digest(plan["workload"], python) if python else "",
+            harness_hash=harness_digest(),
+            machine_hash=self._machine["hash"],
+            machine=self._machine,
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            slots=convert(resolved.slots, list[Slot]) if resolved else [],
+            requested_env=dict(resolved.requested_env) if resolved else {},
+        )
 
     def _compiling_anew(self, folder: Path) -> dict[str, str]:
         """Return an empty cache for torch.compile, as a variable, for a launch's first replicate.
@@ -345,9 +346,9 @@ class Measurement:
     def _measure(
         self,
         resolved: resolve.Resolved,
-        head: Mapping[str, Any],
+        head: Cohort,
         counts: Sequence[int],
-        before: Sequence[Mapping[str, Any]],
+        before: Sequence[Record],
         private_folder: Path,
     ) -> Iterator[None]:
         """Measure one cohort's windows, without those that an interrupted run has taken."""
@@ -356,10 +357,10 @@ class Measurement:
         unsettled = None if todo or interrupted is None else _unsettled(interrupted, before)
         if not todo and unsettled is None:
             if interrupted is not None:  # the last window was taken, the end not yet written
-                self._journal.write({**self._end("complete", None, None), "cohort": interrupted})
+                self._journal.write(self._end("complete", None, None, cohort=interrupted))
             return
         began = time.perf_counter()
-        self._journal.write({**head, "cohort": self._cohort})
+        self._journal.write(structs.replace(head, cohort=self._cohort))
         with private.part(private_folder, f"cohort-{self._cohort}") as folder:
             own = self._compiling_anew(folder)
             running = replace(resolved.launch, folder=folder, env={**resolved.launch.env, **own})
@@ -422,9 +423,9 @@ class Measurement:
             (self._folder / STOPPED).write_text(json.dumps(story))
             raise cohort.ScriptEndedError(reason)
 
-    def _first_decides(self, before: Sequence[Mapping[str, Any]]) -> bool:
+    def _first_decides(self, before: Sequence[Record]) -> bool:
         first = is_first(self._job.launch, self._job.replicate)
-        return first and not any(record["kind"] == "window" for record in before)
+        return first and not any(isinstance(record, Window) for record in before)
 
     def _of_pool(self, launch: Launch, resolved: resolve.Resolved) -> pool.PoolWindows:
         """Return the windows of a program that trains in processes of its own."""
@@ -440,39 +441,38 @@ class Measurement:
             resolve.host(self._machine),
         )
 
-    def _todo(
-        self, counts: Sequence[int], before: Sequence[Mapping[str, Any]]
-    ) -> list[windows.Window]:
+    def _todo(self, counts: Sequence[int], before: Sequence[Record]) -> list[windows.Window]:
         schedule = windows.schedule(counts, self._settings["windows"], self._job.seed)
         done = {
-            (record["window"], record["n"])
+            (record.window, record.n)
             for record in before
-            if record["kind"] == "window" and record["valid"]
+            if isinstance(record, Window) and record.valid
         }
         return [window for window in schedule if (window.window, window.n) not in done]
 
     def _end(
         self,
-        status: str,
+        status: Status,
         reason: str | None,
         remedy: str | None,
         *,
+        cohort: int | None = None,
         wall_s: float = 0.0,
         started_s: float | None = None,
         in_windows_s: float = 0.0,
         member: footprint.Footprint | None = None,
-    ) -> dict[str, Any]:
-        return {
-            "kind": "end",
-            "cohort": self._cohort,
-            "status": status,
-            "reason": reason,
-            "remedy": remedy,
-            "wall_s": wall_s,
-            "start_s": started_s if status in {"complete", "partial"} else None,
-            "in_windows_s": in_windows_s,
-            **footprint.record(member),
-        }
+    ) -> End:
+        return End(
+            cohort=self._cohort if cohort is None else cohort,
+            status=status,
+            reason=reason,
+            remedy=remedy,
+            wall_s=wall_s,
+            start_s=started_s if status in {"complete", "partial"} else None,
+            in_windows_s=in_windows_s,
+            member_bytes=member.memory if member else None,
+            member_shared_bytes=member.shared if member else None,
+        )
 
 
 def is_first(launch: Mapping[str, Any], replicate: int) -> bool:
@@ -480,9 +480,9 @@ def is_first(launch: Mapping[str, Any], replicate: int) -> bool:
     return bool(launch["arm"] == "default" and replicate == 0)
 
 
-def _failed(records: Iterable[Mapping[str, Any]]) -> set[int]:
+def _failed(records: Iterable[Record]) -> set[int]:
     """Return the cohorts that failed: their windows, if there are any, are of another launch."""
-    return {one["cohort"] for one in records if one["kind"] == "end" and one["status"] == "failed"}
+    return {one.cohort for one in records if isinstance(one, End) and one.status == "failed"}
 
 
 def _keep(made: Path, place: Path) -> None:
@@ -524,25 +524,23 @@ def in_turns(
                 left = [run for run in left if next(run, _ENDED) is not _ENDED]
 
 
-def _interrupted(counts: Sequence[int], before: Sequence[Mapping[str, Any]]) -> int | None:
+def _interrupted(counts: Sequence[int], before: Sequence[Record]) -> int | None:
     """Return the last cohort of these counts if an interrupted run has left it without its end."""
     windows_of = [
-        record["cohort"]
-        for record in before
-        if record["kind"] == "window" and record["n"] in counts
+        record.cohort for record in before if isinstance(record, Window) and record.n in counts
     ]
-    ended = {record["cohort"] for record in before if record["kind"] == "end"}
+    ended = {record.cohort for record in before if isinstance(record, End)}
     return windows_of[-1] if windows_of and windows_of[-1] not in ended else None
 
 
-def _unsettled(number: int, before: Sequence[Mapping[str, Any]]) -> float | None:
+def _unsettled(number: int, before: Sequence[Record]) -> float | None:
     """Return how a cohort's windows still changed when an interrupted run left it."""
-    own = [record for record in before if record.get("cohort") == number]
-    block = max((record["block"] for record in own if record["kind"] == "settled"), default=0)
+    own = [record for record in before if record.cohort == number]
+    block = max((record.block for record in own if isinstance(record, Settled)), default=0)
     taken = [
         non_step.window_steps(record)
         for record in own
-        if record["kind"] == "window" and record["valid"] and record["block"] >= block
+        if isinstance(record, Window) and record.valid and record.block >= block
     ]
     steps = non_step.Steps.concat(taken)
     return settling.change(taken, non_step.find(steps))

@@ -16,14 +16,16 @@ Pure: arrays go in, labels come out.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
+
+    from scaling_study.records.window import Life, Taken
 
     Integers = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -121,7 +123,7 @@ class Found:
     suspect: frozenset[int]
 
 
-def member_steps(member: int, n: int, record: Mapping[str, Any]) -> tuple[Steps, slice]:
+def member_steps(member: int, n: int, life: Life, step_us: Iterable[int]) -> tuple[Steps, slice]:
     """Return all steps that a member's window record tells of, and which of them lie inside.
 
     The very last one may have run beside fewer members than n: its place counts, its time does not.
@@ -129,13 +131,14 @@ def member_steps(member: int, n: int, record: Mapping[str, Any]) -> tuple[Steps,
     Args:
         member: the number to give to this start of this slot.
         n: members that trained.
-        record: the member's part of a window record (``windows.life_record``).
+        life: the window's place among the member's steps.
+        step_us: its counted steps.
     """
-    fresh = dict(record["fresh"])
-    settled_us, after_us = record["settled_us"], record["after_us"]
+    fresh = dict(life.fresh or ())
+    settled_us, after_us = life.settled_us or (), life.after_us or ()
     # What step_us lacks are the steps in which the script was started anew.
-    counted = iter(record["step_us"])
-    inside = slice(len(settled_us), len(settled_us) + record["inside"])
+    counted = iter(step_us)
+    inside = slice(len(settled_us), len(settled_us) + (life.inside or 0))
     inside_us = [
         fresh[at] if at in fresh else next(counted) for at in range(inside.start, inside.stop)
     ]
@@ -144,16 +147,16 @@ def member_steps(member: int, n: int, record: Mapping[str, Any]) -> tuple[Steps,
     steps = Steps(
         np.full(len(us), member, dtype=np.int64),
         np.full(len(us), n, dtype=np.int64),
-        places + record["first_step"],
+        places + (life.first_step or 0),
         np.array(us, dtype=np.int64),
         np.isin(places, [*fresh]),
     )
     return steps, inside
 
 
-def window_steps(record: Mapping[str, Any]) -> Steps:
+def window_steps(record: Taken) -> Steps:
     """Return all steps that a window record tells of; each member is named by its slot."""
-    parts = [member_steps(one["slot"], record["n"], one)[0] for one in record["members"]]
+    parts = [member_steps(one.slot, record.n, one, one.step_us)[0] for one in record.members]
     return Steps.concat(parts)
 
 

@@ -20,18 +20,22 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from scaling_study.common import last_words, placeholders, private
 from scaling_study.common.counter import TIMED
 from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import axis_table
 from scaling_study.launch.launchers.launcher import split_preload
 from scaling_study.member import channel, iteration_counter, model_queue
+from scaling_study.records.window import Window, attestation
 from scaling_study.runner import cohort, counter_snapshots, descendants, windows
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from scaling_study.launch.launchers.launcher import Launch, Member
+    from scaling_study.records.window import Record, Status
     from scaling_study.runner.foreign import Lookout
     from scaling_study.runner.free_run import Program
     from scaling_study.runner.journal import Journal
@@ -107,7 +111,7 @@ class PoolWindows:
     program: Program
     job: Any
     number: int
-    journal: Journal
+    journal: Journal[Record]
     lookout: Lookout
     host: cohort.Host
     started_s: float | None = None
@@ -118,7 +122,7 @@ class PoolWindows:
 
     def take(
         self, todo: Sequence[windows.Window], began: float, *, first_decides: bool
-    ) -> Generator[None, None, tuple[str, str | None]]:
+    ) -> Generator[None, None, tuple[Status, str | None]]:
         """Take windows; return the status and the reason. Pauses before each but the first."""
         wanted, lost, reason = {window.n for window in todo}, set[int](), ""
         proven = False
@@ -163,15 +167,13 @@ class PoolWindows:
                     attest = False
                     if self.started_s is None:
                         self.started_s = time.perf_counter() - began
-                    record = self._window(run, workers)
-            self.in_windows_s += record["window_s"]
-            self.journal.write(
-                {"kind": "window", "cohort": self.number, "take": take, **asdict(window), **record}
-            )
-            self.lookout.after_window(record["flags"])
-            if record["valid"]:
+                    record = self._window(run, workers, window, take)
+            self.in_windows_s += record.window_s
+            self.journal.write(record)
+            self.lookout.after_window(record.flags)
+            if record.valid:
                 break
-            log.info("n = %d: invalid (%s)", window.n, ", ".join(record["flags"]))
+            log.info("n = %d: invalid (%s)", window.n, ", ".join(record.flags))
         return ""
 
     def _all_train(self, run: _Run, *, attest: bool) -> Workers:
@@ -221,13 +223,10 @@ class PoolWindows:
             {**row, "ok": row["ok"] or row["axis"] in own}
             for row in axis_table.checks(axes, slots, reports)
         ]
-        self.journal.write(
-            {"kind": "attestation", "cohort": self.number, "when": "before", "checks": checks,
-             "members": reports}
-        )  # fmt: skip
+        self.journal.write(attestation(self.number, "before", checks, reports))
         return axis_table.failed(checks)
 
-    def _window(self, run: _Run, workers: Workers) -> Json:
+    def _window(self, run: _Run, workers: Workers, window: windows.Window, take: int) -> Window:
         """Let the window pass, and return its record.
 
         Raises:
@@ -261,34 +260,36 @@ class PoolWindows:
         opened_ns, closed_ns = before.wall_ns, after.wall_ns
         stretch = windows.Stretch(opened_ns, closed_ns, activities, frequencies_mhz)
         members = [
-            counter_snapshots.member_record([stretch], at, before, after) | dict.fromkeys(PHASES)
+            structs.replace(
+                counter_snapshots.member_record([stretch], at, before, after),
+                **dict.fromkeys(PHASES),
+            )
             for at in range(len(slots))
         ]
-        machine = counter_snapshots.machine_record(before, after)
-        machine["frequency_mhz"] = counter_snapshots.members_mhz(frequencies_mhz, before, after)
+        machine = counter_snapshots.machine_record(before, after, frequencies_mhz)
         found = windows.flags(
             activities,
             members,
             overlap_share=1.0,
             edges_s=(closed_ns - opened_ns) / 1e9,
             usable_cpus=len(self.host.cpus),
-            foreign_cpu_s=machine["foreign_cpu_s"],
-            stolen_cpu_s=machine["steal_s"],
-            sleeping_cpu_s=0.0,
-            throttled_s=machine["throttled_s"] or 0.0,
+            machine=machine,
             asked_steps=settings["steps"],
             bursts=False,
             saved=False,
         )
-        return {
-            "valid": not windows.INVALID.intersection(found),
-            "flags": found,
-            "window_s": (closed_ns - opened_ns) / 1e9,
-            "start_skew_s": 0.0,
-            "overlap": 1.0,
-            "machine": machine,
-            "members": members,
-        }
+        return Window(
+            **asdict(window),
+            cohort=self.number,
+            take=take,
+            valid=not windows.INVALID.intersection(found),
+            flags=found,
+            window_s=(closed_ns - opened_ns) / 1e9,
+            start_skew_s=0.0,
+            overlap=1.0,
+            machine=machine,
+            members=members,
+        )
 
 
 def _inside(

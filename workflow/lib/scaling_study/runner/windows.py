@@ -9,10 +9,13 @@ from __future__ import annotations
 import random
 import statistics
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from scaling_study.common.counter import TIMED
 from scaling_study.member.channel import CAPACITY
+from scaling_study.records.window import Life, Steps, WindowMachine
 from scaling_study.stats.thresholds import FOREIGN_CPUS
 
 if TYPE_CHECKING:
@@ -196,8 +199,8 @@ def ranks_wait_ns(activity: Activity, opened_ns: int, closed_ns: int) -> float:
     return wait_ns
 
 
-def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[str, Any]:
-    """Return a member's part of a window record, without the kernel's counters.
+def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> Steps:
+    """Return what a member's counted steps in a window were.
 
     Args:
         activity: the member's steps since its release.
@@ -214,24 +217,25 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[st
         )
     )
     timed_ns = [sum(each) for each in zip(*(step.timed_ns for step in steps), strict=True)]
-    return {
-        "slot": activity.slot,
-        "steps": len(steps),
-        "step_us": [round(duration / 1e3) for duration in durations],
-        "load_s": load,
-        "forward_s": max(0.0, sum(durations) / 1e9 - load - backward - optimizer),
-        "backward_s": backward,
-        "optimizer_s": optimizer,
-        **{one.field: ns / 1e9 for one, ns in zip(TIMED, timed_ns or NONE_NS, strict=True)},
-        "ranks_wait_s": ranks_wait_ns(activity, opened_ns, closed_ns) / 1e9,
-        "active_s": (activity.parked_ns - activity.released_ns) / 1e9,
-        "steps_active": activity.steps_active,
-        "samples_active": activity.samples,
-        "restarts": activity.restarts,
-    }
+    found = Steps(
+        slot=activity.slot,
+        steps=len(steps),
+        step_us=[round(duration / 1e3) for duration in durations],
+        load_s=load,
+        forward_s=max(0.0, sum(durations) / 1e9 - load - backward - optimizer),
+        backward_s=backward,
+        optimizer_s=optimizer,
+        ranks_wait_s=ranks_wait_ns(activity, opened_ns, closed_ns) / 1e9,
+        active_s=(activity.parked_ns - activity.released_ns) / 1e9,
+        steps_active=activity.steps_active,
+        samples_active=activity.samples,
+        restarts=activity.restarts,
+    )
+    counters = {one.field: ns / 1e9 for one, ns in zip(TIMED, timed_ns or NONE_NS, strict=True)}
+    return structs.replace(found, **counters)
 
 
-def life_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[str, Any]:
+def life_record(activity: Activity, opened_ns: int, closed_ns: int) -> Life:
     """Return where a member's window stands among all steps that it has ever done.
 
     What comes back every so many steps is found by it (``between``).
@@ -245,16 +249,16 @@ def life_record(activity: Activity, opened_ns: int, closed_ns: int) -> dict[str,
     us = [round(duration / 1e3) for duration in activity.durations_ns]
     settled_us = [one for one, start in zip(us, starts, strict=True) if start < opened_ns]
     after_us = [one for one, start in zip(us, starts, strict=True) if start >= closed_ns]
-    return {
-        "first_step": activity.earlier,
-        "settled_us": settled_us,
-        "inside": len(us) - len(settled_us) - len(after_us),
-        "after_us": after_us,
-        "fresh": [[at, us[at]] for at, step in enumerate(activity.steps) if step.fresh],
-    }
+    return Life(
+        first_step=activity.earlier,
+        settled_us=settled_us,
+        inside=len(us) - len(settled_us) - len(after_us),
+        after_us=after_us,
+        fresh=[(at, us[at]) for at, step in enumerate(activity.steps) if step.fresh],
+    )
 
 
-def window_record(stretches: Sequence[Stretch], at: int) -> dict[str, Any]:
+def window_record(stretches: Sequence[Stretch], at: int) -> Steps:
     """Return the same over all stretches of a window.
 
     Args:
@@ -265,7 +269,9 @@ def window_record(stretches: Sequence[Stretch], at: int) -> dict[str, Any]:
         member_record(one.activities[at], one.opened_ns, one.closed_ns) for one in stretches
     )
     for other in others:
-        first = {name: first[name] + other[name] for name in first} | {"slot": first["slot"]}
+        parts = structs.asdict(first), structs.asdict(other)
+        sums = {name: parts[0][name] + parts[1][name] for name in parts[0]}
+        first = structs.replace(first, **sums | {"slot": first.slot})
     return first
 
 
@@ -305,19 +311,16 @@ def foreign_limit_cpus(usable_cpus: int) -> float:
 
 def flags(
     activities: Sequence[Activity],
-    records: Sequence[Mapping[str, Any]],
+    records: Sequence[Steps],
     *,
     overlap_share: float,
     edges_s: float,
     usable_cpus: int,
-    foreign_cpu_s: float,
-    stolen_cpu_s: float,
-    sleeping_cpu_s: float,
-    throttled_s: float,
+    machine: WindowMachine,
     asked_steps: int,
     bursts: bool,
     saved: bool,
-) -> tuple[str, ...]:
+) -> list[str]:
     """Return what is to be said against a window; it is invalid if any flag is in INVALID.
 
     Args:
@@ -326,21 +329,19 @@ def flags(
         overlap_share: as from ``overlap``.
         edges_s: wall time between the two readings of the counters.
         usable_cpus: CPUs that the study may use.
-        foreign_cpu_s: CPU time that other programs took between the readings.
-        stolen_cpu_s: CPU time that other virtual machines took from this one.
-        sleeping_cpu_s: CPU time that members took which should have slept.
-        throttled_s: time for which a quota held members back.
+        machine: what happened on the machine between the readings.
         asked_steps: the steps that the config asks of each member.
         bursts: whether the window consists of bursts that no quota may hold back.
         saved: whether batches saved up before the window may have shortened counted steps.
     """
     limit_s = edges_s * foreign_limit_cpus(usable_cpus)
+    throttled_s = machine.throttled_s or 0.0
     error_s = edges_s * THROTTLED_ERROR * usable_cpus if throttled_s else 0.0
-    steps = min(record["steps"] for record in records)
+    steps = min(record.steps for record in records)
     tests = {
-        "foreign_cpu": foreign_cpu_s > limit_s + error_s,
-        "stolen_cpu": stolen_cpu_s > limit_s,
-        "sleeping_member_ran": sleeping_cpu_s
+        "foreign_cpu": machine.foreign_cpu_s > limit_s + error_s,
+        "stolen_cpu": (machine.steal_s or 0.0) > limit_s,
+        "sleeping_member_ran": machine.sleeping_cpu_s
         > edges_s * max(SLEEPING_FLOOR_CPUS, SLEEPING_SHARE * usable_cpus),
         "short_overlap": overlap_share < (SHORTEST_BURST_OVERLAP if bursts else SHORTEST_OVERLAP),
         "throttled_burst": bursts and throttled_s > 0,
@@ -350,9 +351,8 @@ def flags(
         "ranks_apart": any(activity.apart for activity in activities),
         "steps_not_kept": any(activity.steps_active > CAPACITY for activity in activities),
         "short_steps": any(
-            one["steps"] and statistics.fmean(one["step_us"]) < SHORT_STEP_S * 1e6
-            for one in records
+            one.steps and statistics.fmean(one.step_us) < SHORT_STEP_S * 1e6 for one in records
         ),
         "script_restarts": any(restart_share(one) > RESTART_SHARE for one in activities),
     }
-    return tuple(flag for flag, raised in tests.items() if raised)
+    return [flag for flag, raised in tests.items() if raised]

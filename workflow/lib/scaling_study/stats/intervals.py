@@ -32,7 +32,7 @@ INTERVAL = (
     "none where no launch has two replicates"
 )
 DRAWS = 4000  # a share near one half is then known to 0.008
-STEP_BITS = 32  # record_schema.LARGEST_STEP_US
+STEP_BITS = 32  # records.field.LARGEST_STEP_US
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

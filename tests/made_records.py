@@ -1,0 +1,46 @@
+"""Records of a usual window, for tests that change a field or two."""
+
+from msgspec import structs
+
+from scaling_study.records.window import Member, Taken, Window, WindowMachine
+
+MACHINE = WindowMachine(
+    foreign_cpu_s=0.0, sleeping_cpu_s=0.0, steal_s=0.0, throttled_s=None, psi_cpu_some_s=0.0,
+    psi_memory_some_s=0.0, psi_io_some_s=0.0, frequency_mhz=None,
+)  # fmt: skip
+
+
+def machine(**changed):
+    """What happened on a quiet machine, but for some fields."""
+    return structs.replace(MACHINE, **changed)
+
+
+def member(step_us, slot=0, **changed):
+    """One member's share of a window with these counted steps."""
+    counted_s = sum(step_us) / 1e6
+    usual = {
+        "slot": slot, "steps": len(step_us), "step_us": step_us, "load_s": 0.1 * counted_s,
+        "forward_s": 0.4 * counted_s, "backward_s": 0.4 * counted_s, "optimizer_s": 0.1 * counted_s,
+        "active_s": counted_s, "steps_active": len(step_us), "restarts": 0, "cpu_user_s": counted_s,
+        "cpu_system_s": 0.0, "runqueue_s": 0.0, "trainer_user_s": counted_s,
+        "trainer_system_s": 0.0, "trainer_runqueue_s": 0.0, "minor_faults": 0, "major_faults": 0,
+        "voluntary_switches": 0, "involuntary_switches": 0, "migrations": None, "threads": 1,
+        "processes": 1, "rss_bytes": 2**28,
+    }  # fmt: skip
+    return Member(**usual | changed)
+
+
+def taken(members, **changed):
+    """A valid window of these members."""
+    usual = {
+        "window": 0, "block": 0, "n": len(members), "valid": True, "flags": [], "window_s": 1.0,
+        "start_skew_s": 0.0, "overlap": 1.0, "machine": MACHINE, "members": members,
+    }  # fmt: skip
+    return Taken(**usual | changed)
+
+
+def window(members=(), **changed):
+    """The record of a window of a cohort."""
+    known = {"cohort": 0, "take": 0}
+    of_cohort = {name: changed.pop(name, value) for name, value in known.items()}
+    return Window(**structs.asdict(taken(list(members), **changed)), **of_cohort)

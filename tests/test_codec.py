@@ -1,0 +1,118 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import synthetic
+from made_records import member, window
+from scaling_study.records import codec
+from scaling_study.records.codec import RecordError
+from scaling_study.records.confirmation import DECODER as ROUNDS
+from scaling_study.records.window import DECODER
+
+
+@pytest.fixture
+def lines(tmp_path):
+    launch = synthetic.Launch({"intra_op": 1}, "baseline")
+    synthetic.write_study(tmp_path, launches=[launch], ns=[1, 2], replicates=1)
+    return (tmp_path / "measure" / launch.id / "0.jsonl").read_text().splitlines(keepends=True)
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "0.jsonl"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def changed(line, **values):
+    return json.dumps({**json.loads(line), **values}) + "\n"
+
+
+def test_reads_every_record_with_its_line(tmp_path, lines):
+    path = write(tmp_path, "".join(lines))
+    found = list(codec.read(path, DECODER))
+    assert [number for number, _ in found] == list(range(1, len(lines) + 1))
+    assert [record.__struct_config__.tag for _, record in found] == [
+        "cohort",
+        "attestation",
+        *["window"] * 6,
+        "end",
+    ]
+
+
+@pytest.mark.parametrize("number", ["1e999", "1e300", "-1.0", '"1.0"', "true"])
+def test_refuses_what_is_no_sane_number(tmp_path, lines, number):
+    window = json.loads(lines[2])
+    window["members"][0]["cpu_user_s"] = "HERE"
+    text = json.dumps(window).replace('"HERE"', number)
+    path = write(tmp_path, "".join([*lines[:2], text + "\n"]))
+    with pytest.raises(RecordError, match=r"0\.jsonl:3: .*members.*0.*\.cpu_user_s"):
+        list(codec.read(path, DECODER))
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity"])
+def test_refuses_numbers_that_json_does_not_have(tmp_path, lines, number):
+    text = lines[-1].replace('"wall_s": 30.0', f'"wall_s": {number}')
+    with pytest.raises(RecordError, match=r"0\.jsonl:2: record: JSON is malformed"):
+        list(codec.read(write(tmp_path, lines[0] + text), DECODER))
+
+
+def test_names_every_wrong_field_of_a_line(tmp_path, lines):
+    path = write(tmp_path, lines[0] + changed(lines[-1], status="fine", wall_s=None))
+    with pytest.raises(RecordError) as caught:
+        list(codec.read(path, DECODER))
+    assert "end.status" in str(caught.value)
+    assert "end.wall_s" in str(caught.value)
+
+
+def test_says_that_a_line_was_cut_off(tmp_path, lines):
+    path = write(tmp_path, lines[0] + lines[1][:100])
+    with pytest.raises(RecordError, match=r"0\.jsonl:2: .*it was cut off"):
+        list(codec.read(path, DECODER))
+
+
+def test_refuses_another_schema_version_before_anything_else(tmp_path):
+    path = write(tmp_path, '{"kind": "cohort", "schema_version": 2}\n')
+    known = r":1: it was written by another version of .* \(schema_version 2, this one reads 1\)"
+    with pytest.raises(RecordError, match=known):
+        list(codec.read(path, DECODER))
+
+
+@pytest.mark.parametrize("text", ["[1]\n", "\n", '{"kind": "story"}\n', '{"no": "kind"}\n', "{\n"])
+def test_refuses_what_is_no_record(tmp_path, text):
+    with pytest.raises(RecordError, match=r"0\.jsonl:1: "):
+        list(codec.read(write(tmp_path, text), DECODER))
+
+
+def test_null_only_where_a_machine_may_lack_the_counter(tmp_path, lines):
+    window = json.loads(lines[2])
+    window["machine"]["throttled_s"] = None
+    list(codec.read(write(tmp_path, json.dumps(window) + "\n"), DECODER))
+    window["machine"]["foreign_cpu_s"] = None
+    with pytest.raises(RecordError, match="foreign_cpu_s"):
+        list(codec.read(write(tmp_path, json.dumps(window) + "\n"), DECODER))
+
+
+def test_an_older_version_is_refused_with_what_to_do(tmp_path):
+    path = write(tmp_path, '{"kind": "confirmation", "schema_version": 1}\n')
+    known = r":1: it was written by an older version of .*\): measure again, or use the program"
+    with pytest.raises(RecordError, match=known):
+        list(codec.read(path, ROUNDS))
+
+
+def test_what_is_read_is_written_as_it_was(lines):
+    for line in lines:
+        record = DECODER.decode(line)
+        assert json.loads(line).keys() <= json.loads(codec.encode(record)).keys()
+        assert DECODER.decode(codec.encode(record)) == record
+
+
+def test_numbers_of_numpy_are_numbers():
+    line = codec.encode(window([member([5_000], load_s=np.float64(0.5))]))
+    assert DECODER.decode(line).members[0].load_s == 0.5
+
+
+def test_a_number_that_json_does_not_have_is_not_written():
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        codec.encode(window([member([5_000], load_s=float("nan"))]))

@@ -1,0 +1,146 @@
+"""Reading and writing files of records: one JSON object a line, told apart by its ``kind``.
+
+Reading is strict, so that nothing behind it meets a NaN, a wrong type or a mistake of unit. Fields
+that a type does not name are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+
+import msgspec
+from msgspec import structs
+
+from scaling_study.common.file_errors import UnusableError
+from scaling_study.common.printable import printable
+from scaling_study.common.problems import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from scaling_study.records.field import Json
+
+LONGEST_LINE = 2**28  # a window of 384 members with 10,000 steps each has some 30 MB
+SHOWN_CHARACTERS = 200  # a mistake may quote a name, as long as the file has it
+SHOWN_MISTAKES = 5  # a record of another kind altogether would fill the screen
+REMEDY = "delete the file and run the same command again: it measures what is missing"
+CUT_OFF = (
+    "the line has no end: it was cut off; add .part to the file's name to keep what is before it"
+)
+
+VERSION = "schema_version"
+
+R = TypeVar("R")
+
+
+class RecordError(UnusableError):
+    """A record that cannot be used; the message names its file and line."""
+
+
+PLAIN: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+"""Of records of any kind."""
+
+
+def read(path: Path, decoder: msgspec.json.Decoder[R]) -> Iterator[tuple[int, R]]:
+    """Read a file of records.
+
+    Args:
+        path: The file.
+        decoder: Of the records that it may hold, such as `window.DECODER`.
+
+    Yields:
+        Line number (from 1) and record.
+
+    Raises:
+        RecordError: A line is no such record; each of its wrong fields is named.
+    """
+    with path.open("rb") as file:
+        lines = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
+        for number, line in enumerate(lines, start=1):
+            yield number, decode(line, decoder, f"{path}:{number}")
+
+
+def decode(line: bytes, decoder: msgspec.json.Decoder[R], place: str) -> R:
+    """Read one line.
+
+    Args:
+        line: With its end.
+        decoder: As for `read`.
+        place: Begins the message of an error.
+
+    Raises:
+        RecordError: It is no such record.
+    """
+    if len(line) > LONGEST_LINE:
+        what = f"has more than {LONGEST_LINE:,} bytes, which no record has"
+        raise RecordError(f"{place}: {what}; {REMEDY}")
+    try:
+        return decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RecordError(f"{place}: {_mistakes(line, decoder, error)}; {REMEDY}") from error
+
+
+def encode(record: object) -> bytes:
+    """Return the line of a record, or of a dictionary of records.
+
+    Text that is no Unicode, such as an undecoded byte of a variable, loses what JSON cannot hold.
+
+    Raises:
+        ValueError: A number in it is not finite.
+    """
+    text = json.dumps(record, default=plain, allow_nan=False, ensure_ascii=False)
+    return f"{text}\n".encode(errors="replace")
+
+
+def plain(record: object) -> dict[str, Any]:
+    """Return what a record's line holds, as dictionaries and lists."""
+    # numpy's numbers, which are floats to a type checker, have to be asked for their value.
+    found: dict[str, Any] = msgspec.to_builtins(record, enc_hook=methodcaller("item"))
+    return found
+
+
+def _mistakes(line: bytes, decoder: msgspec.json.Decoder[R], error: Exception) -> str:
+    """The mistakes of one line as text; a line without its end was cut off."""
+    found = [f"record: {error}"]
+    try:
+        record = msgspec.json.decode(line)
+        kinds = {one.__struct_config__.tag: one for one in get_args(decoder.type)}
+        kind = kinds[record["kind"]]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError):
+        pass
+    else:
+        wrong = dict(_wrong_fields(record, kind))
+        if VERSION in wrong:
+            return _another_version(record.get(VERSION), get_args(get_type_hints(kind)[VERSION])[0])
+        found = [f"{record['kind']}.{name}: {text}" for name, text in wrong.items()]
+    shown = [printable(one)[:SHOWN_CHARACTERS] for one in found[:SHOWN_MISTAKES]]
+    more = len(found) - len(shown)
+    text = "; ".join(shown) + (f"; and {more} more" if more else "")
+    return text if line.endswith(b"\n") else f"{text} ({CUT_OFF})"
+
+
+def _wrong_fields(record: Json, kind: type[msgspec.Struct]) -> Iterator[tuple[str, str]]:
+    """Yield each wrong field of a record, with its first mistake."""
+    for field in structs.fields(kind):
+        if field.name not in record and field.required:
+            yield field.name, "it is missing"
+        elif field.name in record:
+            try:
+                msgspec.convert(record[field.name], field.type)
+            except msgspec.ValidationError as error:
+                text, _, place = str(error).partition(" - at `$")
+                inside = re.sub(r"\[(\w+)\]", r".\1", place.rstrip("`"))
+                yield f"{field.name}{inside}", text
+
+
+def _another_version(found: object, known: int) -> str:
+    older = isinstance(found, int) and found < known
+    who = "an older version" if older else "another version"
+    return (
+        f"it was written by {who} of this program ({VERSION} {shorten(found)}, this one reads "
+        f"{known}): measure again, or use the program that measured it"
+    )

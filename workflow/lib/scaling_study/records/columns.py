@@ -1,0 +1,372 @@
+"""The columns of the tables: name, type, unit and meaning, in one place.
+
+Columns that hold a field of a record take all of these from the field; others are the fields of a
+class here. The tables are written with this metadata, and `records.docs` prints docs/columns.md.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from scaling_study.common.counter import COUNTERS
+from scaling_study.common.storage import Column, Kind, Table
+from scaling_study.records import experiment
+from scaling_study.records.field import (
+    LARGEST_COUNT,
+    Amount,
+    Count,
+    Field,
+    Index,
+    Megahertz,
+    Processes,
+    Ratio,
+    Seconds,
+    StepCount,
+    bounds,
+    fields,
+)
+from scaling_study.records.window import KERNEL_COUNTS, MEMBER, Cohort, Window, WindowMachine
+
+Cpus = Annotated[float, bounds("CPUs", LARGEST_COUNT)]
+Threads = Annotated[float, bounds("threads", LARGEST_COUNT)]
+MeanProcesses = Annotated[float, bounds("processes", LARGEST_COUNT)]
+MeanBytes = Annotated[float, bounds("bytes", LARGEST_COUNT)]
+MeanSteps = Annotated[float, bounds("steps", LARGEST_COUNT)]
+Windows = Annotated[int, bounds("windows", LARGEST_COUNT)]
+PerStep = Annotated[float, bounds("1/step", LARGEST_COUNT)]
+StepsPerSecond = Annotated[float, bounds("steps/s", LARGEST_COUNT)]
+ModelsPerHour = Annotated[float, bounds("models/h", LARGEST_COUNT)]
+
+KINDS: Mapping[object, Kind] = {bool: "yes/no", int: "integer", float: "number"}
+COHORT, WINDOW, MACHINE = fields(Cohort), fields(Window), fields(WindowMachine)
+EXPERIMENT = fields(experiment.Why) | fields(experiment.Window)
+
+
+def _columns(record: Mapping[str, Field], *names: str) -> tuple[Column, ...]:
+    """Columns for some fields of a record, or for all; only a number may be missing."""
+    found = (record[name] for name in names) if names else record.values()
+    return tuple(
+        Column(
+            one.name,
+            "number" if one.nullable and one.type is int else KINDS.get(one.type, "text"),
+            one.unit,
+            one.meaning,
+        )
+        for one in found
+    )
+
+
+def _per_step(field: Field, name: str | None = None) -> Column:
+    """A column for what a member counted, per step."""
+    unit = field.unit or "1/step"
+    return Column(f"{name or field.name}_per_step", "number", unit, field.meaning)
+
+
+class _PerStep:
+    trainer_runqueue_s_per_step: Seconds
+    """Training thread waiting for a CPU, without the time held back by a quota where that is
+    counted."""
+    trainer_throttled_s_per_step: Seconds
+    """Training thread held back by a cgroup's quota; empty where no cgroup counts it."""
+    trainer_blocked_s_per_step: Seconds
+    """Training thread asleep: wall time less CPU time, run-queue wait and throttled time, at least
+    0."""
+    trainer_residual_s_per_step: Seconds
+    """Mean time of the counted steps less the five accounts of the training thread, which are of
+    all steps of the window and of the script's new starts; points leave out windows with new starts
+    where they have others."""
+
+
+class _Window:
+    flags: str
+    """Why not, joined by `;`."""
+    step_mean_s: Seconds
+    """Mean time of the counted steps."""
+    step_median_s: Seconds
+    """Median of the counted steps."""
+    step_p95_s: Seconds
+    """95th percentile of the counted steps."""
+    step_p99_s: Seconds
+    """99th percentile of the counted steps."""
+    steps_per_s: StepsPerSecond
+    """Counted steps over the time they took."""
+    cpu_use: Cpus
+    """User and system time over the time active."""
+    runnable_threads: Threads
+    """Threads of a member that ran or waited for a CPU: mean over the time active."""
+    clock_mhz: Megahertz
+    """Cycles in user mode over user time: the clock while computing."""
+
+
+class _Replicate:
+    n: Processes
+    """Members that trained."""
+    replicate: Index
+    """Fresh cohort of the launch, from 0."""
+    windows: Windows
+    """Valid windows."""
+    steps_per_s: StepsPerSecond
+    """Throughput: iterations over all active time, summed over members, over `drift`."""
+    step_s: Seconds
+    """Mean ordinary step, without what lies between steps, times `drift`."""
+    drift: Ratio
+    """By what factor all that a race measured in the same job was faster than at other times; 1
+    without a race."""
+    between_share: Ratio
+    """Part of the active time that lies between steps: validation, checkpoints, ends of epochs."""
+    start_s: Seconds
+    """Start of a process, as in the table of points."""
+    models_per_hour: ModelsPerHour
+    """As in the table of points."""
+
+
+class _Between:
+    n: Processes
+    """Members that trained."""
+    kind: Index
+    """1 for the longest kind of the launch, and so on."""
+    every_steps: MeanSteps
+    """Steps from one to the next."""
+    duration_s: Seconds
+    """How long one takes, beside an ordinary step."""
+    share: Ratio
+    """Part of all active time that it takes."""
+    seen: Count
+    """How many were seen, at all process counts."""
+
+
+class _Point:
+    n: Processes
+    """Members that trained."""
+    replicates: Count
+    """Replicates with a valid window."""
+    windows: Windows
+    """Valid windows."""
+    windows_invalid: Windows
+    """Windows that do not count."""
+    steps: StepCount
+    """Counted steps of all members."""
+    steps_per_s: StepsPerSecond
+    """Throughput of all members with what lies between steps, geometric mean over replicates."""
+    step_s: Seconds
+    """Mean ordinary step of a member."""
+    between_share: Ratio
+    """Part of the active time that lies between steps: validation, checkpoints, ends of epochs."""
+    step_median_s: Seconds
+    """Median of all counted steps."""
+    step_p95_s: Seconds
+    """95th percentile of all counted steps."""
+    step_p99_s: Seconds
+    """99th percentile of all counted steps."""
+    models_per_hour: ModelsPerHour
+    """Predicted: a process for each model, its start and the throughput of its steps, without the
+    end of the process."""
+    start_s: Seconds
+    """A process's start to the end of its first step, and what it compiled before its first window
+    (with a filled cache, where seen), while all of a cohort start; launches that start alike and
+    differ as starts of one launch do are taken together."""
+    speedup: Ratio
+    """Throughput against n = 1 of the same launch, paired by replicate."""
+    efficiency: Ratio
+    """Speed-up over n."""
+    cpu_use: Cpus
+    """CPUs kept busy by all members together."""
+
+
+class _PointMember:
+    threads: Threads
+    """OS threads per member."""
+    processes: MeanProcesses
+    """Processes per member."""
+    rss_bytes: MeanBytes
+    """Resident memory per member."""
+    member_spread: Ratio
+    """Slowest less fastest member's mean step over the mean of all, mean over replicates."""
+    oversubscribed: bool
+    """The members ask for more threads than there are usable CPUs, or share CPUs."""
+
+
+class _Operator:
+    n: Processes
+    """Members that trained; one of them was profiled."""
+    operator: str
+    """As torch names it."""
+    phase: str
+    """Phase of a step; empty where it is unknown or mixed."""
+    group: str
+    """What such an operator is bound by (operator_groups.yaml)."""
+    calls_per_step: PerStep
+    """Calls."""
+    self_s_per_step: Seconds
+    """Wall time in it, without operators it calls."""
+    total_s_per_step: Seconds
+    """Wall time in it, with operators it calls."""
+    self_s_per_call: Seconds
+    """Self time of a call."""
+    total_s_per_call: Seconds
+    """Total time of a call."""
+    flops_per_step: PerStep
+    """Floating-point operations, where known."""
+    steps: StepCount
+    """Steps that the profile covers."""
+    tax: Ratio
+    """Step time while profiled over that of unprofiled windows."""
+
+
+class _Experiment:
+    valid: bool
+    """Whether the window measures its launch."""
+    usable: bool
+    """Whether it is evidence: valid, or disturbed by foreign load or steal only."""
+    flags: str
+    """Remarks and reasons, joined by `;`."""
+    step_s: Seconds
+    """Mean time of a member's step: n over all throughput."""
+
+
+class _ExperimentMember:
+    restarts: Amount
+    """Times a member's script was started anew."""
+    threads: Threads
+    """OS threads per member and its children."""
+    processes: MeanProcesses
+    """Processes per member."""
+
+
+class _ExperimentMachine:
+    cpu_use: Cpus
+    """CPUs kept busy by all members together."""
+    foreign_cpus: Cpus
+    """CPUs kept busy by other programs."""
+    steal_cpus: Cpus
+    """CPUs that the hypervisor took."""
+    throttled_s_per_step: Seconds
+    """Time the cgroup was throttled."""
+    psi_cpu_share: Ratio
+    """Share of the time some task waited for a CPU."""
+    psi_memory_share: Ratio
+    """Share of the time some task waited for memory."""
+    psi_io_share: Ratio
+    """Share of the time some task waited for a device."""
+
+
+INTERVALS = {"steps_per_s", "step_s", "models_per_hour", "speedup", "efficiency"}
+
+
+def _with_intervals(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Columns with the ends of their intervals behind those that have one."""
+    ends = (("", None), ("_low", "Lower end"), ("_high", "Upper end"))
+    return tuple(
+        Column(
+            f"{one.name}{end}",
+            one.kind,
+            one.unit,
+            f"{text} of its 95% interval over replicates." if text else one.meaning,
+        )
+        for one in columns
+        for end, text in (ends if one.name in INTERVALS else ends[:1])
+    )
+
+
+WHERE = (
+    Column("machine", "text", "", "Hash of the machine; rows of different machines never mix."),
+    *_columns(COHORT, "launch", "label", "arm"),
+)
+PER_STEP = (
+    *(_per_step(MEMBER[name]) for name in ("load_s", "forward_s", "backward_s", "optimizer_s")),
+    *(
+        Column(
+            one.column,
+            "number",
+            one.unit or "1/step",
+            f"{one.meaning[:-1]}; empty in files from before it was counted.",
+        )
+        for one in COUNTERS
+    ),
+    _per_step(MEMBER["ranks_wait_s"]),
+    _per_step(MEMBER["cpu_user_s"], "user_s"),
+    _per_step(MEMBER["cpu_system_s"], "system_s"),
+    *(_per_step(MEMBER[name]) for name in ("runqueue_s", "trainer_user_s", "trainer_system_s")),
+    *_columns(fields(_PerStep)),
+    *map(_per_step, KERNEL_COUNTS),
+)
+OWN = fields(_Window)
+RUNNABLE, CLOCK = _columns(OWN, "runnable_threads", "clock_mhz")
+WINDOWS = Table(
+    "windows",
+    "one member in one window, valid or not",
+    (
+        *WHERE,
+        *_columns(COHORT, "replicate", "cohort"),
+        *_columns(WINDOW, "window", "block", "n", "take", "valid"),
+        *_columns(OWN, "flags"),
+        *_columns(MEMBER, "slot", "steps"),
+        *_columns(WINDOW, "window_s"),
+        *_columns(OWN, "step_mean_s", "step_median_s", "step_p95_s", "step_p99_s", "steps_per_s"),
+        *_columns(MEMBER, "active_s", "steps_active", "samples_active"),
+        *_columns(OWN, "cpu_use"),
+        *PER_STEP,
+        RUNNABLE,
+        CLOCK,
+        *_columns(MEMBER, "threads", "processes", "rss_bytes", "restarts"),
+        *_columns(WINDOW, "start_skew_s", "overlap"),
+        *_columns(MACHINE, "foreign_cpu_s", "sleeping_cpu_s", "steal_s", "throttled_s"),
+        *_columns(MACHINE, "psi_cpu_some_s", "psi_memory_some_s", "psi_io_some_s"),
+        *_columns(MACHINE, "frequency_mhz", "members_cpus", "trainers_cpus"),
+    ),
+)
+REPLICATES = Table(
+    "replicates",
+    "one process count in one replicate, its valid windows: what the intervals are taken over",
+    (*WHERE, *_columns(fields(_Replicate))),
+)
+BETWEEN = Table(
+    "between",
+    "one kind of what comes back between steps, such as a validation, at one process count",
+    (*WHERE, *_columns(fields(_Between))),
+)
+POINTS = Table(
+    "points",
+    "one launch at one process count on one machine, from its valid windows",
+    (
+        *WHERE,
+        *_with_intervals(_columns(fields(_Point))),
+        *PER_STEP,
+        RUNNABLE,
+        CLOCK,
+        *_columns(fields(_PointMember)),
+    ),
+)
+OPERATORS = Table(
+    "operators",
+    "one operator in one phase of one profiled member, from a few steps of torch's profiler",
+    (*WHERE, *_columns(fields(_Operator))),
+)
+VMSTAT = (
+    *("pswpin", "pswpout", "pgmajfault", "numa_hint_faults", "numa_pages_migrated"),
+    *("thp_fault_alloc", "thp_split_page", "compact_stall"),
+)
+"""Counters of /proc/vmstat whose change in a window is recorded, where the kernel has them."""
+EXPERIMENTS = Table(
+    "experiments",
+    "one window of the experiments that look for causes",
+    (
+        *WHERE,
+        *_columns(EXPERIMENT, "target", "replicate"),
+        *_columns(EXPERIMENT, "experiment", "name", "dose", "count", "block", "n", "take"),
+        *_columns(fields(_Experiment)),
+        *_columns(EXPERIMENT, "rate_share"),
+        *PER_STEP,
+        *_columns(fields(_ExperimentMember)),
+        RUNNABLE,
+        CLOCK,
+        *_columns(MACHINE, "members_cpus", "trainers_cpus"),
+        *_columns(fields(_ExperimentMachine)),
+        *_columns(MACHINE, "frequency_mhz"),
+        *(
+            Column(f"{name}_per_step", "number", "1/step", f"`{name}` of /proc/vmstat (machine).")
+            for name in VMSTAT
+        ),
+    ),
+)
+TABLES = (WINDOWS, REPLICATES, BETWEEN, POINTS)
+"""What every study has; OPERATORS comes with profiles, EXPERIMENTS with `why`."""

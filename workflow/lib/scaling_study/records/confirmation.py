@@ -1,0 +1,155 @@
+"""The records of a confirmation: a file ``confirm/rounds.jsonl``.
+
+History of the format:
+    1: first version.
+    2: starts say how long the ordinary iterations of their process took. Later files have
+       `compared` in the head, and losses.
+"""
+
+from typing import Literal
+
+from msgspec import Struct, json
+
+from scaling_study.records.field import (
+    Count,
+    CpuSeconds,
+    Index,
+    Megahertz,
+    Processes,
+    Seconds,
+    StepCount,
+)
+
+Role = Literal["recommended", "today", "today_same_n", "default", "default_same_n"]
+Way = Literal["process_per_model", "one_process"]
+Status = Literal["ok", "once", "failed"]
+
+
+class Arm(Struct, frozen=True):
+    """One launch at one process count, with one way to run a queue of models."""
+
+    role: Role
+    launch: str
+    label: str
+    n: Processes
+    """Slots."""
+    queue: Way
+
+    @property
+    def key(self) -> str:
+        """What names the arm in records."""
+        return f"{self.role}/{self.queue}"
+
+
+class Head(Struct, frozen=True, kw_only=True, tag_field="kind", tag="confirmation"):
+    """A confirmation begins."""
+
+    schema_version: Literal[2]
+    study: str
+    """The study."""
+    machine_hash: str
+    """Hash of the machine."""
+    arms: list[Arm]
+    """What is compared: role, launch, count, way of the queue."""
+    compared: list[str] = []
+    """Launches whose losses are compared."""
+    seed: int
+    """Seed of the order."""
+    seconds: Seconds
+    """All rounds together."""
+    measured_hash: str
+    """Hash of the script, its arguments, inputs and build."""
+    harness_hash: str
+    """Hash of the code that runs it."""
+    started: str
+    """Time of the start."""
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """One start of the script in a slot; times are since the round began, null if never."""
+
+    slot: Index
+    """The slot."""
+    process: Index
+    """The slot's processes, from 0."""
+    again: Index
+    """Starts of the script in that process, from 0."""
+    began_s: Seconds
+    """Its beginning."""
+    first_s: Seconds | None
+    """End of its first iteration."""
+    latest_s: Seconds | None
+    """End of its latest iteration."""
+    iterations: Count
+    """Iterations."""
+    ordinary_s: Seconds | None
+    """Mean ordinary iteration of the process, over all its starts."""
+    ended_s: Seconds | None
+    """Its end."""
+
+    @property
+    def span_s(self) -> float:
+        """From the end of its first iteration to that of its latest one."""
+        return (self.latest_s or 0.0) - (self.first_s or 0.0)
+
+
+class Round(Struct, frozen=True, kw_only=True, tag_field="kind", tag="round"):
+    """One round: every slot is busy from 0 to ``cut_s``."""
+
+    turn: Index
+    """Rounds of a turn follow each other, one of each arm."""
+    arm: str
+    """Role and way of the queue."""
+    status: Status
+    """`ok`; `once`: the script does not run twice in one process; `failed`."""
+    reason: str | None
+    """Why it failed."""
+    limit_s: Seconds
+    """Planned length."""
+    cut_s: Seconds
+    """Its length; more than planned where a slot had hardly trained."""
+    frequency_mhz: Megahertz | None
+    """Mean frequency of the CPUs."""
+    foreign_cpu_s: CpuSeconds
+    """CPU time of other programs."""
+    runs: list[Run]
+    """Starts of the script."""
+
+
+class LeftOut(Struct, frozen=True, kw_only=True, tag_field="kind", tag="left_out"):
+    """An arm that this machine cannot run."""
+
+    arm: str
+    """Role and way of the queue."""
+    reason: str
+    """Why."""
+
+
+class Losses(Struct, frozen=True, kw_only=True, tag_field="kind", tag="losses"):
+    """The losses of a launch that computes with other numbers, and the baseline's."""
+
+    launch: str
+    """Launch id."""
+    status: Literal["ok", "failed"]
+    """`ok` or `failed`."""
+    reason: str | None
+    """Why it failed."""
+    steps: StepCount
+    """Steps of each run."""
+    baseline: list[float]
+    """Mean losses of the baseline's runs."""
+    losses: list[float]
+    """Mean losses of the launch's runs."""
+    alike: bool | None
+    """Whether the loss falls alike."""
+
+
+class End(Struct, frozen=True, kw_only=True, tag_field="kind", tag="end"):
+    """A confirmation ends."""
+
+    wall_s: Seconds
+    """How long it took."""
+
+
+Record = Head | Round | LeftOut | Losses | End
+DECODER: json.Decoder[Record] = json.Decoder(Record)

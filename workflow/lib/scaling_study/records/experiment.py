@@ -1,0 +1,350 @@
+"""The records of experiments: ``why/<target>/<replicate>.jsonl`` and ``feed/<replicate>.jsonl``.
+
+History of the formats:
+    `why` 1: first version.
+    `feed` 1: first version.
+    `feed` 2: ways to load in place of numbers of workers.
+"""
+
+from typing import Literal
+
+from msgspec import Struct, json
+
+from scaling_study.records.field import (
+    Count,
+    Index,
+    Json,
+    Positive,
+    Processes,
+    Ratio,
+    Seconds,
+    Share,
+)
+from scaling_study.records.readback import Check, Readback
+from scaling_study.records.window import Slot, Status, Taken
+
+
+class Heading(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The first record of every kind of experiment: of which launch and machine."""
+
+    study: str
+    """The study."""
+    launch: str
+    """Launch id, as in plan.json."""
+    label: str
+    """The launch's values that differ from all-default."""
+    arm: str
+    """Why the launch is in the plan."""
+    axes: Json
+    """All values of the launch."""
+    replicate: Index
+    """Fresh start of the whole experiment, from 0."""
+    effort: Literal["quick", "full"]
+    """How much is tried."""
+    n: Processes
+    """Members that train."""
+    seed: int
+    """Seed of all that is shuffled."""
+    machine_hash: str
+    """Hash of the machine."""
+    machine: Json
+    """The machine, as in machine.json."""
+    measured_hash: str
+    """Hash of the script, its arguments, inputs and build."""
+    harness_hash: str
+    """Hash of the measuring code."""
+    started: str
+    """Time of the start."""
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """A launch that differs from the reference by one change."""
+
+    relief: str
+    title: str
+    axes: Json
+    options: Json
+
+
+class LeftOut(Struct, frozen=True, kw_only=True):
+    """A change that was not tried, and why."""
+
+    relief: str
+    title: str
+    reason: str
+
+
+class Why(Heading, frozen=True, kw_only=True, tag_field="kind", tag="why"):
+    """Experiments on one launch begin."""
+
+    schema_version: Literal[1]
+    target: str
+    """What is explained: a launch id, or `recommended`."""
+    same_as: str | None
+    """The target whose experiments stand for this one."""
+    slots: list[Slot]
+    """CPUs and memory policy of each member."""
+    shortest_s: Seconds | None = None
+    """Shortest time of a window."""
+    blocks: Positive | None = None
+    """Randomised blocks."""
+    reliefs: list[Change]
+    """The changes that are tried."""
+    not_applicable: list[LeftOut]
+    """Those that cannot matter here, with the reason."""
+
+
+class Attestation(Struct, frozen=True, kw_only=True, tag_field="kind", tag="attestation"):
+    """What the members of one cohort of the job reported before their first window."""
+
+    cohort: str
+    """`reference`, a change, or a variant."""
+    checks: list[Check]
+    """For each axis what was asked for, what was found, whether it holds."""
+    members: list[Readback]
+    """What each member reported."""
+
+
+class Timed(Taken, frozen=True, kw_only=True):
+    """A window of some experiment."""
+
+    name: str
+    """`reference`, the change, the kernel beside, or the variant."""
+    dose: Share | None
+    """Share of the time in which load beside ran."""
+    count: Index | None
+    """Processes of the load beside."""
+    rate_share: Ratio | None
+    """What these reached, against `dose` times what they reach alone."""
+    take: Index
+    """0 for the first take, above for a retake."""
+    vmstat: dict[str, int]
+    """Changes of counters. Source: /proc/vmstat."""
+
+
+class Window(Timed, frozen=True, kw_only=True, tag_field="kind", tag="window"):
+    """A window of an experiment on causes."""
+
+    experiment: Literal["reference", "relief", "bystander"]
+    """`reference`, `relief` or `bystander`."""
+
+
+class Wait(Struct, frozen=True, kw_only=True):
+    """A system call in which a training thread was found waiting."""
+
+    syscall: str
+    on: str
+    count: Count
+
+
+class SampledMember(Struct, frozen=True, kw_only=True):
+    """What one training thread was found doing."""
+
+    slot: Index
+    samples: Count
+    states: dict[str, Count]
+    waits: list[Wait]
+
+
+class SampledLock(Struct, frozen=True, kw_only=True):
+    """A file lock that members were found waiting for."""
+
+    path: str
+    waiters_mean: Ratio
+    samples: Count
+
+
+class Samples(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="samples"
+):
+    """What the training threads of n members were found doing, outside of all windows."""
+
+    n: Processes
+    """Members that trained."""
+    interval_s: Seconds
+    """Mean time between two looks."""
+    step_s: Seconds | None = None
+    """Mean step meanwhile."""
+    members: list[SampledMember]
+    """States of each training thread, the system calls in which it waited, and on what: a
+    file, shared memory (`futex`), or the lock held by another member. Source:
+    /proc/PID/task/TID."""
+    locks: list[SampledLock]
+    """Waiters for file locks. Source: /proc/locks."""
+
+
+class ForeignProcess(Struct, frozen=True, kw_only=True):
+    """A program that does not belong to the study and took CPU time."""
+
+    name: str
+    pid: Count
+    cpu_s: Seconds
+    share: Ratio
+
+
+class Foreign(Struct, frozen=True, kw_only=True, tag_field="kind", tag="foreign"):
+    """Programs beside the study; those that ended meanwhile are not seen."""
+
+    span_s: Seconds
+    """Time they were looked at."""
+    processes: list[ForeignProcess]
+    """Those that took 5% of a CPU and more. Source: /proc/PID/stat."""
+
+
+class ChangeFailed(Struct, frozen=True, kw_only=True, tag_field="kind", tag="relief_failed"):
+    """A change that did not start or did not take effect."""
+
+    relief: str
+    """The change."""
+    reason: str
+    """Why."""
+
+
+class ChangeLeftOut(Struct, frozen=True, kw_only=True, tag_field="kind", tag="relief_left_out"):
+    """A change that was tried and cannot be made in this script."""
+
+    relief: str
+    """The change."""
+    reason: str
+    """Why."""
+
+
+class Event(Struct, frozen=True, kw_only=True, tag_field="kind", tag="event"):
+    """A member ends before its time."""
+
+
+class Ending(Struct, frozen=True, kw_only=True):
+    """What the last record of every job holds."""
+
+    status: Status
+    """`complete`, `partial`, `failed` or `skipped`."""
+    reason: str | None
+    """Why it is not complete."""
+    remedy: str | None
+    """What to do about it."""
+    wall_s: Seconds
+    """How long it took."""
+
+
+class End(Ending, frozen=True, kw_only=True, tag_field="kind", tag="end"):
+    """Experiments on one launch end."""
+
+
+class Feed(Heading, frozen=True, kw_only=True, tag_field="kind", tag="feed"):
+    """One start of all variants of the recommended launch begins."""
+
+    schema_version: Literal[2]
+    blocks: Positive
+    """Randomised blocks."""
+
+
+class Loader(Struct, frozen=True, kw_only=True):
+    """A kind of loader that the script has iterated over, as far as its variants need it."""
+
+    kind: str
+    workers: Count | None
+    threads: bool
+    settable: bool
+    by_row: bool
+    ready: Count
+
+
+class FeedReadback(Readback, frozen=True, kw_only=True):
+    """What one member of a variant reports about itself."""
+
+    loaders: list[Loader]  # type: ignore[assignment]  # a part of what it reports
+    """Kinds of loaders that were iterated over."""
+    cached: Json
+    """Batches from memory: how many, their bytes, whether the script changes them."""
+
+
+class FeedAttestation(Struct, frozen=True, kw_only=True, tag_field="kind", tag="attestation"):
+    """What the members of one variant reported before their first window."""
+
+    cohort: str
+    """The variant."""
+    checks: list[Check]
+    """For each axis what was asked for, what was found, whether it holds."""
+    members: list[FeedReadback]
+    """What each member reported."""
+
+
+class FeedWindow(Timed, frozen=True, kw_only=True, tag_field="kind", tag="window"):
+    """A window of a variant."""
+
+    experiment: Literal["feed"]
+    """`feed`."""
+    resident_before: Share | None = None
+    """Part of the loader's files that was in memory before it. Source: mincore(2)."""
+    resident_after: Share | None = None
+    """The same after it. Source: mincore(2)."""
+
+
+class VariantLeftOut(Struct, frozen=True, kw_only=True):
+    """A variant that was not measured, and why."""
+
+    variant: str
+    title: str
+    reason: str
+
+
+class Way(Struct, frozen=True, kw_only=True):
+    """A way to load: see `experiments.loader_model`."""
+
+    name: str
+    title: str
+    workers: Count | None
+    axes: Json
+    change: str | None
+    as_fast: bool
+
+
+class Ways(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ways"):
+    """Other ways to load whose steps are predicted."""
+
+    cpus: float
+    """CPUs of a process."""
+    ways: list[Way]
+    """As it is first; variants with another way are named `only@NAME`, `as_is@NAME`."""
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """What was seen at one time: see `experiments.machine_use`."""
+
+    at_s: float
+    trainers_s: float
+    threads_s: float
+    workers_s: float
+    busy_s: float
+    stalled_cpu_s: float | None
+    stalled_io_s: float | None
+    disk_bytes: Count
+    network_bytes: Count
+    memory_left_bytes: Count
+    shared_left_bytes: Count
+
+
+class Use(Struct, frozen=True, kw_only=True, tag_field="kind", tag="use"):
+    """CPU time, disks, network and memory while the script trained as it is."""
+
+    cpus: Positive
+    """CPUs that the study may use."""
+    shared_bytes: Count | None
+    """Size of /dev/shm."""
+    looks: list[Look]
+    """Counters, read eight times a second for some seconds; nothing is measured then."""
+
+
+class FeedEnd(Ending, frozen=True, kw_only=True, tag_field="kind", tag="end"):
+    """All variants end."""
+
+    left_out: list[VariantLeftOut]
+    """Variants that were left out, and why."""
+
+
+WhyRecord = (
+    Why | Attestation | Window | Samples | Foreign | ChangeFailed | ChangeLeftOut | Event | End
+)
+FeedRecord = Feed | FeedAttestation | FeedWindow | Ways | Use | Event | FeedEnd
+WHY: json.Decoder[WhyRecord] = json.Decoder(WhyRecord)
+FEED: json.Decoder[FeedRecord] = json.Decoder(FeedRecord)

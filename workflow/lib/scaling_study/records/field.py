@@ -1,0 +1,111 @@
+"""What a field of a record says about itself: type, bounds, unit, meaning and source.
+
+A field is declared once: its type holds unit and bounds, which reading checks, and the text below
+it says what it means and, after "Source:", where it is read. The bounds catch mistakes of unit.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, get_args, get_origin, get_type_hints
+
+from msgspec import Meta
+
+LARGEST_SECONDS = 10**9  # thirty years
+LARGEST_COUNT = 10**15  # a petabyte, and what a double still holds exactly
+LARGEST_STEP_US = 2**32 - 1  # 71 minutes; step times are sorted as 32 bits beside their group
+LARGEST_N = 2**20  # far more processes than Linux starts (its pid_max is 2**22)
+LARGEST_SHARE = 10**6  # a rate is no million times of what it should be
+
+
+def bounds(unit: str, most: int, least: int = 0) -> Meta:
+    """Return a unit and the smallest and largest number that a field may hold."""
+    return Meta(ge=least, le=most, extra={"unit": unit})
+
+
+Json = dict[str, object]
+Seconds = Annotated[float, bounds("s", LARGEST_SECONDS)]
+CpuSeconds = Annotated[float, bounds("CPU s", LARGEST_SECONDS)]
+Megahertz = Annotated[float, bounds("MHz", LARGEST_SECONDS)]
+Share = Annotated[float, bounds("", 1)]
+Ratio = Annotated[float, bounds("", LARGEST_SHARE)]
+Amount = Annotated[float, bounds("", LARGEST_COUNT)]
+Count = Annotated[int, bounds("", LARGEST_COUNT)]
+Bytes = Annotated[int, bounds("bytes", LARGEST_COUNT)]
+StepCount = Annotated[int, bounds("steps", LARGEST_COUNT)]
+SampleCount = Annotated[int, bounds("samples", LARGEST_COUNT)]
+ThreadCount = Annotated[int, bounds("threads", LARGEST_COUNT)]
+ProcessCount = Annotated[int, bounds("processes", LARGEST_COUNT)]
+CpuCount = Annotated[int, bounds("CPUs", LARGEST_COUNT)]
+StepMicroseconds = Annotated[int, bounds("us", LARGEST_STEP_US)]
+Index = Annotated[int, bounds("", LARGEST_N)]
+Positive = Annotated[int, bounds("", LARGEST_N, 1)]
+Processes = Annotated[int, bounds("processes", LARGEST_N, 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A described field of a record.
+
+    Attributes:
+        name: As in the record; ends in its unit where it has one.
+        type: Without bounds and null.
+        nullable: Whether it may be null.
+        unit: Unit as text.
+        meaning: What it is.
+        source: Where it is read, if that is not plain.
+        title: In words, of a number that the kernel counts.
+    """
+
+    name: str
+    type: object
+    nullable: bool
+    unit: str
+    meaning: str
+    source: str
+    title: str
+
+
+def fields(record: type) -> dict[str, Field]:
+    """Return the fields of a record by name, in order, those of its bases first."""
+    found = {}
+    texts: dict[str, str] = {}
+    for one in reversed(record.__mro__[:-1]):
+        texts |= _texts(one.__module__).get(one.__name__, {})
+    for name, hint in get_type_hints(record, include_extras=True).items():
+        parts = [hint, *get_args(hint)]
+        known = next((one for one in parts if get_origin(one) is Annotated), None)
+        metas = [one for one in get_args(known)[1:] if isinstance(one, Meta)]
+        meaning, _, source = texts.get(name, "").partition(" Source: ")
+        found[name] = Field(
+            name=name,
+            type=get_args(known)[0] if known else next(p for p in parts if p is not NoneType),
+            nullable=NoneType in parts,
+            unit=next((one.extra["unit"] for one in metas if one.extra), ""),
+            meaning=meaning,
+            source=source.removesuffix("."),
+            title=next((one.title for one in metas if one.title), ""),
+        )
+    return found
+
+
+@cache
+def _texts(module: str) -> dict[str, dict[str, str]]:
+    """The texts below the fields of a module's classes, by class and field."""
+    if not module.startswith("scaling_study."):
+        return {}
+    tree = ast.parse(Path(str(sys.modules[module].__file__)).read_text(encoding="utf-8"))
+    return {
+        one.name: {
+            ast.unparse(field.target): " ".join(str(ast.literal_eval(text.value)).split())
+            for field, text in zip(one.body, one.body[1:], strict=False)
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+        }
+        for one in ast.walk(tree)
+        if isinstance(one, ast.ClassDef)
+    }

@@ -1,0 +1,116 @@
+"""What the members of a cohort report about themselves, and what of their launch holds."""
+
+from msgspec import UNSET, Struct, UnsetType
+
+from scaling_study.records.field import Amount, Count, Index, Json, Positive, Seconds, StepCount
+
+
+class Check(Struct, frozen=True):
+    """One axis: what was asked for and what the members really got."""
+
+    axis: str
+    requested: object
+    effective: object
+    ok: bool
+
+
+class Ended(Struct, frozen=True):
+    """Starts of a member's script that have ended: how many, and after how many steps."""
+
+    starts: Positive
+    """How many."""
+    steps: Amount
+    """Mean."""
+    shortest: StepCount
+    """Fewest."""
+    longest: StepCount
+    """Most."""
+
+
+class Readback(Struct, frozen=True, kw_only=True):
+    """What one member reports about itself; a field that it does not report is left out."""
+
+    slot: Index
+    """The member."""
+    launcher: str | UnsetType = UNSET
+    """How it was started."""
+    once: bool | UnsetType = UNSET
+    """Whether each run of the script needs a process of its own."""
+    counted: Json | UnsetType = UNSET
+    """What ended iterations: the optimizers, their steps, and which one ends a round."""
+    ended: Ended | UnsetType | None = UNSET
+    """How many starts of the script have ended since the process began, and after how many
+    steps: mean, `shortest`, `longest`; null where none has."""
+    pid: Count | UnsetType = UNSET
+    """Process id."""
+    cpus: list[Index] | UnsetType = UNSET
+    """CPUs of the training thread and of bound OpenMP threads. Source: sched_getaffinity(2)."""
+    thread_cpus: list[list[Index]] | UnsetType | None = UNSET
+    """CPUs of each OpenMP thread; null where no variable binds them. Source:
+    sched_getaffinity(2) of each thread, by itself in a parallel region."""
+    policy: str | UnsetType = UNSET
+    """Memory policy of the heap. Source: /proc/self/numa_maps."""
+    pages_by_node: dict[str, Count] | UnsetType = UNSET
+    """Resident pages by NUMA node. Source: /proc/self/numa_maps."""
+    os_threads: Count | UnsetType = UNSET
+    """Threads. Source: /proc/self/task."""
+    intra_op: Positive
+    """Threads of an operator. Source: torch."""
+    inter_op: Count | UnsetType = UNSET
+    """Threads between operators. Source: torch."""
+    openmp: list[str] | UnsetType = UNSET
+    """OpenMP runtimes among the mapped libraries."""
+    parallel: str | UnsetType | None = UNSET
+    """The OpenMP runtime whose threads run torch's operators. Source: dladdr(3) on
+    `GOMP_parallel`, or else `__kmpc_fork_call`."""
+    sgemm: str | UnsetType | None = UNSET
+    """Library that multiplies matrices. Source: dladdr(3) on `sgemm_`."""
+    sgemm_kernel: str | UnsetType | None = UNSET
+    """The kernel that it selected; first member only. Source: OpenBLAS and BLIS by a
+    function, MKL by its verbose mode."""
+    sgemm_gflops: float | UnsetType = UNSET
+    """A 512 by 512 multiply, best of six, while all other members sleep; on a machine of 16
+    CPUs and more, all but a few."""
+    intel_path: str | UnsetType | None = UNSET
+    """Library whose answer makes MKL take its Intel path. Source: dladdr(3) on
+    `mkl_serv_intel_cpu_true`."""
+    allocator: str | UnsetType | None = UNSET
+    """Library that allocates memory. Source: dladdr(3) on `malloc`."""
+    jemalloc_decay_ms: int | UnsetType | None = UNSET
+    """`opt.dirty_decay_ms`; null for other allocators. Source: jemalloc's mallctl."""
+    huge_page_bytes: Count | UnsetType | None = UNSET
+    """AnonHugePages. Source: /proc/self/smaps_rollup."""
+    isa: str | UnsetType = UNSET
+    """The vector set that ATen chose. Source: torch."""
+    default_dtype: str | UnsetType = UNSET
+    """Default type of numbers. Source: torch."""
+    spin_s: float | UnsetType | None = UNSET
+    """CPU time in 20 ms of sleep after parallel work: waiting threads that spin; null with
+    one thread."""
+    changes: Json | UnsetType = UNSET
+    """Which single changes of experiments hold inside the member."""
+    impossible: Json | UnsetType = UNSET
+    """Why a change cannot be made in this script."""
+    cached: Json | UnsetType = UNSET
+    """Batches from memory: how many, their bytes, whether the script changes them."""
+    compiled: Json | UnsetType = UNSET
+    """torch.compile: `times` (compiled functions, of which torch keeps the last 64),
+    `seconds`, and of its kernels those `anew` and those `cached` on the disk."""
+    torch: str | UnsetType = UNSET
+    """Version of torch."""
+    python: str | UnsetType = UNSET
+    """The interpreter."""
+    env: dict[str, str] | UnsetType = UNSET
+    """Variables that can change a measurement (`OMP_*`, `MKL_*`, `OPENBLAS_*`, `MALLOC_*`,
+    `LD_*`, `PYTHON*`, `TORCH_*`, `ATEN_*` and their kin), no others."""
+    switches: Json | UnsetType = UNSET
+    """For each switch of the launch, what its axis finds to hold in the process: live
+    optimizers, loaders, modules, settings of torch."""
+    loaders: list[Json] | UnsetType = UNSET
+    """Kinds of loaders that were iterated over: class, workers (null: threads or processes
+    of its own; `threads` says which), whether their number can be set, whether torch makes
+    its batches row by row (`by_row`), batches that may be ready."""
+    start_s: Seconds | UnsetType = UNSET
+    """From the process's start to the end of its first step, while all of its cohort started."""
+    warm_up_compile_s: Seconds | UnsetType = UNSET
+    """Time in torch.compile after the first step and before the first window."""

@@ -1,0 +1,391 @@
+"""The records of a cohort's windows: a file ``measure/<launch>/<replicate>.jsonl``.
+
+History of the format:
+    1: first version. Later added, and null where a file is older: `members_cpus` and
+        `trainers_cpus` of a window's machine, the hardware counters, `collect_s`, `compile_s`,
+        `ranks_wait_s`, `samples_active`, `first_step`, `settled_us`, `inside`, `after_us` and
+        `fresh` of a member, `when` of an attestation, `batch` of a cohort. In files from before the
+        hardware counters `throttled_s` counts only a quota of the cgroup itself, not of those above
+        it. In files without `first_step` a step counts that lies wholly inside its window, since
+        then one that begins inside.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta, Struct, convert, defstruct, json, structs
+
+from scaling_study.common.counter import READ, TIMED, Counter
+from scaling_study.records.field import (
+    Amount,
+    Bytes,
+    Count,
+    CpuCount,
+    CpuSeconds,
+    Index,
+    Json,
+    Megahertz,
+    ProcessCount,
+    Processes,
+    SampleCount,
+    Seconds,
+    Share,
+    StepCount,
+    StepMicroseconds,
+    ThreadCount,
+    fields,
+)
+from scaling_study.records.readback import Check, Readback
+
+
+class Slot(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where one member was meant to run."""
+
+    slot: Index
+    """The member."""
+    cpus: str | None
+    """CPUs it is bound to; null where it is not bound."""
+    policy: str
+    """Memory policy."""
+    oversubscribed: bool
+    """Whether it shares its CPUs with another member."""
+    loader_cpus: str | None = None
+    """CPUs of its loader's workers."""
+
+
+class Cohort(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="cohort"):
+    """A cohort starts: what was asked for, and of which machine."""
+
+    schema_version: Literal[1]
+    study: str
+    """The study."""
+    launch: str
+    """Launch id, as in plan.json."""
+    arm: str
+    """Why the launch is in the plan."""
+    label: str
+    """The launch's values that differ from all-default."""
+    axes: Json
+    """All values of the launch."""
+    replicate: Index
+    """Fresh cohort of the launch, from 0."""
+    cohort: Index
+    """Cohort in the replicate; above 0 after a rerun."""
+    ladder: list[Processes]
+    """Process counts."""
+    batch: str | None = None
+    """The job that measured several launches in turns."""
+    seed: int
+    """Seed of all that is shuffled."""
+    measure: Json | None = None
+    """The config's section `measure`."""
+    measured_hash: str
+    """Hash of the script, its arguments, inputs and build."""
+    harness_hash: str
+    """Hash of the measuring code."""
+    machine_hash: str
+    """Hash of the machine."""
+    machine: Json
+    """The machine, as in machine.json."""
+    started: str
+    """Time of the start."""
+    slots: list[Slot]
+    """CPUs and memory policy of each member."""
+    requested_env: dict[str, str | None]
+    """The environment asked for."""
+
+
+class Attestation(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="attestation"
+):
+    """What the members of a cohort report before its first window and after its last one."""
+
+    cohort: Index
+    """The cohort."""
+    when: Literal["before", "after"] | None = None
+    """Before the first window or after the last one."""
+    checks: list[Check]
+    """For each axis what was asked for, what was found, whether it holds."""
+    members: list[Readback]
+    """What each member reported."""
+    shared_files: dict[str, Processes] | None = None
+    """How many members wrote each file that several wrote."""
+
+
+def attestation(
+    cohort: int,
+    when: Literal["before", "after"],
+    checks: Sequence[Mapping[str, object]],
+    reports: Sequence[Mapping[str, object]],
+    shared_files: dict[str, int] | None = None,
+) -> Attestation:
+    """Return the record of what members reported.
+
+    Args:
+        cohort: Theirs.
+        when: Before the first window or after the last one.
+        checks: As `axis_table.checks` returns them.
+        reports: As members write them.
+        shared_files: How many members wrote each file that several wrote.
+    """
+    return Attestation(
+        cohort=cohort,
+        when=when,
+        checks=convert(checks, list[Check]),
+        members=convert(reports, list[Readback]),
+        shared_files=shared_files or None,
+    )
+
+
+class WindowMachine(Struct, frozen=True, kw_only=True, gc=False):
+    """Readings of the whole machine between a window's edges; null where it has no such counter."""
+
+    busy_cpu_s: CpuSeconds | None = None
+    """CPU time of all programs. Source: /proc/stat."""
+    foreign_cpu_s: CpuSeconds
+    """CPU time of other programs. Source: /proc/stat without what the study used."""
+    sleeping_cpu_s: CpuSeconds
+    """CPU time of members meant to sleep. Source: /proc/PID/stat."""
+    coordinator_cpu_s: CpuSeconds | None = None
+    """CPU time of the coordinator. Source: its process clock."""
+    steal_s: CpuSeconds | None
+    """CPU time the hypervisor took. Source: /proc/stat."""
+    throttled_s: CpuSeconds | None
+    """Time for which a quota held the members' cgroups back, summed over CPUs. Source:
+    cpu.stat.local of the members' cgroups, or cpu.stat of these and of all above them."""
+    psi_cpu_some_s: Seconds | None
+    """Pressure: some task waited for a CPU. Source: /proc/pressure/cpu."""
+    psi_memory_some_s: Seconds | None
+    """Pressure: some task waited for memory. Source: /proc/pressure/memory."""
+    psi_io_some_s: Seconds | None
+    """Pressure: some task waited for input or output. Source: /proc/pressure/io."""
+    frequency_mhz: Megahertz | None
+    """Mean frequency of the CPUs that the members ran on, where readable. Source:
+    /sys/devices/system/cpu."""
+    members_cpus: CpuCount | None = None
+    """CPUs that some thread of a member may run on. Source: /proc/PID/task/TID/status."""
+    trainers_cpus: CpuCount | None = None
+    """CPUs that some member's training thread may run on. Source: /proc/PID/task/TID/status."""
+
+
+class Steps(Struct, frozen=True, kw_only=True, gc=False):
+    """The counted steps of a member in a window, and the parts of their time."""
+
+    slot: Index
+    """The member."""
+    steps: StepCount
+    """Steps that begin inside the window, once settled."""
+    step_us: list[StepMicroseconds]
+    """Times of the counted steps."""
+    load_s: Seconds | None
+    """Time in the loader, its workers' start and end too."""
+    forward_s: Seconds | None
+    """Rest: forward pass, Python, what lies between steps."""
+    backward_s: Seconds | None
+    """Time in `backward`."""
+    optimizer_s: Seconds | None
+    """Time in the optimizer."""
+    ranks_wait_s: Seconds | None = None
+    """What the slowest rank takes outside of backward beyond the mean of all ranks, step by
+    step; 0 without ranks, empty in older files."""
+    active_s: Seconds
+    """Release of the member to its next sleep."""
+    steps_active: StepCount
+    """Whole steps in that time."""
+    samples_active: SampleCount | None = None
+    """What the script marked in these steps."""
+    restarts: Count
+    """Times the script ended and was started again."""
+
+
+class Usage(Struct, frozen=True, kw_only=True, gc=False):
+    """What the kernel counted for a member, with all its child processes, between two edges."""
+
+    cpu_user_s: CpuSeconds
+    """User time, all threads and child processes. Source: the process's CPU clock, divided
+    as /proc/PID/stat says."""
+    cpu_system_s: CpuSeconds
+    """System time, all threads and children. Source: as for user time."""
+    runqueue_s: Seconds
+    """Runnable but waiting for a CPU, all threads; time held back by a quota is in it.
+    Source: /proc/PID/task/TID/schedstat."""
+    trainer_user_s: CpuSeconds
+    """User time of the training thread. Source: its schedstat, divided as its own stat says."""
+    trainer_system_s: CpuSeconds
+    """System time of the training thread. Source: as for user time."""
+    trainer_runqueue_s: Seconds
+    """Training thread ready to run, and not running; time for which a quota held it back is
+    in it. Source: its schedstat."""
+    minor_faults: Annotated[Count, Meta(title="minor page faults")]
+    """Page faults served from memory. Source: /proc/PID/stat."""
+    major_faults: Annotated[Count, Meta(title="major page faults")]
+    """Page faults that needed a disk. Source: /proc/PID/stat."""
+    voluntary_switches: Annotated[Count, Meta(title="voluntary switches")]
+    """Times a thread gave up its CPU. Source: /proc/PID/task/TID/status."""
+    involuntary_switches: Annotated[Count, Meta(title="involuntary switches")]
+    """Times a thread lost its CPU. Source: /proc/PID/task/TID/status."""
+    migrations: Annotated[Count, Meta(title="migrations")] | None
+    """Moves of a thread to another CPU. Source: /proc/PID/task/TID/sched."""
+    instructions: Annotated[Count, Meta(title="instructions")] | None = None
+    """Instructions in user mode, all threads; this and the next three where the machine
+    counts. Source: perf_event_open(2) in user mode, with all threads and children."""
+    cycles: Annotated[Count, Meta(title="CPU cycles")] | None = None
+    """CPU cycles in user mode, all threads. Source: perf_event_open(2) in user mode, with
+    all threads and children."""
+    cache_misses: Annotated[Count, Meta(title="cache misses")] | None = None
+    """What the processor counts as cache misses: of the last level on Intel, of L2 on AMD.
+    Source: perf_event_open(2) in user mode, with all threads and children."""
+    stalled_cycles: Annotated[Count, Meta(title="stalled cycles")] | None = None
+    """Cycles in user mode in which the processor's back end waited. Source:
+    perf_event_open(2) in user mode, with all threads and children."""
+    threads: ThreadCount
+    """OS threads of the member and its children."""
+    processes: ProcessCount
+    """The member and its child processes."""
+    rss_bytes: Bytes
+    """Resident memory of the member and its children. Source: /proc/PID/stat."""
+
+    @property
+    def cpu_s(self) -> float:
+        """User and system time together."""
+        return self.cpu_user_s + self.cpu_system_s
+
+
+class Life(Struct, frozen=True, gc=False):
+    """Where a window stands among all steps of its member; null of bursts and in older files."""
+
+    first_step: StepCount | None = None
+    """Steps this member had done before the window."""
+    settled_us: list[StepMicroseconds] | None = None
+    """Its steps that began before the window opened."""
+    inside: StepCount | None = None
+    """Steps that began in between, with those in which the script was started anew."""
+    after_us: list[StepMicroseconds] | None = None
+    """Its steps that began after it closed."""
+    fresh: list[tuple[Count, StepMicroseconds]] | None = None
+    """Place and time of each step in which the script was started anew; they never count."""
+
+
+MEMBER = fields(Steps) | fields(Life) | fields(Usage)
+"""The described fields of a member's record, without counters that have a file of their own."""
+KERNEL_COUNTS = tuple(one for one in MEMBER.values() if one.title)
+"""What the kernel counts for a member as a number of something."""
+
+
+def _with_counters(
+    name: str, parts: Iterable[type[Struct]], counters: Iterable[Counter]
+) -> type[Struct]:
+    """Return a record with the fields of its parts and one for each counter (`common.counter`)."""
+    known = [
+        (one.name, one.type, *(() if one.required else (one.default,)))
+        for part in parts
+        for one in structs.fields(part)
+    ]
+    counted = [(one.field, (Seconds if one.unit else Amount) | None, None) for one in counters]
+    return defstruct(name, [*known, *counted], frozen=True, kw_only=True, gc=False)
+
+
+if TYPE_CHECKING:
+
+    class Member(Steps, Life, Usage, frozen=True):
+        """One member's share of a window."""
+
+else:
+    Steps = _with_counters("Steps", [Steps], TIMED)
+    Member = _with_counters("Member", [Steps, Life, Usage], READ)
+
+
+class Taken(Struct, frozen=True, kw_only=True):
+    """A timed interval in which exactly n members trained."""
+
+    window: Index
+    """Window in the cohort, in the order they were taken."""
+    block: Index
+    """Randomised block: each holds every process count once."""
+    n: Processes
+    """Members that trained in the window."""
+    valid: bool
+    """Whether the window counts."""
+    flags: list[str]
+    """Why not, and remarks."""
+    window_s: Seconds
+    """Release to close."""
+    start_skew_s: Seconds
+    """First to last member released."""
+    overlap: Share
+    """Share of the window in which all n members trained."""
+    machine: WindowMachine
+    """Readings of the machine."""
+    members: list[Member]
+    """A record for each active member."""
+
+
+class Window(Taken, frozen=True, kw_only=True, tag_field="kind", tag="window"):
+    """A window of a cohort."""
+
+    cohort: Index
+    """The cohort."""
+    take: Index
+    """0 for the first take, above for a retake."""
+
+
+class Event(Struct, frozen=True, kw_only=True, tag_field="kind", tag="event"):
+    """A member ends before its time."""
+
+    cohort: Index
+    """The cohort."""
+    slot: Index | None
+    """The member."""
+    what: str
+    """What happened."""
+    reason: str
+    """Why; of a script that failed, the exception's last line."""
+    log: str
+    """The ends of its standard output and standard error."""
+
+
+Status = Literal["complete", "partial", "failed", "skipped"]
+
+
+class End(Struct, frozen=True, kw_only=True, tag_field="kind", tag="end"):
+    """A cohort ends."""
+
+    cohort: Index
+    """The cohort."""
+    status: Status
+    """`complete`, `partial`, `failed` or `skipped`."""
+    reason: str | None
+    """Why it is not complete."""
+    remedy: str | None
+    """What to do about it."""
+    wall_s: Seconds
+    """First exec to last exit."""
+    start_s: Seconds | None
+    """To the first window."""
+    in_windows_s: Seconds
+    """Inside windows."""
+    member_bytes: Bytes | None = None
+    """Memory that each member took once all had started."""
+    member_shared_bytes: Bytes | None = None
+    """What of /dev/shm, through which loader workers pass batches, each took."""
+
+
+class Settled(Struct, frozen=True, kw_only=True, tag_field="kind", tag="settled"):
+    """The first windows were taken anew, because the script had not settled before.
+
+    Of each process count that has valid windows from ``block`` on, those before do not count, in
+    earlier, interrupted cohorts either.
+    """
+
+    cohort: Index
+    """The cohort."""
+    block: Index
+    """The first block of windows that counts."""
+    change: float
+    """By which part of all time steps became longer (shorter: below 0) before."""
+    left: float | None
+    """The same in the new windows; null where the script has settled."""
+
+
+Record = Cohort | Attestation | Window | Event | Settled | End
+DECODER: json.Decoder[Record] = json.Decoder(Record)
