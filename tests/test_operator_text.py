@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scaling_study.config.operator_text import TableError, parse_table, parse_time
 
 DATA = Path(__file__).parent / "data/profiler"
-VERSIONS = ["torch-1.4", "torch-1.8-cuda-flops", "torch-2.1-cuda-flops"]
+VERSIONS = ["torch-1.8-cuda-flops", "torch-2.1-cuda-flops"]
 
 RULED = """\
 --------  ------------  ------------  ------------  ------------  ------------  ------------

@@ -111,8 +111,7 @@ def check(read):
     if isinstance(made, ConfigError):
         assert made.problems
         for problem, line in zip(made.problems, str(made).split("\n"), strict=True):
-            assert problem.path
-            assert line.startswith(problem.path)
+            assert line.startswith(problem.place or problem.path)
             assert problem.what
             assert problem.allowed
             assert len(line) < 1000

@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from scaling_study.common.problems import ConfigError, Problem, nearest_word, shorten, wrong
-from scaling_study.config.launches_section import Launches
+from scaling_study.config.launches import Launches
 from scaling_study.config.mistakes import Keys, problems_of
 from scaling_study.config.section import (
     Counts,
@@ -133,8 +133,7 @@ class Confirm(Section):
             | Literal["off", False]
             | None,
         ),
-        allowed("a number from 10 to 86400, or off"),
-        unit("s"),
+        allowed("a number from 10 to 86400, or off", unit="s"),
     ] = 300.0
     """How long all rounds take together, by default at most a third of a race's budget;
     `confirm: off` runs none, and the report only predicts."""
@@ -185,11 +184,8 @@ class Why(Section):
 # letter, since Snakemake reads `--config machine=64` as a number.
 MachineName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
 # As sbatch(1) reads them. A dash at the beginning would be another option of sbatch's.
-SlurmName = Annotated[
-    str,
-    Field(pattern=r"^[A-Za-z0-9_.+@][A-Za-z0-9_.+@-]*$"),
-    allowed("letters, digits and . _ + @ -"),
-]
+SLURM_NAME = "letters, digits and . _ + @ -"
+SlurmName = Annotated[str, allowed(SLURM_NAME, pattern=r"^[A-Za-z0-9_.+@][A-Za-z0-9_.+@-]*$")]
 Price = Annotated[float, Field(gt=0, le=10**9)]
 
 
@@ -198,8 +194,10 @@ class NodeKind(Section):
 
     partition: Annotated[
         str,
-        Field(pattern=r"^[A-Za-z0-9_.+@][A-Za-z0-9_.+@-]*(,[A-Za-z0-9_.+@-]+)*$"),
-        allowed("names, separated by commas: letters, digits and . _ + @ -"),
+        allowed(
+            f"names, separated by commas: {SLURM_NAME}",
+            pattern=r"^[A-Za-z0-9_.+@][A-Za-z0-9_.+@-]*(,[A-Za-z0-9_.+@-]+)*$",
+        ),
     ] = ""
     """SLURM's partition; without it, the profile's or the site's default."""
 
@@ -211,8 +209,10 @@ class NodeKind(Section):
 
     constraint: Annotated[
         str,
-        Field(pattern=r"^[A-Za-z0-9_.+@&|!*,()\[\]][A-Za-z0-9_.+@&|!*,()\[\]-]*$"),
-        allowed("names of features, with the operators of sbatch's --constraint, without spaces"),
+        allowed(
+            "names of features, with the operators of sbatch's --constraint, without spaces",
+            pattern=r"^[A-Za-z0-9_.+@&|!*,()\[\]][A-Za-z0-9_.+@&|!*,()\[\]-]*$",
+        ),
     ] = ""
     """Features that the site has given to nodes of this kind, and to no others."""
 
@@ -260,8 +260,10 @@ class Named(Section):
     # It is a folder, a file and part of a web address; it may not hide or look like an option.
     study: Annotated[
         str,
-        Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"),
-        allowed("1 to 64 letters (a-z, A-Z), digits, _, - and ., a letter or digit first"),
+        allowed(
+            "1 to 64 letters (a-z, A-Z), digits, _, - and ., a letter or digit first",
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+        ),
     ]
     """The study's name: of its folder in results/ and of its report."""
 
@@ -340,15 +342,6 @@ class Config(Named):
     ] = Field(default={})
     """Kinds of node that are measured one by one and compared; without it, the machine itself."""
 
-    @field_validator("launches")
-    @classmethod
-    def _check_launches(cls, launches: Launches, info: ValidationInfo) -> Launches:
-        workload = info.data.get("workload")  # none where it is mistaken
-        problems = list(launches.contradictions(workload.parameters)) if workload else []
-        if problems:
-            raise ConfigError(problems)
-        return launches
-
     @field_validator("machines")
     @classmethod
     def _check_prices(
@@ -415,8 +408,9 @@ class Config(Named):
 
     def _race(self) -> Iterator[Problem]:
         minutes, seconds = self.search.budget_minutes, self.confirm.seconds
-        idle = self.launches.idle_exclusions(self.workload.parameters, raced=minutes is not None)
-        yield from ConfigError(idle).under("launches")
+        raced = minutes is not None
+        launches = self.launches.contradictions(self.workload.parameters, raced=raced)
+        yield from ConfigError(launches).under("launches")
         if minutes is None:
             return
         if self.machines:

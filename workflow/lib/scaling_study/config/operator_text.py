@@ -1,9 +1,8 @@
 """Reads the text tables that torch's profiler prints: ``prof.key_averages().table()``.
 
-The layout differs between versions of torch (aligned left up to 1.5, right since; other names of
-columns; memory, device, FLOPs, shape and stack columns as asked for), and people save such tables
+Memory, device, FLOPs, shape and stack columns are there as asked for, and people save such tables
 with text around them or without their ruled lines. Format: ``_build_table`` in
-torch/autograd/profiler_util.py (1.8 and later), torch/autograd/profiler.py (before).
+torch/autograd/profiler_util.py (torch 1.8 and later).
 """
 
 from __future__ import annotations
@@ -24,16 +23,13 @@ NAME = "name"
 MEANINGS = {
     "name": NAME,
     "self cpu": "self",
-    "self cpu total": "self",
     "self cpu %": "self share",
-    "self cpu total %": "self share",
     "cpu total": "total",
     "cpu total %": "total share",
     "cpu time avg": "mean",
     "# of calls": "calls",
-    "number of calls": "calls",
 }
-"""What is read, by the header's words in lower case: those of torch 1.1 to 1.5, and those since."""
+"""What is read, by the header's words in lower case."""
 FLOPS = re.compile(r"Total ([KMGTP]?)FLOPs", re.IGNORECASE)
 """``MFLOPS`` without ``Total`` (torch 1.8) is a rate, not an amount, and is not read."""
 POWERS = {letter: 1000.0**power for power, letter in enumerate(["", "K", "M", "G", "T", "P"])}
@@ -127,13 +123,11 @@ class _Header:
     Attributes:
         line: its index.
         names: of the columns.
-        edges: start and end of each name.
         spans: start and end of each column, where a ruled line shows them.
     """
 
     line: int
     names: tuple[str, ...]
-    edges: tuple[tuple[int, int], ...]
     spans: tuple[tuple[int, int], ...] | None
 
     @property
@@ -224,7 +218,6 @@ def _read_header(lines: Sequence[str], line: int) -> _Header:
     return _Header(
         line,
         tuple(match[0] for match in matches),
-        tuple(match.span() for match in matches),
         spans,
     )
 
@@ -324,7 +317,7 @@ def _looks_like_row(cells: Mapping[str, str]) -> bool:
 
 def _split(line: str, header: _Header) -> dict[str, str] | None:
     """The cells of a line by meaning; None where the line does not fit the header."""
-    cells = _by_spans(line, header) or _by_blanks(line, header) or _by_edges(line, header)
+    cells = _by_spans(line, header) or _by_blanks(line, header)
     if cells is None:
         return None
     pairs = zip(header.meanings, cells, strict=True)
@@ -352,21 +345,6 @@ def _by_blanks(line: str, header: _Header) -> list[str] | None:
         return None
     matches = list(_CELL.finditer(line))
     return [line[matches[0].start() : matches[extra].end()], *cells[extra + 1 :]]
-
-
-def _by_edges(line: str, header: _Header) -> list[str] | None:
-    """Put each text under the column name that begins or ends where it does."""
-    cells = [""] * len(header.names)
-    for match in _CELL.finditer(line):
-        fits = [
-            index
-            for index, (start, end) in enumerate(header.edges)
-            if match.start() == start or match.end() == end
-        ]
-        if len(fits) != 1 or cells[fits[0]]:
-            return None
-        cells[fits[0]] = match[0]
-    return cells
 
 
 def _read_row(

@@ -25,6 +25,10 @@ T = TypeVar("T")
 MOST_PROCESSES = 10_000  # far above any machine; a larger count is a slip of the keyboard
 MOST_BITS = 64  # what programs read; a longer number is meant as text
 PARAMETER = "a text or a number"
+PARAMETERS = (
+    "a section of names (a word of small letters, digits and _, a letter first) with the default of"
+    " each, a text or a number"
+)
 
 
 class Section(BaseModel):
@@ -51,9 +55,10 @@ class Section(BaseModel):
         return {shown_key(key): item for key, item in value.items()}
 
 
-def allowed(text: str, **more: str) -> object:
+def allowed(text: str, *, unit: str = "", pattern: str | None = None) -> object:
     """Say what a key allows, for a person, where its type does not."""
-    return Field(json_schema_extra={"allowed": text, **more})
+    extra = {"allowed": text} | ({"unit": unit} if unit else {})
+    return Field(pattern=pattern, json_schema_extra={**extra})
 
 
 def unit(text: str) -> object:
@@ -93,7 +98,8 @@ Off = Annotated[
     Literal["off"], BeforeValidator(or_off, json_schema_input_type=Literal["off", False])
 ]
 Count = Annotated[int, Field(ge=1, le=MOST_PROCESSES)]
-Counts = Annotated[tuple[Count, ...], Field(strict=False), AfterValidator(distinct)]
+Items = Annotated[tuple[T, ...], Field(strict=False), AfterValidator(distinct)]
+Counts = Items[Count]
 Steps = Annotated[int, Field(ge=1), unit("steps")]
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 Effort = Annotated[
@@ -101,9 +107,7 @@ Effort = Annotated[
     BeforeValidator(or_off, json_schema_input_type=Literal["quick", "full", "off", False]),
 ]
 Targets = Annotated[
-    tuple[str, ...],
-    Field(strict=False),
-    AfterValidator(distinct),
+    Items[str],
     allowed("a list of baseline, default, today, recommended, or labels of launches; [] for none"),
 ]
 
@@ -150,22 +154,16 @@ def _read_variable(name: str) -> str:
     return name
 
 
+_GIVEN = str | int | float
 Parameter = Annotated[
-    str | int | float,
-    PlainValidator(read_parameter, json_schema_input_type=str | int | float),
-    allowed(PARAMETER),
+    _GIVEN, PlainValidator(read_parameter, json_schema_input_type=_GIVEN), allowed(PARAMETER)
 ]
-Text = Annotated[
-    str,
-    PlainValidator(_read_text, json_schema_input_type=str | int | float),
-    allowed(PARAMETER),
-]
+Text = Annotated[str, PlainValidator(_read_text, json_schema_input_type=_GIVEN), allowed(PARAMETER)]
 ParameterName = Annotated[
     str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$"), AfterValidator(_read_parameter_name)
 ]
 Variable = Annotated[
     str,
-    Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"),
     AfterValidator(_read_variable),
-    allowed("the name of a variable: letters, digits and _, no digit first"),
+    allowed("the name of a variable", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"),
 ]

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -15,11 +16,12 @@ from scaling_study.common.problems import (
     Problem,
     may_be_secret,
     nearest_word,
-    shorten,
     wrong,
 )
 from scaling_study.config.mistakes import MISSING
 from scaling_study.config.section import (
+    PARAMETERS,
+    Items,
     Parameter,
     ParameterName,
     Section,
@@ -27,7 +29,6 @@ from scaling_study.config.section import (
     Text,
     Variable,
     allowed,
-    distinct,
     must_exist,
     unit,
 )
@@ -37,6 +38,12 @@ from scaling_study.member.iterations import MARK
 T = TypeVar("T")
 
 SCRIPT = "the path of a Python file, relative to workload.cwd"
+FOLDER = "the path of a folder, relative to the working directory"
+MODULE = "the name of a module, such as mypkg.train"
+LOADER = "module:Class, as in __main__:Batches for a class of the script itself"
+OPTIMIZER = "the name of an optimizer's class, such as AdamW"
+VARIABLES = "names of variables (letters, digits and _, no digit first)"
+STEP = "optimizer, mark, {every: k} with a whole number from 1, or {optimizer: the name of a class}"
 
 
 def _read_public(name: str) -> str:
@@ -128,11 +135,7 @@ class StepRule(TypedDict, total=False):
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
 
     every: Annotated[int, Field(ge=1)]
-    optimizer: Annotated[
-        str,
-        Field(pattern=r"^[^\W\d]\w*$"),
-        allowed("the name of an optimizer's class, such as AdamW"),
-    ]
+    optimizer: Annotated[str, allowed(OPTIMIZER, pattern=r"^[^\W\d]\w*$")]
 
 
 def _read_step(value: T) -> T:
@@ -147,24 +150,10 @@ class Workload(Section):
     python: Annotated[str, AfterValidator(_read_python), allowed(INTERPRETER)] | None = None
     """The interpreter that runs the script, in all launches; by default the study's own."""
 
-    cwd: (
-        Annotated[
-            str,
-            AfterValidator(_read_cwd),
-            allowed("the path of a folder, relative to the working directory"),
-        ]
-        | None
-    ) = None
+    cwd: Annotated[str, AfterValidator(_read_cwd), allowed(FOLDER)] | None = None
     """The folder in which the script runs: relative paths of the script start there."""
 
-    module: (
-        Annotated[
-            str,
-            Field(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"),
-            allowed("the name of a module, such as mypkg.train"),
-        ]
-        | None
-    ) = None
+    module: Annotated[str, allowed(MODULE, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")] | None = None
     """In place of a script: the module that `python -m` runs."""
 
     script: Annotated[
@@ -172,13 +161,9 @@ class Workload(Section):
     ] = None
     """The training script, unmodified; required without `module`."""
 
-    parameters: Annotated[
-        Mapping[ParameterName, Parameter],
-        allowed(
-            "a section of names (a word of small letters, digits and _, a letter first) with the"
-            " default of each, a text or a number"
-        ),
-    ] = Field(default={})
+    parameters: Annotated[Mapping[ParameterName, Parameter], allowed(PARAMETERS)] = Field(
+        default={}
+    )
     """Axes of this study's own, each with its default: `launches` gives them further values."""
 
     pool: bool = False
@@ -194,28 +179,18 @@ class Workload(Section):
 
     env: Annotated[
         Mapping[Annotated[Variable, AfterValidator(_read_public)], Text],
-        allowed(
-            "a section of variable names (letters, digits and _, no digit first) with a text or"
-            " number each"
-        ),
+        allowed(f"a section of {VARIABLES} with a text or number each"),
     ] = Field(default={})
     """Variables for members alone; those that an axis sets are refused."""
 
     pass_env: Annotated[
-        tuple[Annotated[Variable, AfterValidator(_read_passed)], ...],
-        Field(strict=False),
-        AfterValidator(distinct),
+        Items[Annotated[Variable, AfterValidator(_read_passed)]],
         allowed("a list of names of variables, such as [API_KEY]"),
     ] = ()
     """Names of variables that members get from your shell, such as keys: no file holds a value."""
 
     step: Annotated[
-        Literal["optimizer", "mark"] | StepRule,
-        AfterValidator(_read_step),
-        allowed(
-            "optimizer, mark, {every: k} with a whole number from 1, or {optimizer: the name of a"
-            " class}"
-        ),
+        Literal["optimizer", "mark"] | StepRule, AfterValidator(_read_step), allowed(STEP)
     ] = "optimizer"
     """What ends an iteration: a round of the script's optimizers, or its `scaling_study.mark()`."""
 
@@ -225,28 +200,18 @@ class Workload(Section):
     samples_per_step: Annotated[
         Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0)] | str | None,
         AfterValidator(_read_samples),
-        allowed("a number above 0, the name of a parameter, mark, or null"),
-        unit("samples"),
+        allowed("a number above 0, the name of a parameter, mark, or null", unit="samples"),
     ] = None
     """What a step processes (mark: as the script says); launches are compared by equal work."""
 
     samples_per_epoch: Annotated[Annotated[int, Field(ge=1)] | None, unit("samples")] = None
     """Samples of an epoch: with it the report tells the time per epoch; needs samples_per_step."""
 
-    loader: (
-        Annotated[
-            str,
-            Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"),
-            allowed("module:Class, as in __main__:Batches for a class of the script itself"),
-        ]
-        | None
-    ) = None
+    loader: Annotated[str, allowed(LOADER, pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
     """A class of loaders that no library here has; its `__iter__` makes iterators over batches."""
 
     inputs: Annotated[
-        tuple[Annotated[str, AfterValidator(_read_input)], ...],
-        Field(strict=False),
-        AfterValidator(distinct),
+        Items[Annotated[str, AfterValidator(_read_input)]],
         allowed("a list of paths of files and folders"),
     ] = ()
     """Further files and folders, such as data: their change, in size or time, measures anew."""
@@ -256,15 +221,14 @@ class Workload(Section):
         texts = [*self.args, *self.env.values()]
         used = {name for text in texts for name in placeholders.names(text)}
         unused = self.parameters.keys() - used
-        if unused:
-            what = "is used by no argument and no variable"
-            raise ConfigError(
-                Problem(
-                    ("parameters", name),
-                    shorten(self.parameters[name]),
-                    what,
-                    f"{{{name}}} in workload.args or workload.env",
-                )
-                for name in sorted(unused)
-            )
+        problems = [
+            wrong(
+                self.parameters[name],
+                "is used by no argument and no variable",
+                f"{{{name}}} in workload.args or workload.env",
+            ).under("parameters", name)
+            for name in sorted(unused)
+        ]
+        if problems:
+            raise ConfigError(chain(*problems))
         return self
