@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -174,7 +173,7 @@ def expected_s(
     """
 
     def whole_s(**without: Any) -> float:
-        found = estimate.estimate(dataclasses.replace(plan, **without), counts)
+        found = estimate.estimate(plan.model_copy(update=without), counts)
         return MINUTE_S * sum(found.minutes) / len(found.minutes)
 
     all_s = whole_s()
