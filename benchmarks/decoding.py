@@ -33,8 +33,15 @@ MEMBER = {
     **dict.fromkeys(("trainer_user_s", "trainer_system_s", "trainer_runqueue_s"), 0.2304047520001),
     **dict.fromkeys(("minor_faults", "major_faults", "voluntary_switches"), 9283),
     **dict.fromkeys(("involuntary_switches", "migrations", "threads", "processes"), 13),
-    **{"rss_bytes": 819175424, "active_s": 0.707047251, "steps_active": 125, "restarts": 0},
-    **{"first_step": 7, "settled_us": [4970], "inside": 83, "after_us": [4642], "fresh": []},
+    "rss_bytes": 819175424,
+    "active_s": 0.707047251,
+    "steps_active": 125,
+    "restarts": 0,
+    "first_step": 7,
+    "settled_us": [4970],
+    "inside": 83,
+    "after_us": [4642],
+    "fresh": [],
 }
 MACHINE = {
     **dict.fromkeys(("foreign_cpu_s", "sleeping_cpu_s", "steal_s", "psi_cpu_some_s"), 0.2654830001),
@@ -42,8 +49,13 @@ MACHINE = {
 }
 WINDOW = {
     **dict.fromkeys(("cohort", "take", "window", "block"), 0),
-    **{"kind": "window", "valid": True, "flags": [], "window_s": 0.700957097, "overlap": 1.0},
-    **{"start_skew_s": 0.0, "machine": MACHINE},
+    "kind": "window",
+    "valid": True,
+    "flags": [],
+    "window_s": 0.700957097,
+    "overlap": 1.0,
+    "start_skew_s": 0.0,
+    "machine": MACHINE,
 }
 """A record with numbers as long as real ones, without its members."""
 
