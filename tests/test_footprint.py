@@ -1,11 +1,11 @@
 """What members take of the memory, as records tell it to later cohorts."""
 
-import json
-
 import pytest
 
 from scaling_study.host import headroom
 from scaling_study.host.headroom import Room
+from scaling_study.records import codec
+from scaling_study.records.window import End
 from scaling_study.runner import footprint
 
 
@@ -16,7 +16,11 @@ def write(folder, launch, replicate, *lines):
 
 
 def end(taken, shared=0):
-    return json.dumps({"kind": "end", "member_bytes": taken, "member_shared_bytes": shared})
+    last = End(
+        cohort=0, status="complete", reason=None, remedy=None, wall_s=1.0, start_s=None,
+        in_windows_s=0.5, member_bytes=taken, member_shared_bytes=shared,
+    )  # fmt: skip
+    return codec.encode(last).decode().strip()
 
 
 def test_the_least_that_was_seen_of_this_launch_or_else_of_any(tmp_path):
