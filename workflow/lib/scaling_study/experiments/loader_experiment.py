@@ -28,8 +28,8 @@ from scaling_study.experiments.experiment import Experiment, Outcome, Planned
 from scaling_study.experiments.loader_model import TITLES
 from scaling_study.host import page_cache
 from scaling_study.launch.axes import ranks
-from scaling_study.member import loader_request, loader_substitutes, synthetic_load
-from scaling_study.member.loader_request import Ask
+from scaling_study.member import loader_substitutes, loader_ways, synthetic_load
+from scaling_study.member.loader_ways import Ask
 from scaling_study.records.codec import plain
 from scaling_study.runner import cohort, resolve, windows
 
@@ -89,10 +89,10 @@ def _of(other: Variant, name: str, code: int | None = None, files: str = "stay")
 NEW, FROM_MEMORY, SWAPPED, NOTHING = (
     Ask(gives).code
     for gives in (
-        loader_request.NEW,
-        loader_request.FROM_MEMORY,
-        loader_request.SWAPPED,
-        loader_request.NOTHING,
+        loader_ways.NEW,
+        loader_ways.FROM_MEMORY,
+        loader_ways.SWAPPED,
+        loader_ways.NOTHING,
     )
 )
 AS_IS = Variant("as_is", TITLES["as_is"], ("loader_switched",), asked=NEW)
@@ -113,7 +113,7 @@ NOTED = Variant("noted", "the files that it opens", ("files_noted",))
 
 def alone(way: loader_model.Way) -> Variant:
     """Return the variant in which the loader is alone, and loads in another way."""
-    ask = way.asked._replace(gives=loader_request.NOTHING)
+    ask = way.asked._replace(gives=loader_ways.NOTHING)
     title = f"the loader alone, {way.title}"
     if way.elsewhere:
         return Variant(way.alone, title, (*AS_IS.changes, str(way.change)), asked=ask.code)
