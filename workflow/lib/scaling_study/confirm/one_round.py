@@ -14,7 +14,7 @@ from scaling_study.host.machine_counters import read_machine
 from scaling_study.launch.launchers.launcher import describe_exit, split_preload
 from scaling_study.member import iterations, model_queue
 from scaling_study.records.confirmation import Round, Run, Status
-from scaling_study.runner import counter_snapshots, descendants, non_step
+from scaling_study.runner import counter_snapshots, non_step, supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -167,7 +167,7 @@ class RunningRound:
             for process in self._now.values():
                 self._runs += process.runs(self._origin_s, None)
             self._slots.stop(grace_s=0)
-            descendants.end(ORPHANS_S)
+            supervisor.end_descendants(ORPHANS_S)
         after = read_machine(self.host.cpus)
         foreign_s = after.busy_cpu_s - before.busy_cpu_s - (_own_s() - used_s)
         return Round(

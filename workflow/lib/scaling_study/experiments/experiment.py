@@ -20,7 +20,7 @@ from scaling_study.experiments.blocks import Blocks, Json, key, window_of
 from scaling_study.host import probe
 from scaling_study.launch.axes import axis_table
 from scaling_study.records import codec
-from scaling_study.runner import capacity, cohort, resolve
+from scaling_study.runner import cohort, headroom, resolve
 from scaling_study.runner.cohort_windows import MEMBER_RESTARTS, WARM_UP_LONGEST_S
 from scaling_study.runner.journal import Journal
 from scaling_study.runner.measure import harness_digest, measured_digest
@@ -179,7 +179,7 @@ class Experiment:
         began = time.perf_counter()
         try:
             resolved = self._resolve({}, *changes)
-            capacity.check([resolved.need] * beside)
+            headroom.check([resolved.need] * beside)
             outcome = self._attempts(resolved)
         except UnavailableError as error:
             self._leave_out(error.reason, error.remedy)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.experiments.blocks import read_vmstat
-from scaling_study.host import headroom, kernel_counters, machine_counters
+from scaling_study.host import kernel_counters, machine_counters
+from scaling_study.runner import headroom
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -21,11 +21,11 @@ from scaling_study.config.efforts import EDGE_S, EFFORTS
 from scaling_study.experiments import interventions, kernel_cohort, sampling
 from scaling_study.experiments.blocks import Condition, irregular, window_of
 from scaling_study.experiments.experiment import Experiment, Impossible, Outcome, Planned
-from scaling_study.host import headroom, kernel_counters, limits
+from scaling_study.host import kernel_counters, limits
 from scaling_study.launch.axes import ranks
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.records.codec import plain
-from scaling_study.runner import capacity, cohort, foreign, resolve, windows
+from scaling_study.runner import cohort, foreign, headroom, resolve, windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -231,7 +231,7 @@ class Why(Experiment):
             for process in kernel_counters.read_tree(pid).values()
         )
         most = max(1, int(MEMORY_SHARE * headroom.read_free_memory().free / used_bytes))
-        sizes = capacity.together([planned.resolved.need for _, planned in tried], most)
+        sizes = headroom.together([planned.resolved.need for _, planned in tried], most)
         rest = iter(tried)
         return (list(islice(rest, size)) for size in sizes or [0])
 
@@ -319,7 +319,7 @@ class Why(Experiment):
             self._log.info("no stressors: the training member needs all CPUs itself")
             return
         try:
-            capacity.check([capacity.Need(count, count, "exec")])
+            headroom.check([headroom.Need(count, count, "exec")])
         except UnavailableError as error:
             self._give_up("kernels", error.reason)
             return

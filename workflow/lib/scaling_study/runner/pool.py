@@ -29,7 +29,7 @@ from scaling_study.launch.axes import axis_table
 from scaling_study.launch.launchers.launcher import split_preload
 from scaling_study.member import channel, iterations, model_queue
 from scaling_study.records.window import Window, attestation
-from scaling_study.runner import cohort, counter_snapshots, descendants, windows
+from scaling_study.runner import cohort, counter_snapshots, supervisor, windows
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -344,7 +344,7 @@ class _Run:
     def __exit__(self, *_: object) -> None:
         """End the program, with all that it has started."""
         self._slots.stop(grace_s=0)
-        descendants.end(0.0)
+        supervisor.end_descendants(0.0)
 
     def started(self, *, attest: bool) -> _Run:
         """Start the program; it ends with the context that is returned."""
