@@ -32,7 +32,7 @@ from torch.utils.data import dataloader
 
 from scaling_study.common import private
 from scaling_study.launch.launchers.launcher import bind_command
-from scaling_study.member import channel, fetching, ranked
+from scaling_study.member import channel, loaders, ranked
 from scaling_study.member.member import Member
 
 ROOT = Path(__file__).parent.parent
@@ -89,9 +89,9 @@ class Switch:
         self._backward = member.wrap_backward(self._inner[1])
         self._fetcher: Any = None
         self._fetch: tuple[Any, Any] = (None, None)
-        fetching.watch(fetching.MADE, member.timer("loader_made"))
-        fetching.watch(fetching.COMPUTED, member.timer("loader_computed"))
-        fetching.around(self._keep)
+        loaders.watch(loaders.MADE, member.timer("loader_made"))
+        loaders.watch(loaders.COMPUTED, member.timer("loader_computed"))
+        loaders.around_fetch(self._keep)
 
     def _keep(self, fetcher: Any, timed: Any) -> Any:
         """Remember what makes a loader's batches, timed and bare."""

@@ -68,7 +68,7 @@ from truth_processes import folder, last_lines, started
 from truth_studies import PROJECT
 from truth_table import add_to_ledger, read_ledger
 
-from scaling_study.runner import descendants
+from scaling_study.runner import supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -226,7 +226,7 @@ def main() -> int:
     """Run the rounds, print the tables, and say whether all figures are reached."""
     options = arguments()
     stop_cleanly()
-    descendants.adopt()
+    supervisor.adopt()
     entries = read_ledger(options.table) if options.table else []
     try:
         found = {} if options.table else studies(options)

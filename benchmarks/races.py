@@ -33,7 +33,7 @@ from truth_list import ROOT
 from scaling_study.analysis.collect import collect
 from scaling_study.common.storage import read_json
 from scaling_study.host import probe
-from scaling_study.runner import descendants
+from scaling_study.runner import supervisor
 from scaling_study.search import rounds
 from scaling_study.search.race import Race
 from scaling_study.stats.throughputs import Start, Throughputs
@@ -266,7 +266,7 @@ def main() -> int:
     parser.add_argument("--table", action="store_true", help="measure nothing")
     options = parser.parse_args()
     stop_cleanly()
-    descendants.adopt()
+    supervisor.adopt()
     project = options.project.resolve()
     lines = ["| workload | how | chose | regret | time, of the grid's |", "| --- " * 5 + "|"]
     for name in options.workload:

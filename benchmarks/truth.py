@@ -50,7 +50,7 @@ from truth_table import (
     read_ledger,
 )
 
-from scaling_study.runner import descendants
+from scaling_study.runner import supervisor
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -179,7 +179,7 @@ def main() -> int:
     """Run what is missing, print the table, and say whether all cells asked for are true."""
     options = arguments()
     stop_cleanly()
-    descendants.adopt()
+    supervisor.adopt()
     ledger = [entry for entry in read_ledger(options.ledger) if entry["row"] in ROWS]
     # Runs that gave nothing are done again.
     known = [entry for entry in ledger if is_current(entry) and gave_something(entry)]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scaling_study.runner import descendants
+from scaling_study.runner import supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ def folder(prefix: str = "truth-") -> Iterator[Path]:
         (folder / "tmp").mkdir()
         yield folder
     finally:
-        descendants.end(ORPHANS_S)
+        supervisor.end_descendants(ORPHANS_S)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -1,19 +1,17 @@
-"""Which cohorts of an experiment start at the same time."""
+"""The cohorts of an experiment: which start at the same time, and what they must show."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from machines import machine
-from scaling_study.experiments import conditions
-from scaling_study.experiments.conditions import Arm, Starter
+from scaling_study.experiments.experiment import Impossible, Planned, groups, unchanged
 
-FOUR_CPUS = machine("vm-no-l3")
+FOUR_CPUS = 4
 
 
 def arm(name, members, **changed):
     resolved = SimpleNamespace(members=(None,) * members)
-    return Arm(name, {"intra_op": 1, "blas": "bundled"}, changed, resolved)
+    return Planned(name, changed, resolved)
 
 
 @pytest.mark.parametrize(
@@ -27,24 +25,30 @@ def arm(name, members, **changed):
     ],
 )
 def test_members_start_together_while_each_has_a_cpu(sizes, together):
-    conditions = [arm(str(at), size) for at, size in enumerate(sizes)]
-    groups = Starter({}, FOUR_CPUS).groups(conditions)
-    assert [[one.size for one in group] for group in groups] == together
-    assert [one for group in groups for one in group] == conditions
+    planned = [arm(str(at), size) for at, size in enumerate(sizes)]
+    found = groups(planned, FOUR_CPUS)
+    assert [[one.size for one in group] for group in found] == together
+    assert [one for group in found for one in group] == planned
 
 
 def test_kernels_are_asked_for_where_they_may_be_others():
     assert arm("reference", 1).with_kernel
     assert arm("openblas", 1, blas="openblas").with_kernel
     assert not arm("one_thread", 1, intra_op=1).with_kernel
-    assert arm("openblas", 1, blas="openblas").axes == {"intra_op": 1, "blas": "openblas"}
 
 
 def test_a_change_that_cannot_be_made_is_no_failure():
     can = {"impossible": {}, "changes": {"whole_batches": True}}
     cannot = {"impossible": {"whole_batches": "single rows"}, "changes": {"whole_batches": False}}
-    assert not conditions._impossible(["whole_batches"], [can])
-    reason = conditions._impossible(["whole_batches"], [can, cannot])
-    assert isinstance(reason, conditions.Impossible)
+    assert not unchanged(["whole_batches"], [can])
+    reason = unchanged(["whole_batches"], [can, cannot])
+    assert isinstance(reason, Impossible)
     assert reason == "single rows"
-    assert not conditions._impossible([], [cannot])
+    assert not unchanged([], [cannot])
+
+
+def test_a_change_that_does_not_hold_is_a_failure():
+    report = {"impossible": {}, "changes": {"one_element": False, "no_collector": True}}
+    reason = unchanged(["one_element", "no_collector"], [report])
+    assert reason == "one_element did not take effect"
+    assert not isinstance(reason, Impossible)

@@ -7,11 +7,8 @@ import pytest
 
 import jobs
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.host import headroom
-from scaling_study.host.headroom import Room
-from scaling_study.runner import capacity, resolve
-from scaling_study.runner.capacity import Need
-from scaling_study.runner.footprint import Footprint
+from scaling_study.runner import headroom, resolve
+from scaling_study.runner.headroom import Footprint, Need, Room
 
 GIB = 2**30
 
@@ -36,109 +33,109 @@ def left(monkeypatch):
 @pytest.mark.parametrize("members", [1, 192, 384])
 def test_where_there_is_plenty_nothing_is_said(left, members):
     left()
-    capacity.check([Need(members, members, "exec")])
+    headroom.check([Need(members, members, "exec")])
 
 
 def test_384_members_fit_into_the_usual_1024_open_files(left):
     left(files=(1024, 1_048_576))
-    capacity.check([Need(384, 384, "exec")])
+    headroom.check([Need(384, 384, "exec")])
 
 
 def test_too_few_open_files(left):
     left(files=(256, 4096))
     with pytest.raises(UnavailableError) as caught:
-        capacity.check([Need(192, 192, "exec")])
+        headroom.check([Need(192, 192, "exec")])
     assert "192 members need " in caught.value.reason
     assert "the limit is 256 (ulimit -n)" in caught.value.reason
     assert "ulimit -n " in caught.value.remedy
     assert "as root" not in caught.value.remedy
     fit = int(caught.value.remedy.rpartition("at most ")[2])
     assert 0 < fit < 192
-    capacity.check([Need(fit, fit, "exec")])
+    headroom.check([Need(fit, fit, "exec")])
 
 
 def test_a_hard_limit_of_open_files_is_named(left):
     left(files=(256, 300))
     with pytest.raises(UnavailableError) as caught:
-        capacity.check([Need(192, 192, "exec")])
+        headroom.check([Need(192, 192, "exec")])
     assert "the hard limit is 300: as root" in caught.value.remedy
 
 
 def test_without_a_limit_of_open_files(left):
     left(files=(resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    capacity.check([Need(10_000, 10_000, "fork")])
+    headroom.check([Need(10_000, 10_000, "fork")])
 
 
 def test_the_threads_of_the_default_launch_are_too_many_where_one_each_would_do(left):
     left(tasks=10_000)
-    capacity.check([Need(192, 192, "exec")])
+    headroom.check([Need(192, 192, "exec")])
     with pytest.raises(UnavailableError) as caught:
-        capacity.check([Need(192, 192 * 192, "exec")])
+        headroom.check([Need(192, 192 * 192, "exec")])
     assert "192 members of 192 threads" in caught.value.reason
     assert "10000 are left (pids.max of a job, 9)" in caught.value.reason
     assert "set intra_op to 1, or processes to at most 52" in caught.value.remedy
-    capacity.check([Need(51, 51 * 192, "exec")])
+    headroom.check([Need(51, 51 * 192, "exec")])
 
 
 def test_no_room_for_the_least_that_torch_needs(left):
     left(memory=8 * GIB)
     with pytest.raises(UnavailableError) as caught:
-        capacity.check([Need(192, 192, "exec")])
+        headroom.check([Need(192, 192, "exec")])
     assert "192 members need 12.0 GiB or more" in caught.value.reason
     assert "8.0 GiB are left (memory.max of a job)" in caught.value.reason
     assert "processes to at most 128" in caught.value.remedy
-    capacity.check([Need(128, 128, "exec")])
-    capacity.check([Need(192, 192, "fork")])  # whose members share what torch needs
+    headroom.check([Need(128, 128, "exec")])
+    headroom.check([Need(192, 192, "fork")])  # whose members share what torch needs
 
 
 def test_no_room_for_the_batches_of_all_loader_workers(left):
     left(shared=GIB)
     need = Need(192, 192, "exec", Footprint(memory=GIB, shared=2**23))
     with pytest.raises(UnavailableError) as caught:
-        capacity.check([need])
+        headroom.check([need])
     assert "192 members need 1.5 GiB or more" in caught.value.reason
     assert "1.0 GiB are left (shared memory, /x/shm)" in caught.value.reason
     assert "processes to at most 128" in caught.value.remedy
-    capacity.check([need.of(128)])
+    headroom.check([need.of(128)])
 
 
 def test_cohorts_that_live_at_once_add_up(left):
     left(files=(1024, 1024))
     one = Need(256, 256, "exec")
-    capacity.check([one])
+    headroom.check([one])
     with pytest.raises(UnavailableError, match="512 members need 1"):
-        capacity.check([one, one])
+        headroom.check([one, one])
     left(tasks=700)
-    capacity.check([one, one])
+    headroom.check([one, one])
     with pytest.raises(UnavailableError, match=r"768 members of 1 threads .* 700 are left"):
-        capacity.check([one, one, one])
+        headroom.check([one, one, one])
     left(memory=GIB)
-    capacity.check([Need(8, 8, "exec"), Need(100, 100, "fork")])
+    headroom.check([Need(8, 8, "exec"), Need(100, 100, "fork")])
     with pytest.raises(UnavailableError, match=r"116 members need 1\.4 GiB"):
-        capacity.check([Need(16, 16, "exec"), Need(100, 100, "fork")])
+        headroom.check([Need(16, 16, "exec"), Need(100, 100, "fork")])
 
 
 def test_counts_that_fit_are_left_with_the_reason_of_the_largest_that_does_not(left):
     left(tasks=10_000)
     default = Need(385, 385 * 96, "exec")
-    counts, missing = capacity.fitting(default, [1, 64, 128, 384, 385])
+    counts, missing = headroom.fitting(default, [1, 64, 128, 384, 385])
     assert counts == [1, 64]
     assert "385 members of 96 threads or more each need " in missing.reason
-    assert capacity.fitting(Need(385, 385, "exec"), [1, 385]) == ([1, 385], None)
+    assert headroom.fitting(Need(385, 385, "exec"), [1, 385]) == ([1, 385], None)
     left(tasks=100)
     with pytest.raises(UnavailableError, match="64 members"):
-        capacity.fitting(default, [64, 385])
+        headroom.fitting(default, [64, 385])
 
 
 def test_what_a_member_was_seen_to_take_counts(left):
     left(memory=64 * GIB)
-    counts, missing = capacity.fitting(
+    counts, missing = headroom.fitting(
         Need(385, 385, "exec", Footprint(300 * 2**20)), [1, 192, 256, 385]
     )
     assert counts == [1, 192]
     assert "385 members need 112.8 GiB or more, and 64.0 GiB are left" in missing.reason
     assert missing.remedy.endswith("processes to at most 218")
-    assert capacity.fitting(Need(385, 385, "exec"), [385]) == ([385], None)
+    assert headroom.fitting(Need(385, 385, "exec"), [385]) == ([385], None)
 
 
 @pytest.mark.parametrize(
@@ -155,12 +152,12 @@ def test_reliefs_are_tried_together_as_far_as_they_fit(left, room, most, sizes):
     left(**room)
     cohorts = [(200, 800), (200, 200), (200, 200), (300, 300), (300, 300)]
     needs = [Need(members, threads, "exec") for members, threads in cohorts]
-    assert capacity.together(needs, most) == sizes
+    assert headroom.together(needs, most) == sizes
 
 
 def test_no_reliefs_are_no_groups(left):
     left()
-    assert capacity.together([], 3) == []
+    assert headroom.together([], 3) == []
 
 
 def test_fewer_members_need_less():

@@ -111,7 +111,7 @@ print(json.dumps([batches, changes.effective()["whole_batches"], changes.impossi
 def test_looking_at_whole_batches_leaves_the_data_set_as_it_is_and_fails_nothing():
     code = """
 import json, torch
-from scaling_study.member import batch_getitems
+from scaling_study.member import loader_ways
 from torch.utils.data import DataLoader, Dataset
 
 class Lazy(Dataset):
@@ -140,7 +140,7 @@ found = {}
 for kind in (Lazy, Unsized, Uneven, Words):
     sampler = [[0, 1], [2, 3]]
     loader = DataLoader(kind(), batch_sampler=sampler)
-    found[kind.__name__] = [whole.possible(loader), loader.dataset.file is None]
+    found[kind.__name__] = [loader_ways.whole_possible(loader), loader.dataset.file is None]
 print(json.dumps(found))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

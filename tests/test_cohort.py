@@ -12,10 +12,10 @@ import pytest
 from jobs import WORKLOADS
 from processes import state, wait_until
 from scaling_study.common import private
-from scaling_study.host import headroom, kernel_counters, libraries
+from scaling_study.host import kernel_counters, libraries
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import channel
-from scaling_study.runner import cohort, environment, windows
+from scaling_study.runner import cohort, environment, headroom, windows
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import pytest
 import confirm_jobs
 from jobs import WORKLOADS, environment, left_behind, processes
 from scaling_study.launch.launchers.launcher import Launch, Member
-from scaling_study.member import iteration_counter
+from scaling_study.member import iterations
 from scaling_study.records.confirmation import End
 from scaling_study.runner import switch_script
 from scaling_study.runner.environment import LIBRARY_FOLDER
@@ -182,8 +182,8 @@ def test_the_counted_process_is_that_of_the_launch_script(tmp_path, inter_op):
     words = program.command(launch, member, pages)
     subprocess.run(words, env=env, cwd=tmp_path, check=True)
     first, second = (json.loads((tmp_path / name).read_text()) for name in "ab")
-    assert second["env"].pop("PYTHONPATH") == iteration_counter.HOOK
-    assert second["env"].pop(iteration_counter.VARIABLE) == f"optimizer||{pages}"
+    assert second["env"].pop("PYTHONPATH") == iterations.HOOK
+    assert second["env"].pop(iterations.VARIABLE) == f"optimizer||{pages}"
     for told in (first, second):
         told["env"].pop("TOLD")
     assert first == second
@@ -195,9 +195,9 @@ def count(tmp_path, text, *, step="mark", options=(), env=()):
     script.write_text(text)
     pages.mkdir()
     own = {**os.environ, **dict(env), "PYTHONPATH": str(LIBRARY_FOLDER)}
-    own |= iteration_counter.environment(pages, step, own)
+    own |= iterations.environment(pages, step, own)
     done = subprocess.run([sys.executable, *options, script], env=own, cwd=tmp_path, check=False)
-    return done.returncode, iteration_counter.read_pages(pages)
+    return done.returncode, iterations.read_pages(pages)
 
 
 def test_marks_are_counted(tmp_path):
@@ -265,7 +265,7 @@ def test_another_sitecustomize_is_run_and_the_package_is_not_there(tmp_path):
     script, pages = tmp_path / "train.py", tmp_path / "pages"
     script.write_text(text)
     env = {**os.environ, "PYTHONPATH": str(other)}
-    env |= iteration_counter.environment(pages, "optimizer", env)
+    env |= iterations.environment(pages, "optimizer", env)
     subprocess.run([sys.executable, "-P", script], env=env, check=True)
 
 
@@ -275,11 +275,11 @@ def test_starts_in_one_process_are_counted_apart(tmp_path):
     pages.mkdir()
     orders.write_text(f"{json.dumps({'arguments': [], 'log': os.devnull})}\n" * 3)
     env = {**os.environ, "PYTHONPATH": str(LIBRARY_FOLDER)}
-    env |= iteration_counter.environment(pages, "mark", env)
+    env |= iterations.environment(pages, "mark", env)
     words = switch_script.reused_command(sys.executable, [str(script)], None)
     with orders.open("rb") as given:
         subprocess.run(words, env=env, stdin=given, check=True)
-    (page,) = iteration_counter.read_pages(pages)
+    (page,) = iterations.read_pages(pages)
     seen = page.starts()
     assert [one.iterations for one in seen] == [5, 5, 5]
     assert all(one.first_ns <= one.latest_ns <= one.ended_ns for one in seen)

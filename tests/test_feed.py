@@ -11,6 +11,7 @@ from scaling_study.config.efforts import FeedEffort
 from scaling_study.config.plan import make_plan
 from scaling_study.diagnosis import loader_verdict as parts
 from scaling_study.experiments import loader_experiment, loader_model
+from scaling_study.experiments.blocks import Blocks
 from scaling_study.host import page_cache
 from scaling_study.runner import measure, windows
 from scaling_study.runner.cohort import WindowSettings
@@ -86,8 +87,8 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
 )
 def test_a_window_without_files_ends_before_they_are_back(batches, ready, n, window):
     one = object.__new__(loader_experiment.Feed)
-    one._n, one._timing = n, WindowSettings(20, 0.6, 2.0, 0.1)
-    found = one._cold_window([{"batches": batches, "ready": ready}], 0.01)
+    one._n, one._blocks = n, Blocks(print, WindowSettings(20, 0.6, 2.0, 0.1))
+    found = one._cold([{"batches": batches, "ready": ready}], 0.01)
     got = found and (found.shortest_s, found.longest_s, found.settle_s)
     assert got == (window and pytest.approx(window))
 

@@ -6,8 +6,8 @@ import pytest
 
 from jobs import WORKLOADS
 from scaling_study.host import kernel_counters
-from scaling_study.member import channel, loader_request
-from scaling_study.member.loader_request import Ask
+from scaling_study.member import channel, loader_ways
+from scaling_study.member.loader_ways import Ask
 from small_cohort import SmallCohort
 
 SCRIPT = WORKLOADS / "feeds.py"
@@ -77,7 +77,7 @@ def ask(cohort, what):
 def test_a_pipeline_elsewhere_is_alone_too(cohort):
     """The process that it runs in is forked from the training one, and trains nothing itself."""
     started(cohort, "pipeline", ("loader_switched", "pipeline_elsewhere"))
-    ask(cohort, Ask(loader_request.NOTHING))
+    ask(cohort, Ask(loader_ways.NOTHING))
     assert len(cohort.train(0, 80)) >= 80
     changes = cohort.attest(0)["changes"]
     assert changes["loader_switched"]
@@ -116,10 +116,10 @@ def test_one_process_trains_on_new_batches_from_memory_and_on_swapped_ones(cohor
         return sum(step.load_ns for _, step in steps) / len(steps) / MS
 
     waiting = 4 if kind in SPDL else 15
-    assert load_ms(loader_request.NEW) >= waiting
-    assert load_ms(loader_request.FROM_MEMORY) < 2
-    assert load_ms(loader_request.SWAPPED) >= waiting
-    assert load_ms(loader_request.NEW) >= waiting
+    assert load_ms(loader_ways.NEW) >= waiting
+    assert load_ms(loader_ways.FROM_MEMORY) < 2
+    assert load_ms(loader_ways.SWAPPED) >= waiting
+    assert load_ms(loader_ways.NEW) >= waiting
     report = cohort.attest(0)
     assert report["changes"]["loader_switched"]
     assert report["cached"]["cached_batches"] == 8
@@ -136,7 +136,7 @@ def test_batches_that_the_script_changes_are_copied(cohort, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_loader_alone_trains_nothing(cohort, kind):
     started(cohort, kind, ("loader_switched",), "--seconds", "0.02")
-    ask(cohort, Ask(loader_request.NOTHING))
+    ask(cohort, Ask(loader_ways.NOTHING))
     steps = cohort.train(0, 50)[15:]  # more than an epoch
     mean_ns = sum(duration for duration, _ in steps) / len(steps)
     assert (8 if kind in SPDL else 18) * MS < mean_ns < 60 * MS
@@ -147,7 +147,7 @@ def test_a_loader_alone_trains_nothing(cohort, kind):
 
 @pytest.mark.parametrize("kind", ["workers", "stateful"])
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("gives", [loader_request.NEW, loader_request.NOTHING])
+@pytest.mark.parametrize("gives", [loader_ways.NEW, loader_ways.NOTHING])
 def test_one_process_loads_in_another_way(cohort, kind, workers, gives):
     pid = started(cohort, kind, ("loader_switched",), "--seconds", "0.02", "--samples", "800")
     children = len(family(pid))
@@ -192,8 +192,8 @@ def test_a_loader_that_lightning_iterates_over_is_asked_too(cohort):
     cohort.wait_resting([0])
     for what, trains, workers in (
         (Ask(), True, 0),
-        (Ask(loader_request.SWAPPED), True, 0),
-        (Ask(loader_request.NOTHING), False, 0),
+        (Ask(loader_ways.SWAPPED), True, 0),
+        (Ask(loader_ways.NOTHING), False, 0),
         (Ask(workers=1), True, 1),
     ):
         ask(cohort, what)
@@ -205,8 +205,8 @@ def test_a_loader_that_lightning_iterates_over_is_asked_too(cohort):
 def test_a_number_holds_what_is_asked_for():
     for one in (
         Ask(),
-        Ask(loader_request.NOTHING, 0, None),
-        Ask(loader_request.SWAPPED, 12, 8, whole=True),
+        Ask(loader_ways.NOTHING, 0, None),
+        Ask(loader_ways.SWAPPED, 12, 8, whole=True),
     ):
         assert Ask.of(one.code) == one
         assert 0 <= one.code < 1 << 63

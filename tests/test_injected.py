@@ -16,7 +16,7 @@ from processes import PATIENCE_S, killed_at_the_end, state, wait_until
 from scaling_study.config.config import load_config
 from scaling_study.config.efforts import EFFORTS
 from scaling_study.config.plan import make_plan
-from scaling_study.experiments import quota_bursts
+from scaling_study.experiments import interventions
 from scaling_study.host.limits import read_hierarchy
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
@@ -178,7 +178,7 @@ def test_bursts_of_a_launch_are_not_held_back_by_its_quota(tmp_path):
         # A member that goes on late begins its last step after the end of a burst.
         members = [member for one in bursts(n) for member in one["members"]]
         missing = [member["steps_active"] - member["steps"] for member in members]
-        assert all(0 <= steps <= quota_bursts.BURSTS for steps in missing)
+        assert all(0 <= steps <= interventions.BURSTS for steps in missing)
 
     # An interrupted job goes on with the same bursts, without choosing again.
     last = max(at for at, one in enumerate(found) if one.get("name") == "unthrottled")

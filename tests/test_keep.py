@@ -31,8 +31,8 @@ from scaling_study.runner import supervisor
 QUICK = """
 import sys
 from scaling_study.runner import supervisor
-keep.STOP_S, keep.ORPHANS_S = 120.0, 0.2
-sys.exit(keep.main(sys.argv[1:]))
+supervisor.STOP_S, supervisor.ORPHANS_S = 120.0, 0.2
+sys.exit(supervisor.main(sys.argv[1:]))
 """
 # For a command that does not stop: it only has to note the signal meanwhile.
 IMPATIENT = QUICK.replace("120.0", "5.0")
@@ -310,7 +310,7 @@ def test_the_private_folder_of_a_command_is_removed_however_it_ends(tmp_path, en
 
 
 def test_a_process_without_descendants_has_nothing_to_end():
-    code = "from scaling_study.measuring import family; family.end(600)"
+    code = "from scaling_study.runner import supervisor; supervisor.end_descendants(600)"
     subprocess.run(python(code), check=True, timeout=PATIENCE_S)
     assert private.VARIABLE == "SCALING_STUDY_FOLDER"
     assert supervisor.STOP_S + supervisor.ORPHANS_S < 10

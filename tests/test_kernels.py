@@ -9,7 +9,7 @@ import time
 import pytest
 
 from scaling_study.config import efforts
-from scaling_study.experiments import kernel_cohort, microbenchmarks, stressors
+from scaling_study.experiments import kernel_cohort, microbenchmarks
 from scaling_study.host import probe
 from scaling_study.member import kernels
 from scaling_study.records.codec import plain
@@ -116,8 +116,8 @@ def test_counts_of_a_large_machine_stay_few():
         (1, None, 2, 1, 0),
     ],
 )
-def test_bystanders_have_cpus_of_their_own(cpus, quota, n, threads, expected):
-    assert stressors.count({"quota_cpus": quota}, cpus, n, threads) == expected
+def test_stressors_have_cpus_of_their_own(cpus, quota, n, threads, expected):
+    assert kernel_cohort.count({"quota_cpus": quota}, cpus, n, threads) == expected
 
 
 @pytest.mark.timing

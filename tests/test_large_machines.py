@@ -16,7 +16,7 @@ from scaling_study.config.plan import make_plan
 from scaling_study.host import probe
 from scaling_study.report import study
 from scaling_study.report.launch_script import render_launch_script
-from scaling_study.runner import capacity, resolve
+from scaling_study.runner import headroom, resolve
 
 LARGE = {"epyc-9654-2s-nps1": 384, "epyc-9654-2s-nps4": 384, "xeon-8260-8s-snc2": 192}
 PLACEMENTS = ("none", "compact", "cores", "spread", "per_l3")
@@ -31,7 +31,7 @@ def machine(name):
 def resolved(name, monkeypatch, placement="none", membind="none", **launch):
     """The ladder, one member more than the machine has CPUs, and what was asked beforehand."""
     checked = []
-    monkeypatch.setattr(capacity, "check", checked.extend)
+    monkeypatch.setattr(headroom, "check", checked.extend)
     axes = {"placement": placement, "membind": membind, **launch}
     plan = make_plan(
         load_config(
@@ -148,7 +148,7 @@ def test_a_run_says_what_is_unusual_about_the_nodes(monkeypatch):
 def test_what_385_members_need_is_asked_beforehand(intra_op, threads, monkeypatch):
     """The default launch starts a thread for each core in every member."""
     _, _, checked = resolved("epyc-9654-2s-nps4", monkeypatch, intra_op=intra_op)
-    assert checked == [capacity.Need(385, threads, "exec")]
+    assert checked == [headroom.Need(385, threads, "exec")]
 
 
 @pytest.mark.parametrize("name", ["xeon-8260-8s-snc2", "epyc-9654-2s-nps4"])

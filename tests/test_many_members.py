@@ -3,7 +3,7 @@
 import pytest
 
 import jobs
-from scaling_study.host import headroom
+from scaling_study.runner import headroom
 
 pytestmark = pytest.mark.long
 

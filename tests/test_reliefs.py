@@ -3,7 +3,7 @@
 import pytest
 
 from machines import machine
-from scaling_study.experiments import quota_bursts
+from scaling_study.experiments import interventions
 from scaling_study.experiments.interventions import RELIEFS, Reference, choose
 from scaling_study.host.limits import Quota
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS, read_value
@@ -196,7 +196,7 @@ def test_bursts_have_as_many_steps_as_the_quota_lasts_for(quota, n, wanted, step
         member={"active_s": active_s, "cpu_user_s": wanted * active_s - 1.0},
         quota=quota and Quota(*quota),
     )
-    timing = quota_bursts.timing(found)
+    timing = interventions.quota_bursts(found)
     assert ("unthrottled" in [one.name for one in choose(found, "quick")[0]]) is bool(steps)
     if steps is None:
         assert "quota" in timing
@@ -210,7 +210,7 @@ def test_bursts_have_as_many_steps_as_the_quota_lasts_for(quota, n, wanted, step
 @pytest.mark.parametrize("throttled_s", [0.0, None])
 def test_a_quota_that_holds_nobody_back_has_nothing_to_relieve(throttled_s):
     found = reference(quota=Quota(1.2, 0.1), throttled_s=throttled_s)
-    assert "held nobody back" in quota_bursts.timing(found)
+    assert "held nobody back" in interventions.quota_bursts(found)
 
 
 def test_a_launch_that_is_the_relief_already_gets_its_opposite():

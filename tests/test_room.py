@@ -7,8 +7,9 @@ import sys
 import pytest
 
 import machines
-from scaling_study.host import headroom, limits
-from scaling_study.host.headroom import Room
+from scaling_study.host import limits
+from scaling_study.runner import headroom
+from scaling_study.runner.headroom import Room
 
 GIB = 2**30
 MEMINFO = "MemTotal:  134217728 kB\nMemAvailable:   104857600 kB\nCached: 1 kB"

@@ -162,9 +162,9 @@ STARTS_A_LOOP = """
 import sys, time
 import truth
 from truth_processes import folder, started
-from scaling_study.runner import descendants
+from scaling_study.runner import supervisor
 
-family.adopt()
+supervisor.adopt()
 truth.stop_cleanly()
 with folder() as own, started(["bash", *sys.argv[1:], str(own), "sleep", "1000"], own, own):
     while len(list(own.glob("*.out"))) < 2:

@@ -12,7 +12,7 @@ import pytest
 from jobs import WORKLOADS, config, environment, processes, why_command
 from scaling_study.config import efforts
 from scaling_study.experiments import why
-from scaling_study.experiments.experiment_windows import irregular, key
+from scaling_study.experiments.blocks import irregular, key
 from scaling_study.experiments.interventions import RELIEFS
 
 STAGE = "scaling_study why"

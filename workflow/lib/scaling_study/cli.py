@@ -378,7 +378,7 @@ def why(options: argparse.Namespace) -> None:
     job, plan, machine = _targeted(options)
     launch = job.launch["id"]
     with job_process.prepared(_title("why", options, job), options.log, options.probed):
-        experiments = why.Experiments(job, options.target, options.output, options.builds)
+        experiments = why.Why(job, options.target, options.output, options.builds)
         if not launch:
             experiments.leave_out(None, "no launch is recommended on this machine")
         elif options.target == RECOMMENDED and launch in plan["explained"]:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from scaling_study.common import last_words
 from scaling_study.host.machine_counters import read_machine
 from scaling_study.launch.launchers.launcher import describe_exit, split_preload
-from scaling_study.member import iteration_counter, model_queue
+from scaling_study.member import iterations, model_queue
 from scaling_study.records.confirmation import Round, Run, Status
-from scaling_study.runner import counter_snapshots, descendants, non_step
+from scaling_study.runner import counter_snapshots, non_step, supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,13 +66,13 @@ class _Process:
     began_s: float
     pool: bool
 
-    def seen(self) -> tuple[list[iteration_counter.Counted], float | None]:
+    def seen(self) -> tuple[list[iterations.Counted], float | None]:
         """Return the starts of the script in it, and the mean time (ns) of ordinary iterations.
 
         Of a group of ranks they are the first one's. A program that trains in processes of its own
         has one start, with the iterations of all of them.
         """
-        pages = iteration_counter.read_pages(self.pages)
+        pages = iterations.read_pages(self.pages)
         own = [page for page in pages if page.pid == self.pid]
         page = next(iter([*own, *(page for page in pages if page.parent == self.pid)]), None)
         if not self.pool:
@@ -82,9 +82,7 @@ class _Process:
             return [], None
         first_ns = min(start.first_ns for start in starts)
         latest_ns = max(start.latest_ns for start in starts)
-        return [
-            iteration_counter.Counted(first_ns, latest_ns, sum(s.iterations for s in starts), 0)
-        ], None
+        return [iterations.Counted(first_ns, latest_ns, sum(s.iterations for s in starts), 0)], None
 
     def runs(self, origin_s: float, ended_s: float | None) -> list[Run]:
         """Return the starts of the script in it.
@@ -100,7 +98,7 @@ class _Process:
         seen, ordinary_ns = self.seen()
         # A start without an iteration has no numbers yet.
         if not seen or seen[-1].ended_ns:
-            seen.append(iteration_counter.Counted(0, 0, 0, 0))
+            seen.append(iterations.Counted(0, 0, 0, 0))
         began = [self.began_s - origin_s, *(one.ended_ns / 1e9 - origin_s for one in seen)]
         last = len(seen) - 1
         return [
@@ -169,7 +167,7 @@ class RunningRound:
             for process in self._now.values():
                 self._runs += process.runs(self._origin_s, None)
             self._slots.stop(grace_s=0)
-            descendants.end(ORPHANS_S)
+            supervisor.end_descendants(ORPHANS_S)
         after = read_machine(self.host.cpus)
         foreign_s = after.busy_cpu_s - before.busy_cpu_s - (_own_s() - used_s)
         return Round(
@@ -226,9 +224,7 @@ class RunningRound:
             "errors": str(self.launch.errors(slot)),
         }
         path = self.launch.folder / f"orders-{slot}"
-        path.write_text(
-            f"{json.dumps(order)}\n" * (iteration_counter.MOST_STARTS + 1), encoding="utf-8"
-        )
+        path.write_text(f"{json.dumps(order)}\n" * (iterations.MOST_STARTS + 1), encoding="utf-8")
         return path
 
     def _end(self, ended: model_queue.Ended) -> None:

@@ -1,1 +1,1 @@
-"""One thing changed at a time: interventions, stressors, samples."""
+"""Conditions in randomised blocks: interventions, stressors, loading, micro-benchmarks."""

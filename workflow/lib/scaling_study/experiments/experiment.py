@@ -1,27 +1,35 @@
-"""What jobs that experiment on one launch share: their machine, seed, first record and attempts."""
+"""An experiment on one launch: its cohorts, its record file, and going on where it was stopped.
+
+What is measured is a list of conditions (``blocks``); a kind of experiment says which, and what its
+first record holds.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import private
-from scaling_study.experiments import conditions
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.experiments.blocks import Blocks, Json, key, window_of
 from scaling_study.host import probe
+from scaling_study.launch.axes import axis_table
 from scaling_study.records import codec
-from scaling_study.runner import cohort, resolve
-from scaling_study.runner.cohort_windows import MEMBER_RESTARTS
+from scaling_study.runner import cohort, headroom, resolve
+from scaling_study.runner.cohort_windows import MEMBER_RESTARTS, WARM_UP_LONGEST_S
 from scaling_study.runner.journal import Journal
 from scaling_study.runner.measure import harness_digest, measured_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from scaling_study.config.efforts import Effort, FeedEffort
     from scaling_study.runner.measure import Job
 
 MODULES = ("experiments/why", "experiments/loader_experiment")
@@ -33,13 +41,62 @@ SAME = (
     *("harness_hash", "machine_hash"),
 )
 
-DONE_BEFORE = "done before"
-"""Status of experiments that an interrupted run has finished."""
-
 NO_LAUNCH = {"id": "", "label": "none", "arm": "", "axes": {"launcher": "exec"}}
 """What stands in the records where no launch is recommended."""
 
-Json = dict[str, Any]
+KERNEL_AXES = {"blas", "isa"}
+"""What decides which kernels the BLAS chooses: they are found out anew where it changes."""
+
+Outcome = tuple[str, str | None]
+"""A status and its reason."""
+
+
+class Impossible(str):
+    """The reason why a change cannot be made in this script, which is no failure."""
+
+    __slots__ = ()
+
+
+class FailedError(Exception):
+    """The experiment cannot begin, for this reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A cohort that is not started yet.
+
+    Attributes:
+        name: in records.
+        changed: axes that differ from the launch's own.
+        resolved: the launch on this machine, with the members that it starts.
+    """
+
+    name: str
+    changed: Mapping[str, Any]
+    resolved: resolve.Resolved
+
+    @property
+    def size(self) -> int:
+        """How many members it starts."""
+        return len(self.resolved.members)
+
+    @property
+    def with_kernel(self) -> bool:
+        """Whether its BLAS may have chosen another kernel than the launch's own."""
+        return not self.changed or not KERNEL_AXES.isdisjoint(self.changed)
+
+
+def groups(planned: Sequence[Planned], cpus: int) -> list[list[Planned]]:
+    """Divide cohorts into those that start together: a CPU for each member."""
+    found: list[list[Planned]] = []
+    left = 0
+    for one in planned:
+        if not found or one.size > left:
+            found.append([])
+            left = cpus
+        found[-1].append(one)
+        left -= one.size
+    return found
 
 
 class Experiment:
@@ -47,46 +104,206 @@ class Experiment:
 
     Args:
         kind: of its first record; also the name of its log.
+        version: of its records' schema.
         job: what it experiments on.
         target: what is called so in its seed.
         path: its record file.
         builds: folder of the environments that were made from requirements.
-        effort: how much is tried.
+        effort: how much is tried and how long, after its name.
     """
 
     def __init__(
-        self, kind: str, job: Job, target: str, path: Path, *, builds: Path, effort: str
+        self,
+        kind: str,
+        version: int,
+        job: Job,
+        target: str,
+        path: Path,
+        *,
+        builds: Path,
+        effort: tuple[str, Effort | FeedEffort],
     ) -> None:
-        self._kind = kind
+        self._kind, self._version = kind, version
         self._log = logging.getLogger(kind)
-        self._job = job
+        self._job, self._axes = job, job.launch["axes"]
         self._builds = builds
-        self._effort_name = effort
+        self._effort_name, self._effort = effort
         self._journal = Journal(path, codec.PLAIN, kind, SAME)
         self._machine = probe.read_machine().to_dict()
-        self._starter = conditions.Starter(job.plan["measure"], self._machine)
+        self._topology = probe.usable_topology(self._machine)
         text = f"{job.plan['seed']} {target} {job.replicate}"
         self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
         self._n = 1
+        self._head: Json = {}
+        self._begun = False
+        self._before_head: list[Json] = []
+        self._cohorts: dict[str, cohort.Cohort] = {}
+        self._reports: dict[str, Json] = {}  # of each cohort's first member
+
+    # ---- what a kind of experiment says of itself
+
+    def _more_head(self, resolved: resolve.Resolved | None) -> Json:
+        """Return what the first record of this kind holds beside what all of them do."""
+        raise NotImplementedError
+
+    def _measure(
+        self, resolved: resolve.Resolved, before: list[Json], folder: Path, stack: ExitStack
+    ) -> Outcome:
+        """Do all of it.
+
+        Args:
+            resolved: the launch.
+            before: the records of an interrupted run.
+            folder: private.
+            stack: ends cohorts.
+
+        Raises:
+            FailedError: it cannot begin.
+            MemberEndedError: a member died or hung.
+        """
+        raise NotImplementedError
+
+    def _end(self) -> Json:
+        """Return what the last record holds beside what all of them do."""
+        return {}
+
+    # ---- running it
+
+    def _run(self, *changes: str, beside: int = 0) -> None:
+        """Do all of it and leave a whole record file.
+
+        Args:
+            changes: inside the launch's members.
+            beside: cohorts of the same size that live at once.
+        """
+        began = time.perf_counter()
+        try:
+            resolved = self._resolve({}, *changes)
+            headroom.check([resolved.need] * beside)
+            outcome = self._attempts(resolved)
+        except UnavailableError as error:
+            self._leave_out(error.reason, error.remedy)
+            return
+        if outcome is None:
+            self._log.info("all of it was done by an interrupted run")
+            self._journal.finish()
+        else:
+            self._close(*outcome, wall_s=time.perf_counter() - began)
+
+    def _leave_out(self, reason: str, remedy: str | None = None, **head: Any) -> None:
+        """Leave a file that says why nothing was measured."""
+        self._journal.restart()
+        self._begun = False
+        self._before_head.clear()
+        self._head = self._heading(None) | head
+        self._close("skipped", reason, remedy)
+
+    def _attempts(self, resolved: resolve.Resolved) -> Outcome | None:
+        """Do all of it, anew from where a member has ended; None where it was done before."""
+        for _ in range(MEMBER_RESTARTS + 1):
+            try:
+                with private.folder() as folder, ExitStack() as stack:
+                    self._cohorts.clear()
+                    self._blocks = Blocks(self._write, window_of(self._effort))
+                    self._head = self._heading(resolved)
+                    before = self._journal.resume(self._head)
+                    if before and before[-1]["kind"] == "end":
+                        return None
+                    self._begun = bool(before)
+                    if before:
+                        self._log.info("%d records of an interrupted run stay", len(before))
+                    self._blocks.done = {key(one) for one in before if one["kind"] == "window"}
+                    return self._measure(resolved, before, folder, stack)
+            except FailedError as error:
+                return "failed", str(error)
+            except cohort.MemberEndedError:
+                for name, one in self._cohorts.items():
+                    self._write_events(name, one)
+                self._log.info("a member ended: starting again from there")
+        return "partial", "members ended again and again"
 
     def _resolve(self, changed: Mapping[str, Any], *changes: str) -> resolve.Resolved:
         """Return the launch with some axes and things inside members changed, on this machine."""
-        plan, axes = self._job.plan, {**self._job.launch["axes"], **changed}
+        plan, axes = self._job.plan, {**self._axes, **changed}
         resolved = resolve.resolve(plan, axes, self._machine, self._builds, [self._n])
-        running = replace(resolved.launch, change=changes)
-        return replace(resolved, launch=running)
+        return replace(resolved, launch=replace(resolved.launch, change=changes))
 
-    def _heading(self, version: int, resolved: resolve.Resolved | None) -> Json:
-        """Return what the first record of every kind of experiment holds.
+    # ---- cohorts
+
+    def _start(
+        self, planned: Sequence[Planned], folder: Path, stack: ExitStack, beside: int
+    ) -> Iterator[tuple[Planned, cohort.Cohort | str]]:
+        """Start cohorts: as many at the same time as there is a CPU for each member.
 
         Args:
-            version: of the schema.
-            resolved: the launch; None where it cannot be.
+            planned: what to start.
+            folder: private; each gets a part of it.
+            stack: ends the cohorts.
+            beside: how many members may start while these live.
+
+        Yields:
+            Each with its cohort or, where it is not what it should be, the reason.
         """
+        for group in groups(planned, len(self._topology.cpus)):
+            started = [(each, self._launch(each, folder, stack, beside)) for each in group]
+            for each, one in started:
+                shown = self._prove(each, one)
+                if isinstance(shown, str):
+                    self._write_events(each.name, one)
+                    yield each, shown
+                else:
+                    self._cohorts[each.name], self._reports[each.name] = one, shown["members"][0]
+                    self._write(shown)
+                    yield each, one
+
+    def _reference(
+        self, name: str, resolved: resolve.Resolved, folder: Path, stack: ExitStack
+    ) -> tuple[cohort.Cohort, Json]:
+        """Start the launch itself; return its cohort and what its first member reports.
+
+        Raises:
+            FailedError: it is not what it should be.
+        """
+        # As many members may come later: every other cohort of the same size fits beside it.
+        ((_, one),) = self._start([Planned(name, {}, resolved)], folder, stack, self._n)
+        if isinstance(one, str):
+            raise FailedError(one)
+        return one, self._reports[name]
+
+    def _launch(self, each: Planned, folder: Path, stack: ExitStack, beside: int) -> cohort.Cohort:
+        self._log.info("starting %s", each.name)
+        part = stack.enter_context(private.part(folder, each.name))
+        running = replace(each.resolved.launch, folder=part)
+        host = resolve.host(self._machine)
+        one = cohort.Cohort(running, each.resolved.members, host, beside=beside)
+        stack.enter_context(one)
+        one.launch([member.slot for member in each.resolved.members])
+        return one
+
+    def _prove(self, each: Planned, one: cohort.Cohort) -> Json | str:
+        """Wait for a cohort and warm it up; return what it got, or what is wrong with that."""
+        settings = self._job.plan["measure"]
+        slots = [member.slot for member in each.resolved.members]
+        one.wait_started(slots, settings["start_timeout_s"])
+        reports = one.attest(settings["start_timeout_s"], with_kernel=each.with_kernel)
+        if len(reports) < len(slots):
+            return str(one.events[-1]["reason"]) if one.events else "a member did not start"
+        axes = {**self._axes, **each.changed}
+        checks = axis_table.checks(axes, each.resolved.slots, reports)
+        if wrong := axis_table.failed(checks) or unchanged(each.resolved.launch.change, reports):
+            return wrong
+        one.warm_up(settings["warmup_steps"], WARM_UP_LONGEST_S)
+        return {"kind": "attestation", "cohort": each.name, "checks": checks, "members": reports}
+
+    # ---- records
+
+    def _heading(self, resolved: resolve.Resolved | None) -> Json:
+        """Return the first record; ``resolved`` is None where the launch cannot be."""
         plan, launch = self._job.plan, self._job.launch
+        python = resolved.launch.python if resolved else None
         return {
             "kind": self._kind,
-            "schema_version": version,
+            "schema_version": self._version,
             "study": plan["study"],
             "launch": launch["id"],
             **{key: launch[key] for key in ("label", "arm", "axes")},
@@ -96,54 +313,50 @@ class Experiment:
             "seed": self._seed,
             "machine_hash": self._machine["hash"],
             "machine": self._machine,
-            "measured_hash": measured_digest(plan["workload"], resolved.launch.python)
-            if resolved
-            else "",
+            "measured_hash": measured_digest(plan["workload"], python) if python else "",
             "harness_hash": harness_digest(*MODULES),
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            **self._more_head(resolved),
         }
 
-    def _attempt(
-        self, once: Callable[[Path, ExitStack], tuple[str, str | None]], whose: str
-    ) -> tuple[str, str | None]:
-        """Do all of it, anew from where a member has ended.
+    def _begin(self) -> None:
+        """Write the first record, and those that had to wait for it, if it is not there yet."""
+        if not self._begun:
+            self._begun = True
+            for record in (self._head, *self._before_head):
+                self._journal.write(record)
+            self._before_head.clear()
 
-        Args:
-            once: does it in a private folder, and returns the status and its reason.
-            whose: the members that must not end, after "member".
-        """
-        for left in reversed(range(MEMBER_RESTARTS + 1)):
-            try:
-                with private.folder() as folder, ExitStack() as stack:
-                    return once(folder, stack)
-            except cohort.MemberEndedError:
-                if not left:
-                    break
-                self._log.info("a member%s ended: starting again from there", whose)
-        return "partial", f"members{whose} ended again and again"
+    def _write(self, record: Json) -> None:
+        """Append a record, in any case after the first one."""
+        if self._begun:
+            self._journal.write(record)
+        else:
+            self._before_head.append(record)
 
-    def _write_events(self, name: str, events: list[Json]) -> None:
+    def _write_events(self, name: str, one: cohort.Cohort) -> None:
         """Write down what happened to a cohort's members."""
-        for event in events:
+        for event in one.events:
             self._log.warning("%s, member %s: %s", name, event["slot"], event["reason"])
-            self._journal.write({"kind": "event", "cohort": name, **event})
-        events.clear()
+            self._write({"kind": "event", "cohort": name, **event})
+        one.events.clear()
 
     def _close(
-        self,
-        status: str,
-        reason: str | None,
-        remedy: str | None = None,
-        wall_s: float = 0.0,
-        **more: Any,
+        self, status: str, reason: str | None, remedy: str | None = None, wall_s: float = 0.0
     ) -> None:
         """Write the last record, and give the file its name."""
-        self._log.log(
-            logging.WARNING if reason else logging.INFO,
-            "%s%s",
-            status,
-            f": {reason}" if reason else "",
-        )
+        self._begin()
+        level = logging.WARNING if reason else logging.INFO
+        self._log.log(level, "%s%s", status, f": {reason}" if reason else "")
         end = {"kind": "end", "status": status, "reason": reason, "remedy": remedy}
-        self._journal.write({**end, "wall_s": wall_s, **more})
+        self._journal.write({**end, "wall_s": wall_s, **self._end()})
         self._journal.finish()
+
+
+def unchanged(change: Sequence[str], reports: Sequence[Mapping[str, Any]]) -> str:
+    """Say why changes inside members do not hold; empty where all of them do."""
+    reasons = [report["impossible"].get(name) for name in change for report in reports]
+    if impossible := next(filter(None, reasons), ""):
+        return Impossible(impossible)
+    failed = [name for name in change if not all(report["changes"][name] for report in reports)]
+    return f"{', '.join(failed)} did not take effect" if failed else ""

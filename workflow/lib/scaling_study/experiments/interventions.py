@@ -1,27 +1,36 @@
-"""Reliefs: launches that differ from a reference by one change, which takes one cause away.
+"""Interventions: launches that differ from a reference by one change, which takes one cause away.
 
 Each is an entry: what it changes, and where it cannot apply. What cannot matter here is not tried:
 the machine's layout, the members' attestation and the reference's own counters say so, and their
 reason stands in the report.
+
+One of them is the reference without its quota: bursts so short that the quota holds nobody back. A
+quota gives a cgroup so much CPU time for every period, and holds it back when that is used up
+(Documentation/scheduler/sched-bwc.rst). After a period of rest all of it is there again. Members
+that train for no longer than it lasts are not held back, whatever the quota; that they were not is
+counted (cpu.stat), and a window in which they were does not count. So nothing has to be changed at
+the cgroup, which would need root.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common.topology import parse_cpu_list
-from scaling_study.experiments import quota_bursts
 from scaling_study.host import probe
 from scaling_study.launch.axes import ranks
-from scaling_study.member import loader_request
-from scaling_study.member.loader_request import Ask
+from scaling_study.member import loader_ways
+from scaling_study.member.loader_ways import Ask
+from scaling_study.runner.cohort import WindowSettings
 from scaling_study.stats.thresholds import SHARE_AT_LEAST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from scaling_study.common.topology import Topology
     from scaling_study.host.limits import Quota
 
 # A minor fault costs 0.1 us, and with the clearing of the page and in a virtual machine 0.5 us and
@@ -31,10 +40,25 @@ FAULT_S = 0.5e-6
 FAULTS_SHARE = 0.01
 SYSTEM_SHARE = 0.03
 
+# Each CPU takes CPU time from the group's account in pieces of this size, and the last ones may lie
+# unused where they were taken (sched_cfs_bandwidth_slice_us, unless somebody has changed it).
+SLICE_S = 0.005
+# The coordinator and helper threads use some of the quota, too.
+USED_SHARE = 0.9
+# The quota's account is filled at the end of each period.
+REST_PERIODS = 1.2
+# Bursts in a window.
+BURSTS = 8
+
+QUOTA_BURSTS = "unthrottled"
+"""The name of the intervention that lets the quota hold nobody back, in records."""
+
+Reason = str | None
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What is known of the reference when reliefs are chosen.
+    """What is known of the reference when interventions are chosen.
 
     Attributes:
         axes: of its launch.
@@ -52,12 +76,24 @@ class Reference:
     windows: Sequence[Mapping[str, Any]]
     quota: Quota | None = None
 
+    @property
+    def topology(self) -> Topology:
+        """The CPUs and memory that the study may use."""
+        return probe.usable_topology(self.machine)
+
+    @property
+    def loaders(self) -> Sequence[Mapping[str, Any]]:
+        """What its first member reported of the script's loaders (see ``loaders``)."""
+        seen: Sequence[Mapping[str, Any]] = self.attestation.get("loaders", ())
+        return seen
+
     def most(self, share: Callable[[Mapping[str, Any]], float]) -> float:
         """Return the largest share that any member had in any window."""
         return max(share(member) for window in self.windows for member in window["members"])
 
 
-Reason = str | None
+def _nothing(_: Reference) -> Reason:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +104,21 @@ class Relief:
         name: Its name in records.
         title: For a person.
         excluded: Says why it cannot matter for this reference; None when it may.
-        axes: The axes that it changes.
+        axes: The axes that it changes; it cannot matter where the reference has these values.
         change: The change inside the members that it makes (see ``changes``).
         quick: Whether a quick diagnosis tries it.
         alone: Whether what it takes away slows one process as much as many, so that a quick
             diagnosis tries it with one only.
-        bursts: Whether it is the reference itself, in windows of bursts (see ``unthrottled``).
+        bursts: Whether it is the reference itself, in windows of bursts.
         asked: What its members are asked for (see ``asked``); None where they are asked nothing.
-        of: The relief whose members these are, asked for something else; empty for its own.
+        of: The intervention whose members these are, asked for something else; empty for its own.
         restless: Whether its members do something while they rest, so that they are stopped.
         derived: Returns its axes, where they depend on the reference.
     """
 
     name: str
     title: str
-    excluded: Callable[[Reference], Reason]
+    excluded: Callable[[Reference], Reason] = _nothing
     axes: Mapping[str, Any] = field(default_factory=dict)
     change: str | None = None
     quick: bool = True
@@ -101,100 +137,137 @@ class Relief:
         """Return the change as records hold it."""
         return {} if self.change is None else {self.change: True}
 
-
-def _one_thread(reference: Reference) -> Reason:
-    if reference.attestation["intra_op"] == 1:
-        return "an operator has one thread already"
-    return None
-
-
-def _passive(reference: Reference) -> Reason:
-    if reference.axes["wait_policy"] == "passive":
-        return "waiting threads sleep at once already"
-    return _one_thread(reference)
+    def why_not(self, reference: Reference, effort: str) -> Reason:
+        """Say why it is not tried; None where it is."""
+        if self.axes and self.axes.items() <= dict(reference.axes).items():
+            return " and ".join(f"{axis} is {value} already" for axis, value in self.axes.items())
+        if (reason := self.excluded(reference)) is not None:
+            return reason
+        return "tried with why: full only" if effort == "quick" and not self.quick else None
 
 
-def _is(axis: str, *values: str) -> Callable[[Reference], Reason]:
-    def excluded(reference: Reference) -> Reason:
-        value = reference.axes[axis]
-        return f"{axis} is {value} already" if value in values else None
+def quota_bursts(reference: Reference) -> WindowSettings | str:
+    """Return the timing of a window of bursts, or why there cannot be one."""
+    quota = reference.quota
+    if quota is None:
+        return "no quota is set"
+    if not any(window["machine"]["throttled_s"] for window in reference.windows):
+        return f"the quota of {quota.cpus:g} CPUs held nobody back, as far as the kernel counts it"
+    # Loader workers and the like want CPUs too.
+    wanted_cpus = reference.n * max(reference.attestation["intra_op"], reference.most(_runnable))
+    busy_cpus = min(wanted_cpus, len(reference.topology.cpus))
+    lasts_s = USED_SHARE * (quota.cpus * quota.period_s / busy_cpus - SLICE_S)
+    # A step with as many members as possible, less waiting for a CPU.
+    members = max(reference.windows, key=lambda window: len(window["members"]))["members"]
+    step_s = (wanted_cpus / busy_cpus) * statistics.fmean(
+        (one["active_s"] - one["trainer_runqueue_s"]) / max(1, one["steps_active"])
+        for one in members
+    )
+    steps = math.floor(lasts_s / step_s)
+    if steps < 1:
+        return (
+            f"a step takes {1e3 * step_s:.0f} ms, and after {max(0.0, 1e3 * lasts_s):.0f} ms the"
+            f" quota of {quota.cpus:g} CPUs holds {reference.n} members back"
+        )
+    # Members rest at the end of a step, so the order to rest comes in the middle of the last one.
+    told_s = (steps - 0.5) * step_s
+    return WindowSettings(
+        steps=0,
+        shortest_s=told_s,
+        longest_s=told_s,
+        settle_s=0.0,
+        bursts=BURSTS,
+        rest_s=REST_PERIODS * quota.period_s,
+    )
 
-    return excluded
+
+def _runnable(member: Mapping[str, Any]) -> float:
+    """Return how many threads of a member run or wait for a CPU."""
+    wanted_s = member["cpu_user_s"] + member["cpu_system_s"] + member["runqueue_s"]
+    return float(wanted_s / member["active_s"])
+
+
+def _held_back(reference: Reference) -> Reason:
+    timing = quota_bursts(reference)
+    return timing if isinstance(timing, str) else None
+
+
+def _where(test: Callable[[Reference], bool], reason: str) -> Callable[[Reference], Reason]:
+    """Exclude where a test holds."""
+    return lambda reference: reason if test(reference) else None
+
+
+def _without(
+    reason: str, test: Callable[[Mapping[str, Any]], Any]
+) -> Callable[[Reference], Reason]:
+    """Exclude where a test holds for no loader."""
+    return _where(lambda reference: not any(map(test, reference.loaders)), reason)
+
+
+def _is(axis: str, value: str) -> Callable[[Reference], Reason]:
+    return _where(lambda reference: reference.axes[axis] == value, f"{axis} is {value} already")
+
+
+def _any(*tests: Callable[[Reference], Reason]) -> Callable[[Reference], Reason]:
+    """Exclude what one of them excludes."""
+    return lambda reference: next(filter(None, (test(reference) for test in tests)), None)
 
 
 def _one_group(*domains: str) -> Callable[[Reference], Reason]:
-    def excluded(reference: Reference) -> Reason:
-        topology = probe.usable_topology(reference.machine)
-        if all(len(topology.domains(domain)) == 1 for domain in domains):  # type: ignore[arg-type]
-            names = {"l3": "last-level cache", "node": "memory node", "socket": "socket"}
-            return "only one " + " and one ".join(names[domain] for domain in domains)
-        return None
+    names = {"l3": "last-level cache", "node": "memory node", "socket": "socket"}
 
-    return excluded
+    def only_one(reference: Reference) -> bool:
+        found = [reference.topology.domains(one) for one in domains]  # type: ignore[arg-type]
+        return all(len(each) == 1 for each in found)
+
+    return _where(only_one, "only one " + " and one ".join(names[domain] for domain in domains))
 
 
 def _faults(reference: Reference) -> Reason:
     """No allocator helps where pages are hardly ever touched for the first time."""
-
-    def faults(member: Mapping[str, Any]) -> float:
-        return float(member["minor_faults"] * FAULT_S / member["active_s"])
-
-    def system(member: Mapping[str, Any]) -> float:
-        return float(member["trainer_system_s"] / member["active_s"])
-
-    share, in_kernel = reference.most(faults), reference.most(system)
-    if share < FAULTS_SHARE and in_kernel < SYSTEM_SHARE:
-        return (
-            f"page faults take less than {max(share, 0.001):.1%} of a step,"
-            f" the kernel {in_kernel:.1%}"
-        )
-    return None
-
-
-def _no_workers(reference: Reference) -> Reason:
-    if all(loader["workers"] == 0 for loader in _loaders(reference)):
-        return "no loader with workers or threads of its own"
-    return None
-
-
-def _loaders(reference: Reference) -> Sequence[Mapping[str, Any]]:
-    seen: Sequence[Mapping[str, Any]] = reference.attestation.get("loaders", ())
-    return seen
-
-
-def _no_copies(reference: Reference) -> Reason:
-    if any(loader["workers"] for loader in _loaders(reference)):
+    share = reference.most(lambda one: one["minor_faults"] * FAULT_S / one["active_s"])
+    in_kernel = reference.most(lambda one: one["trainer_system_s"] / one["active_s"])
+    if share >= FAULTS_SHARE or in_kernel >= SYSTEM_SHARE:
         return None
-    return "no loader with worker processes of torch's"
+    return (
+        f"page faults take less than {max(share, 0.001):.1%} of a step, the kernel {in_kernel:.1%}"
+    )
 
 
-def _not_by_row(reference: Reference) -> Reason:
-    if any(loader.get("by_row") for loader in _loaders(reference)):
-        return None
-    return "no loader that makes its batches row by row"
+def _short(name: str, title: str) -> Callable[[Reference], Reason]:
+    """Exclude what a part of a step takes hardly any time for."""
+
+    def part(member: Mapping[str, Any]) -> float:
+        counted_s = sum(member["step_us"]) / 1e6
+        return member.get(name, 0.0) / counted_s if counted_s else 0.0
+
+    def excluded(reference: Reference) -> Reason:
+        share = reference.most(part)
+        return f"{title} takes {share:.1%} of a step" if share < SHARE_AT_LEAST else None
+
+    return excluded
 
 
-def _no_threads(reference: Reference) -> Reason:
-    if any(loader.get("threads") for loader in _loaders(reference)):
-        return None
-    return "no loader with threads in this process"
+_loads = _short("load_s", "the loader")
+_one_thread = _where(
+    lambda reference: reference.attestation["intra_op"] == 1, "an operator has one thread already"
+)
+_no_workers = _without(
+    "no loader with workers or threads of its own", lambda one: one["workers"] != 0
+)
+_no_processes = _without("no loader with worker processes of torch's", lambda one: one["workers"])
 
 
-def _no_pipeline(reference: Reference) -> Reason:
-    if any(loader["threads"] and "Pipeline" in loader["kinds"] for loader in _loaders(reference)):
-        return None
-    return "no pipeline of SPDL's with threads in this process"
+def _waits_for_none(reference: Reference) -> Reason:
+    """A loader with workers may be in the way, however short the training thread waits for it."""
+    return _loads(reference) if _no_workers(reference) else None
 
 
 def _workers(reference: Reference) -> int | None:
     """Return how many workers the loader has, where that can be set and is one number."""
-    found = {loader["workers"] for loader in _loaders(reference)}
-    settable = all(loader["settable"] for loader in _loaders(reference))
+    found = {one["workers"] for one in reference.loaders if one["settable"]}
+    settable = all(one["settable"] for one in reference.loaders)
     return found.pop() if len(found) == 1 and settable else None
-
-
-def _not_settable(reference: Reference) -> Reason:
-    return "no loader whose workers could be more" if _workers(reference) is None else None
 
 
 def _more_workers(reference: Reference) -> dict[str, Any]:
@@ -214,19 +287,18 @@ def _loader_cpus(reference: Reference) -> int:
 
     Their own ones, those that the member is bound to, or the member's part of the machine.
     """
-    apart = reference.attestation.get("switches", {}).get("loader_cpus")
-    if apart:
+    if apart := reference.attestation.get("switches", {}).get("loader_cpus"):
         return len(parse_cpu_list(apart))
     if reference.axes["placement"] != "none":
         return len(reference.attestation["cpus"])
-    return len(probe.usable_topology(reference.machine).cpus) // reference.n
+    return len(reference.topology.cpus) // reference.n
 
 
 def _not_apart(reference: Reference) -> Reason:
     threads = reference.attestation["intra_op"] * ranks.processes(reference.axes)
-    cpus = len(probe.usable_topology(reference.machine).cpus)
-    if cpus // reference.n <= threads:
-        return f"training on {threads} of {cpus // reference.n} CPUs leaves none for a loader"
+    cpus = len(reference.topology.cpus) // reference.n
+    if cpus <= threads:
+        return f"training on {threads} of {cpus} CPUs leaves none for a loader"
     return None
 
 
@@ -240,169 +312,96 @@ def _apart(reference: Reference) -> dict[str, Any]:
     }
 
 
-def _no_snapshots(reference: Reference) -> Reason:
-    for loader in _loaders(reference):
-        if "StatefulDataLoader" in loader["kinds"] and loader["workers"]:
-            return None
-    return "no StatefulDataLoader with workers"
-
-
-def _no_ranks(reference: Reference) -> Reason:
-    return None if ranks.processes(reference.axes) > 1 else "no ranks that exchange anything"
-
-
-def _short(name: str, title: str) -> Callable[[Reference], Reason]:
-    """Exclude what a part of a step takes hardly any time for."""
-
-    def excluded(reference: Reference) -> Reason:
-        def part(member: Mapping[str, Any]) -> float:
-            counted_s = sum(member["step_us"]) / 1e6
-            return member.get(name, 0.0) / counted_s if counted_s else 0.0
-
-        share = reference.most(part)
-        return f"{title} takes {share:.1%} of a step" if share < SHARE_AT_LEAST else None
-
-    return excluded
-
-
-def _flushed(reference: Reference) -> Reason:
-    if reference.attestation["changes"]["flush_denormals"]:
-        return "denormals are flushed already"
-    return None
-
-
-def _held_back(reference: Reference) -> Reason:
-    timing = quota_bursts.timing(reference)
-    return timing if isinstance(timing, str) else None
-
-
-def _any(*tests: Callable[[Reference], Reason]) -> Callable[[Reference], Reason]:
-    def excluded(reference: Reference) -> Reason:
-        return next((reason for test in tests if (reason := test(reference))), None)
-
-    return excluded
-
-
-def _all(*tests: Callable[[Reference], Reason]) -> Callable[[Reference], Reason]:
-    """Exclude what all of them exclude, for the first one's reason."""
-
-    def excluded(reference: Reference) -> Reason:
-        reasons = [test(reference) for test in tests]
-        return None if None in reasons else reasons[0]
-
-    return excluded
-
-
-_loads = _short("load_s", "the loader")
-
 # In the order of what they cost when missed: a short budget takes the first.
 RELIEFS: tuple[Relief, ...] = (
-    Relief(quota_bursts.NAME, "bursts that the quota leaves alone", _held_back,
-           bursts=True),
-    Relief("passive", "waiting threads sleep at once", _passive, {"wait_policy": "passive"}),
+    Relief(QUOTA_BURSTS, "bursts that the quota leaves alone", _held_back, bursts=True),
+    Relief("passive", "waiting threads sleep at once", _one_thread, {"wait_policy": "passive"}),
     Relief("one_thread", "one thread per operator", _one_thread, {"intra_op": 1}),
-    Relief("cleared", "nothing of what the shell sets", _is("shell", "none"), {"shell": "none"}),
-    Relief(
-        "pinned", "each member bound to its own core", _is("placement", "cores"),
-        {"placement": "cores"},
-    ),
-    Relief(
-        "unpinned", "members free to move", _is("placement", "none"), {"placement": "none"},
-    ),
-    Relief(
-        "spread", "members spread over caches and memory nodes",
-        _any(_is("placement", "spread"), _one_group("l3", "node", "socket")),
-        {"placement": "spread"},
-    ),
-    Relief(
-        "per_l3", "a whole last-level cache for each member",
-        _any(_is("placement", "per_l3"), _one_group("l3")), {"placement": "per_l3"},
-    ),
-    Relief(
-        "local_memory", "memory of the member's own node only",
-        _any(_is("membind", "local"), _one_group("node")),
-        {"placement": "cores", "membind": "local"},
-    ),
-    Relief("exec", "a fresh interpreter for each member", _is("launcher", "exec"),
-           {"launcher": "exec"}),
-    Relief(
-        "large_thresholds", "glibc keeps large blocks",
-        _any(_is("allocator", "glibc-large-thresholds"), _faults),
-        {"allocator": "glibc-large-thresholds"},
-    ),
-    Relief(
-        "glibc", "the system's malloc", _is("allocator", "glibc", "glibc-large-thresholds"),
-        {"allocator": "glibc"},
-    ),
-    Relief("tcmalloc", "tcmalloc", _any(_is("allocator", "tcmalloc"), _faults),
-           {"allocator": "tcmalloc"}, quick=False),
-    Relief("jemalloc", "jemalloc", _any(_is("allocator", "jemalloc"), _faults),
-           {"allocator": "jemalloc"}, quick=False),
-    Relief("mimalloc", "mimalloc", _any(_is("allocator", "mimalloc"), _faults),
-           {"allocator": "mimalloc"}, quick=False),
+    Relief("cleared", "nothing of what the shell sets", axes={"shell": "none"}),
+    Relief("pinned", "each member bound to its own core", axes={"placement": "cores"}),
+    Relief("unpinned", "members free to move", axes={"placement": "none"}),
+    Relief("spread", "members spread over caches and memory nodes",
+           _one_group("l3", "node", "socket"), {"placement": "spread"}),
+    Relief("per_l3", "a whole last-level cache for each member", _one_group("l3"),
+           {"placement": "per_l3"}),
+    Relief("local_memory", "memory of the member's own node only",
+           _any(_is("membind", "local"), _one_group("node")),
+           {"placement": "cores", "membind": "local"}),
+    Relief("exec", "a fresh interpreter for each member", axes={"launcher": "exec"}),
+    Relief("large_thresholds", "glibc keeps large blocks", _faults,
+           {"allocator": "glibc-large-thresholds"}),
+    Relief("glibc", "the system's malloc", _is("allocator", "glibc-large-thresholds"),
+           {"allocator": "glibc"}),
+    Relief("tcmalloc", "tcmalloc", _faults, {"allocator": "tcmalloc"}, quick=False),
+    Relief("jemalloc", "jemalloc", _faults, {"allocator": "jemalloc"}, quick=False),
+    Relief("mimalloc", "mimalloc", _faults, {"allocator": "mimalloc"}, quick=False),
     Relief("cached_batches", "batches from memory instead of the loader",
-           _all(_loads, _no_workers), change="loader_switched",
-           asked=Ask(loader_request.FROM_MEMORY).code, restless=True),
+           _waits_for_none, change="loader_switched",
+           asked=Ask(loader_ways.FROM_MEMORY).code, restless=True),
     Relief("loader_beside", "batches from memory while the loader does all that it does",
-           _no_workers, change="loader_switched", asked=Ask(loader_request.SWAPPED).code,
+           _no_workers, change="loader_switched", asked=Ask(loader_ways.SWAPPED).code,
            of="cached_batches", restless=True),
-    Relief("no_snapshots", "no snapshots of a StatefulDataLoader's state", _no_snapshots,
+    Relief("no_snapshots", "no snapshots of a StatefulDataLoader's state",
+           _without("no StatefulDataLoader with workers",
+                    lambda one: "StatefulDataLoader" in one["kinds"] and one["workers"]),
            change="no_snapshots"),
     Relief("kept_workers", "loader workers that live on between epochs",
            _short("loader_starts_s", "starting loader workers"), {"persistent_workers": "keep"}),
-    Relief("whole_batches", "all rows of a batch read at once", _any(_loads, _not_by_row),
+    Relief("whole_batches", "all rows of a batch read at once",
+           _any(_loads, _without("no loader that makes its batches row by row",
+                                 lambda one: one.get("by_row"))),
            change="whole_batches", alone=True),
-    Relief("no_copies", "loader workers that send no data", _no_copies, change="no_copies",
+    Relief("no_copies", "loader workers that send no data", _no_processes, change="no_copies",
            alone=True),
-    Relief("quick_switches", "threads that give the interpreter to others at once", _no_threads,
+    Relief("quick_switches", "threads that give the interpreter to others at once",
+           _without("no loader with threads in this process", lambda one: one.get("threads")),
            change="quick_switches", alone=True),
-    Relief("pipeline_elsewhere", "SPDL's threads in a process of their own", _no_pipeline,
+    Relief("pipeline_elsewhere", "SPDL's threads in a process of their own",
+           _without("no pipeline of SPDL's with threads in this process",
+                    lambda one: one["threads"] and "Pipeline" in one["kinds"]),
            change="pipeline_elsewhere", alone=True),
-    Relief("more_workers", "more loader workers", _any(_loads, _not_settable),
+    Relief("more_workers", "more loader workers",
+           _any(_loads, _where(lambda reference: _workers(reference) is None,
+                               "no loader whose workers could be more")),
            derived=_more_workers),
     Relief("loader_apart", "loader workers on CPUs of their own",
-           _any(_is("loader_cpus", "rest"), _no_copies, _not_apart), derived=_apart),
-    Relief("one_element", "ranks that exchange one number instead of gradients", _no_ranks,
+           _any(_is("loader_cpus", "rest"), _no_processes, _not_apart), derived=_apart),
+    Relief("one_element", "ranks that exchange one number instead of gradients",
+           _where(lambda reference: ranks.processes(reference.axes) == 1,
+                  "no ranks that exchange anything"),
            change="one_element"),
-    Relief("flush_denormals", "denormal numbers flushed to zero", _flushed,
+    Relief("flush_denormals", "denormal numbers flushed to zero",
+           _where(lambda reference: reference.attestation["changes"]["flush_denormals"],
+                  "denormals are flushed already"),
            change="flush_denormals", alone=True),
-    Relief("isa_default", "all vector instructions of the CPU", _is("isa", "default"),
-           {"isa": "default"}),
-    Relief("bundled_blas", "the BLAS inside torch", _is("blas", "bundled"), {"blas": "bundled"}),
-    Relief("openblas", "OpenBLAS", _is("blas", "openblas"), {"blas": "openblas"}, alone=True),
-    Relief("blis", "BLIS", _is("blas", "blis"), {"blas": "blis"}, quick=False, alone=True),
-    Relief("mkl", "MKL from PyPI", _is("blas", "mkl"), {"blas": "mkl"}, quick=False, alone=True),
-    Relief("huge_pages", "huge pages asked for by malloc", _is("huge_pages", "always"),
-           {"huge_pages": "always"}, quick=False),
+    Relief("isa_default", "all vector instructions of the CPU", axes={"isa": "default"}),
+    Relief("bundled_blas", "the BLAS inside torch", axes={"blas": "bundled"}),
+    Relief("openblas", "OpenBLAS", axes={"blas": "openblas"}, alone=True),
+    Relief("blis", "BLIS", axes={"blas": "blis"}, quick=False, alone=True),
+    Relief("mkl", "MKL from PyPI", axes={"blas": "mkl"}, quick=False, alone=True),
+    Relief("huge_pages", "huge pages asked for by malloc", axes={"huge_pages": "always"},
+           quick=False),
     Relief("no_collector", "Python's garbage collector off",
            _short("collect_s", "the garbage collector"), change="no_collector", alone=True),
 )  # fmt: skip
 
 
 def choose(reference: Reference, effort: str) -> tuple[list[Relief], list[dict[str, str]]]:
-    """Choose the reliefs to try.
+    """Choose the interventions to try.
 
     Args:
         reference: what is known of the reference.
         effort: ``quick`` or ``full``.
 
     Returns:
-        The reliefs, and those that are left out as records hold them, with the reason.
+        Them, and those that are left out as records hold them, with the reason.
     """
     chosen, left = [], []
-    for relief, reason in _reasons(reference, effort):
-        if reason is None:
-            chosen.append(relief)
+    for one in RELIEFS:
+        if (reason := one.why_not(reference, effort)) is not None:
+            left.append({"relief": one.name, "title": one.title, "reason": reason})
+        elif one.derived is None:
+            chosen.append(one)
         else:
-            left.append({"relief": relief.name, "title": relief.title, "reason": reason})
+            chosen.append(replace(one, axes=one.derived(reference)))
     return chosen, left
-
-
-def _reasons(reference: Reference, effort: str) -> Iterator[tuple[Relief, Reason]]:
-    for relief in RELIEFS:
-        reason = relief.excluded(reference)
-        if reason is None and effort == "quick" and not relief.quick:
-            reason = "tried with why: full only"
-        if relief.derived is not None and reason is None:
-            relief = replace(relief, axes=relief.derived(reference))  # noqa: PLW2901
-        yield relief, reason

@@ -1,25 +1,39 @@
-"""Cohorts of kernels: the same members, gates and windows as for training, with other work."""
+"""Cohorts of kernels: the same members, gates and windows as for training, with other work.
+
+As stressors they load one part of the machine on purpose, beside one member that trains. How its
+step time answers to the dose is its sensitivity to that part. Their own rate, against what they
+reach without it, shows that they really took what they should.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from scaling_study.experiments.blocks import Condition, window_of
 from scaling_study.launch.axes import axis_table
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import kernels
-from scaling_study.runner import cohort, environment
+from scaling_study.records.codec import plain
+from scaling_study.runner import cohort, environment, windows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from scaling_study.config.efforts import Effort
 
 # All kernels together may take this part of the memory that is free.
 MEMORY_SHARE = 0.5
 
 START_TIMEOUT_S = 120.0
+
+NONE = "none"
+"""The name of the dose 0."""
 
 
 def make(
@@ -38,7 +52,6 @@ def make(
     """
     spare_bytes = int(MEMORY_SHARE * host.memory_bytes / len(slots))
     chosen = kernels.sizes(machine["l2_bytes"], machine["l3_bytes"], spare_bytes)
-    command = kernels.command(chosen)
     # numpy brings a BLAS of its own, which must not start threads.
     effects = axis_table.prepare({"intra_op": 1}, Where(machine))
     launch = Launch(
@@ -47,6 +60,7 @@ def make(
         env=environment.member_environment(os.environ, effects.environment(), {}),
         step="mark",
     )
+    command = kernels.command(chosen)
     members = [Member(slot, cpus, policy, command) for slot, (cpus, policy) in enumerate(slots)]
     return cohort.Cohort(launch, members, host)
 
@@ -63,3 +77,47 @@ def rates(record: Mapping[str, Any]) -> list[float]:
         len(member["step_us"]) / (sum(member["step_us"]) / 1e6) if any(member["step_us"]) else 0.0
         for member in record["members"]
     ]
+
+
+def count(machine: Mapping[str, Any], usable_cpus: int, n: int, threads: int) -> int:
+    """Return how many stressors there is room for; none where they would only take turns.
+
+    Args:
+        machine: machine.json.
+        usable_cpus: CPUs that the study may use.
+        n: members of the reference: as many others as a member has there.
+        threads: of one operator of the training member, which need CPUs of their own.
+    """
+    cpus = min(usable_cpus, machine["quota_cpus"] or usable_cpus)
+    return max(0, min(max(1, n - 1), int(cpus) - threads))
+
+
+def stressors(trainer: cohort.Cohort, one: cohort.Cohort, effort: Effort) -> list[Condition]:
+    """Return the conditions of a training member beside kernels, at every dose.
+
+    Args:
+        trainer: the reference's cohort, of which the first member trains.
+        one: the cohort of kernels.
+        effort: which kernels, at which doses.
+
+    Raises:
+        MemberEndedError: a member died or hung.
+    """
+    found = [Condition("bystander", NONE, trainer, 1, dose=0.0, count=one.size)]
+    settings = replace(window_of(effort), settle_s=0.02)
+    for kernel in effort.kernels:
+        one.tell(one.alive, kernels.encode(kernel))
+        alone = sum(rates(plain(one.take(windows.Window(0, 0, one.size), settings))))
+        for dose in effort.doses:
+            asked = kernels.encode(kernel, dose)
+
+            @contextmanager
+            def beside(asked: int = asked, full: float = dose * alone) -> Iterator[dict[str, Any]]:
+                added: dict[str, Any] = {}
+                with one.training(one.size, asked) as done:
+                    yield added
+                rate = sum(each.steps_active / (each.parked_ns - each.released_ns) for each in done)
+                added["rate_share"] = rate * 1e9 / full
+
+            found.append(Condition("bystander", kernel, trainer, 1, dose, one.size, around=beside))
+    return found

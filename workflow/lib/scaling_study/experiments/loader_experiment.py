@@ -1,18 +1,17 @@
 """What the loader costs a launch: by waiting, and by getting in the way.
 
-In every randomised block each variant of one script takes a window: as it is, with batches from
-memory, with nobody who trains, with other ways to load. Most are what one cohort of processes is
-asked for in turn, since two starts of one launch may differ by more than what is looked for. What
-cannot be asked of running processes has a cohort of its own, which is stopped while another one's
-window lasts: a loader's threads never rest. Where the loader's files are known, the script also
-takes a window with all of them in memory, and one with none.
+In every block each variant of one script takes a window: as it is, with batches from memory, with
+nobody who trains, with other ways to load. Most are what one cohort of processes is asked for in
+turn, since two starts of one launch may differ by more than what is looked for. What cannot be
+asked of running processes has a cohort of its own. All cohorts are stopped between their windows: a
+loader's threads never rest. Where the loader's files are known, the script also takes a window with
+all of them in memory, and one with none.
 """
 
 from __future__ import annotations
 
 import glob
 import itertools
-import logging
 import random
 import time
 from contextlib import ExitStack, contextmanager
@@ -23,20 +22,21 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.efforts import ALONE_BLOCKS, BEGIN_S, DOSES, FEEDS, LIVING, SETTLE_S
-from scaling_study.experiments import conditions, loader_model, machine_use
-from scaling_study.experiments.experiment import DONE_BEFORE, Experiment
-from scaling_study.experiments.experiment_windows import Taker, key, mean_step_s, window_of
+from scaling_study.experiments import loader_model, sampling
+from scaling_study.experiments.blocks import Condition, mean_step_s
+from scaling_study.experiments.experiment import Experiment, Outcome, Planned
 from scaling_study.experiments.loader_model import TITLES
-from scaling_study.host import page_cache, probe
+from scaling_study.host import page_cache
 from scaling_study.launch.axes import ranks
-from scaling_study.member import loader_request, loader_substitutes, synthetic_load
-from scaling_study.member.loader_request import Ask
+from scaling_study.member import loader_substitutes, loader_ways, synthetic_load
+from scaling_study.member.loader_ways import Ask
 from scaling_study.records.codec import plain
-from scaling_study.runner import capacity, cohort, resolve, windows
+from scaling_study.runner import cohort, resolve, windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from scaling_study.config.efforts import FeedEffort
     from scaling_study.runner.cohort import WindowSettings
     from scaling_study.runner.measure import Job
 
@@ -52,8 +52,6 @@ FEWEST_COLD = 8
 """Steps of such a window, after those on batches that were made before."""
 CODE = (".py", ".pyc", ".so", ".pth", ".zip")
 """Names of files that Python opens itself."""
-log = logging.getLogger("feed")
-
 Json = dict[str, Any]
 
 
@@ -91,10 +89,10 @@ def _of(other: Variant, name: str, code: int | None = None, files: str = "stay")
 NEW, FROM_MEMORY, SWAPPED, NOTHING = (
     Ask(gives).code
     for gives in (
-        loader_request.NEW,
-        loader_request.FROM_MEMORY,
-        loader_request.SWAPPED,
-        loader_request.NOTHING,
+        loader_ways.NEW,
+        loader_ways.FROM_MEMORY,
+        loader_ways.SWAPPED,
+        loader_ways.NOTHING,
     )
 )
 AS_IS = Variant("as_is", TITLES["as_is"], ("loader_switched",), asked=NEW)
@@ -115,7 +113,7 @@ NOTED = Variant("noted", "the files that it opens", ("files_noted",))
 
 def alone(way: loader_model.Way) -> Variant:
     """Return the variant in which the loader is alone, and loads in another way."""
-    ask = way.asked._replace(gives=loader_request.NOTHING)
+    ask = way.asked._replace(gives=loader_ways.NOTHING)
     title = f"the loader alone, {way.title}"
     if way.elsewhere:
         return Variant(way.alone, title, (*AS_IS.changes, str(way.change)), asked=ask.code)
@@ -128,80 +126,48 @@ def trains(way: loader_model.Way) -> Variant:
     return replace(alone(way), name=way.trains, title=title, asked=code)
 
 
-def _files_unfit(variant: Variant, files: Sequence[Path]) -> str | None:
-    """Say why files cannot be put where a variant has them; None where they can or may stay."""
-    if variant.files != "stay" and not files:
-        return "no file of the loader is known: name them as workload.inputs"
-    if variant.files == "dropped" and variant.timing is None:
-        return "a pass over the data is too short: its files would be back in memory at once"
-    return None
-
-
 class Feed(Experiment):
-    """The running of one job."""
+    """The experiments on one launch's loader."""
+
+    _effort: FeedEffort
 
     def __init__(self, job: Job, path: Path, builds: Path) -> None:
-        super().__init__("feed", job, "feed", path, builds=builds, effort=job.plan["feed"])
-        self._effort = FEEDS[self._effort_name]
-        self._timing = window_of(self._effort)
-        self._taker = Taker(self._journal, self._timing)
+        name = job.plan["feed"]
+        effort = name, FEEDS[name]
+        super().__init__("feed", SCHEMA_VERSION, job, "feed", path, builds=builds, effort=effort)
+        self._in_ranks = ranks.processes(self._axes) > 1
         self._left: list[Json] = []
         self._windows: list[Json] = []
-        self._impossible: Mapping[str, str] = {}
         self._ended: set[str] = set()
 
     def leave_out(self, reason: str) -> None:
         """Leave a file that says why nothing was measured."""
-        self._journal.restart()
-        self._journal.write(self._head(None))
-        self._end("skipped", reason)
+        self._leave_out(reason)
 
     def run(self, n: int) -> None:
         """Measure all variants at a process count, and leave a whole record file."""
-        began = time.perf_counter()
         self._n = n
-        try:
-            resolved = self._resolve({}, *AS_IS.changes)
-            capacity.check([resolved.need] * LIVING)
-            status, reason = self._attempt(
-                lambda folder, stack: self._measure(resolved, folder, stack), ""
-            )
-        except UnavailableError as error:
-            self._journal.restart()
-            self._journal.write(self._head(None))
-            self._end("skipped", error.reason, error.remedy)
-            return
-        if status == DONE_BEFORE:
-            log.info("all of it was done by an interrupted run")
-            self._journal.finish()
-            return
-        self._end(status, reason, None, time.perf_counter() - began)
+        self._run(*AS_IS.changes, beside=LIVING)
 
-    def _end(self, *what: Any) -> None:
-        self._close(*what, left_out=self._left)
+    def _more_head(self, _: resolve.Resolved | None) -> Json:
+        return {"blocks": self._effort.blocks}
 
-    def _head(self, resolved: resolve.Resolved | None) -> Json:
-        return self._heading(SCHEMA_VERSION, resolved) | {"blocks": self._effort.blocks}
+    def _end(self) -> Json:
+        return {"left_out": self._left}
+
+    def _write(self, record: Json) -> None:
+        super()._write(record)
+        if record["kind"] == "window":
+            self._windows.append(record)
 
     def _measure(
-        self, resolved: resolve.Resolved, folder: Path, stack: ExitStack
-    ) -> tuple[str, str | None]:
+        self, resolved: resolve.Resolved, before: list[Json], folder: Path, stack: ExitStack
+    ) -> Outcome:
         self._left.clear()
-        self._taker = Taker(self._journal, self._timing)
-        head = self._head(resolved)
-        records = self._journal.resume(head)
-        if records and records[-1]["kind"] == "end":
-            return DONE_BEFORE, None
-        if records:
-            log.info("goes on after %d records of an interrupted run", len(records))
-        else:
-            self._journal.write(head)
-        self._windows = [record for record in records if record["kind"] == "window"]
-        self._taker.done = set(map(key, self._windows))
-        one, attestation = self._start(AS_IS, resolved, folder, stack)
-        if isinstance(attestation, str):
-            return "failed", attestation
-        seen = attestation["members"][0]["loaders"]
+        self._begin()
+        self._windows = [record for record in before if record["kind"] == "window"]
+        one, report = self._reference(AS_IS.name, resolved, folder, stack)
+        seen = report["loaders"]
         if not seen:
             return "skipped", (
                 "the script has taken no batch from a loader that is known here: name its class"
@@ -210,58 +176,70 @@ class Feed(Experiment):
         one.freeze()
         self._watch(one)
         # The rate of the script as it is, at which its loader goes on beside.
-        every_ns = round(1e9 * (mean_step_s([self._untold(one, NEW)]) or 0.0))
+        step_s = mean_step_s([self._untold(one, NEW)]) or 0.0
         self._settle(one, SETTLE_S, NEW, FROM_MEMORY, SWAPPED)
-        beside = self._start_beside(seen, every_ns, folder, stack)
-        own = {AS_IS.name: one} | ({} if beside is None else {BESIDE.name: beside})
+        beside = replace(BESIDE, asked=round(1e9 * step_s))
+        cohorts = {AS_IS.name: one}
+        if all(each["workers"] == 0 for each in seen):
+            self._leave_variant(
+                BESIDE, "the loader has no workers or threads that could go on beside"
+            )
+        elif (other := self._started(BESIDE, folder, stack)) is not None:
+            self._settle(other, SETTLE_S, beside.asked or 0)
+            cohorts[BESIDE.name] = other
         files = self._files(folder)
-        cold = self._cold_window(seen, every_ns / 1e9)
-        known = {
-            BESIDE.name: replace(BESIDE, asked=every_ns),
-            COLD.name: replace(COLD, timing=cold),
-        }
-        variants = []
-        for each in (known.get(one.name, one) for one in VARIANTS):
-            reason = _files_unfit(each, files)
-            if each.asked == NOTHING and self._in_ranks:
-                reason = "ranks train together, and take their batches at different times alone"
-            if reason is not None:
-                self._leave_out(each, reason)
-            elif (each.of or each.name) in own:
-                variants.append(each)
-        cohorts = {each.name: own[each.of or each.name] for each in variants}
-        self._take_all(variants, cohorts, files, self._effort.blocks)
+        known = {BESIDE.name: beside, COLD.name: replace(COLD, timing=self._cold(seen, step_s))}
+        conditions = []
+        for variant in (known.get(each.name, each) for each in VARIANTS):
+            members = cohorts.get(variant.of or variant.name)
+            if (reason := self._unfit(variant, files)) is not None:
+                self._leave_variant(variant, reason)
+            elif members is not None:
+                conditions.append(_condition(variant, members, files))
+        self._take_all(conditions, self._effort.blocks)
         if len(seen) == 1 and not self._in_ranks:
-            self._impossible = attestation["members"][0]["impossible"]
-            self._sweep(one, seen[0], self._cpus(resolved), folder)
-        self._neighbours(folder)
+            self._sweep(one, report, resolved, folder)
+        self._load_beside(folder)
         return "complete", None
 
-    @property
-    def _in_ranks(self) -> bool:
-        return ranks.processes(self._job.launch["axes"]) > 1
+    def _take_all(self, conditions: Sequence[Condition], blocks: int) -> None:
+        shuffle = random.Random(f"{self._seed} {len(conditions)}")  # noqa: S311 (no secret)
+        self._blocks.run(conditions, blocks, shuffle)
 
-    def _cold_window(
-        self, seen: Sequence[Mapping[str, Any]], step_s: float
-    ) -> WindowSettings | None:
+    def _unfit(self, variant: Variant, files: Sequence[Path]) -> str | None:
+        """Say why a variant cannot be; None where it can."""
+        if variant.files != "stay" and not files:
+            return "no file of the loader is known: name them as workload.inputs"
+        if variant.files == "dropped" and variant.timing is None:
+            return "a pass over the data is too short: its files would be back in memory at once"
+        if variant.asked == NOTHING and self._in_ranks:
+            return "ranks train together, and take their batches at different times alone"
+        return None
+
+    def _leave_variant(self, variant: Variant, reason: str) -> None:
+        self._log.info("%s is left out: %s", variant.title, reason)
+        self._left.append({"variant": variant.name, "title": variant.title, "reason": reason})
+
+    def _cold(self, seen: Sequence[Mapping[str, Any]], step_s: float) -> WindowSettings | None:
         """Return a window that ends before files come back; None where a pass is too short for one.
 
         Where no loader says how long a pass is, it lasts as long as others, and what comes back is
         looked at (``resident_after``).
         """
+        timing = self._blocks.timing
         passes = [one["batches"] for one in seen if one["batches"] is not None]
         if not passes:
-            return self._timing
+            return timing
         ready = max(one["ready"] for one in seen)
         most = COLD_PART * min(passes) / self._n
         if most < ready + FEWEST_COLD:
             return None
-        longest_s = min(self._timing.longest_s, most * step_s)
+        longest_s = min(timing.longest_s, most * step_s)
         return replace(
-            self._timing,
-            shortest_s=min(self._timing.shortest_s, longest_s),
+            timing,
+            shortest_s=min(timing.shortest_s, longest_s),
             longest_s=longest_s,
-            settle_s=min(max(self._timing.settle_s, ready * step_s), longest_s / 2),
+            settle_s=min(max(timing.settle_s, ready * step_s), longest_s / 2),
         )
 
     def _settle(self, one: cohort.Cohort, for_s: float, *codes: int) -> None:
@@ -276,134 +254,114 @@ class Feed(Experiment):
         """Take a window of stopped members of which no record is left."""
         one.tell(one.alive, code)
         one.thaw()
-        record = plain(one.take(windows.Window(0, 0, self._n), self._timing))
+        record = plain(one.take(windows.Window(0, 0, self._n), self._blocks.timing))
         one.freeze()
         return record
 
-    def _start_beside(
-        self, seen: Sequence[Mapping[str, Any]], every_ns: int, folder: Path, stack: ExitStack
-    ) -> cohort.Cohort | None:
-        """Start members whose loader goes on beside, at a rate; None where there are none."""
-        if all(one["workers"] == 0 for one in seen):
-            self._leave_out(BESIDE, "the loader has no workers or threads that could go on beside")
+    def _started(self, variant: Variant, folder: Path, stack: ExitStack) -> cohort.Cohort | None:
+        """Start a variant and stop it; None where it cannot be."""
+        try:
+            resolved = self._resolve({}, *variant.changes)
+        except UnavailableError as error:
+            self._leave_variant(variant, error.reason)
             return None
-        other = self._started(BESIDE, folder, stack)
-        if other is not None:
-            self._settle(other, SETTLE_S, every_ns)
-        return other
-
-    def _start(
-        self, variant: Variant, resolved: resolve.Resolved, folder: Path, stack: ExitStack
-    ) -> conditions.Started:
-        arm = conditions.Arm(variant.name, self._job.launch["axes"], {}, resolved)
-        (started,) = self._starter.start([arm], folder, stack, beside=self._n)
-        if not isinstance(started[1], str):
-            self._journal.write(started[1])
-        return started
-
-    def _leave_out(self, variant: Variant, reason: str) -> None:
-        log.info("%s is left out: %s", variant.title, reason)
-        self._left.append({"variant": variant.name, "title": variant.title, "reason": reason})
+        ((_, one),) = self._start([Planned(variant.name, {}, resolved)], folder, stack, self._n)
+        if isinstance(one, str):
+            self._leave_variant(variant, one)
+            return None
+        one.freeze()
+        return one
 
     def _files(self, folder: Path) -> list[Path]:
         """Return the loader's files: those that the config names, and those it is seen to open.
 
         Beside a file that was opened lie others like it, which are read later.
         """
-        named = [Path(one) for one in self._job.plan["workload"].get("inputs", ())]
-        opened = filter(Path.is_file, self._opened(folder))
-        kinds = {(path.parent, path.suffix) for path in opened}
+        with ExitStack() as own:  # a start of the script, for what it opens
+            self._started(NOTED, folder, own)
+            lines = [
+                line
+                for noted in folder.rglob(f"{loader_substitutes.OPENED}*")
+                for line in noted.read_text(errors="surrogateescape").splitlines()
+            ]
+        opened = [Path(line) for line in {*lines} if not line.endswith(CODE)]
+        kinds = {(path.parent, path.suffix) for path in opened if path.is_file()}
+        named = map(Path, self._job.plan["workload"].get("inputs", ()))
         found = {
             *(file for path in named for file in (path.rglob("*") if path.is_dir() else [path])),
             *(file for parent, suffix in kinds for file in parent.glob(f"*{glob.escape(suffix)}")),
         }
         return sorted(file for file in found if file.is_file())[:MOST_FILES]
 
-    def _opened(self, folder: Path) -> set[Path]:
-        """Return the files that a start of the script is seen to open."""
-        with ExitStack() as own:
-            self._started(NOTED, folder, own)
-            return {
-                Path(line)
-                for noted in folder.rglob(f"{loader_substitutes.OPENED}*")
-                for line in noted.read_text(errors="surrogateescape").splitlines()
-                if not line.endswith(CODE)
-            }
+    def _watch(self, one: cohort.Cohort) -> None:
+        """Look at what the machine is used for while the script trains as it is."""
+        watcher = sampling.MachineUse(frozenset(self._topology.cpu_ids))
+        one.tell(one.alive, NEW)
+        one.thaw()
+        one.watch(self._n, sampling.USE_LOOKS, sampling.USE_EVERY_S, watcher.look)
+        one.freeze()
+        self._write(watcher.record())
 
-    def _take_all(
-        self,
-        variants: Sequence[Variant],
-        cohorts: Mapping[str, cohort.Cohort],
-        files: Sequence[Path],
-        blocks: int,
-    ) -> None:
-        """Take a window of each variant in every block, in an order of its own."""
-        shuffle = random.Random(f"{self._seed} {len(variants)}")  # noqa: S311 (an experiment's)
-        for block in range(blocks):
-            log.info("block %d of %d, %d variants", block + 1, blocks, len(variants))
-            for variant in shuffle.sample(variants, len(variants)):
-                self._take(variant, cohorts[variant.name], files)
-            self._taker.block += 1
-
-    def _cpus(self, resolved: resolve.Resolved) -> float:
-        """Return how many CPUs a process has: those of its slot, or its part of the machine."""
-        own = resolved.slots[0]["cpus"]
-        if own is not None:
-            return len(parse_cpu_list(own))
-        return len(probe.usable_topology(self._machine).cpus) / self._n
+    # ---- other ways to load
 
     def _sweep(
-        self, one: cohort.Cohort, loader: Mapping[str, Any], cpus: float, folder: Path
+        self, one: cohort.Cohort, report: Json, resolved: resolve.Resolved, folder: Path
     ) -> None:
         """Let the loader alone load in other ways, and the script train with the best of them."""
+        bound = resolved.slots[0]["cpus"]
+        usable = len(self._topology.cpus) / self._n  # a process's part of the machine
+        cpus = usable if bound is None else len(parse_cpu_list(bound))
+        (loader,) = report["loaders"]
         now, others = loader_model.now(loader), loader_model.ways(loader, cpus)
         with ExitStack() as own:
-            tried = {way.name: self._can(way, one, folder, own) for way in others}
+            tried = {way.name: self._can(way, one, report, folder, own) for way in others}
             there = {name: other for name, other in tried.items() if other is not None}
             if not there:
                 return
             apart = [way for way in others if way.name in there and not way.as_fast]
             for way in apart:
-                self._begin(way, there[way.name], BEGIN_S, alone(way))
-            cohorts = {way.alone: there[way.name] for way in apart}
-            self._take_all([alone(way) for way in apart], cohorts, (), ALONE_BLOCKS)
+                self._begin_way(way, there[way.name], BEGIN_S, alone(way))
+            conditions = [_condition(alone(way), there[way.name]) for way in apart]
+            self._take_all(conditions, ALONE_BLOCKS)
             steps_s = {
-                way.name: s
+                way.name: (way, step_s)
                 for way in (now, *others)
-                if (s := loader_model.predicted_s(way, now, cpus, self._seen)) is not None
+                if (step_s := loader_model.predicted_s(way, now, cpus, self._seen)) is not None
             }
-            known = [way for way in (now, *others) if way.name in steps_s]
-            ways = [asdict(way) for way in known]
-            self._journal.write({"kind": "ways", "cpus": cpus, "ways": ways})
-            best = sorted(
-                (way for way in others if way.name in there and way.name in steps_s),
-                key=lambda way: steps_s[way.name],
-            )
-            for way in best[: self._effort.ways]:
-                self._compare(one, there[way.name], way)
+            ways = [asdict(way) for way, _ in steps_s.values()]
+            self._write({"kind": "ways", "cpus": cpus, "ways": ways})
+            best = [steps_s[name] for name in there if name in steps_s]
+            best.sort(key=lambda each: each[1])
+            for way, _ in best[: self._effort.ways]:  # in turns with the script as it is
+                other, variant = there[way.name], trains(way)
+                self._begin_way(way, other, BEGIN_S if other is one else SETTLE_S, variant)
+                pair = [_condition(AS_IS, one), _condition(variant, other)]
+                self._take_all(pair, self._effort.blocks)
 
     def _can(
-        self, way: loader_model.Way, one: cohort.Cohort, folder: Path, stack: ExitStack
+        self,
+        way: loader_model.Way,
+        one: cohort.Cohort,
+        report: Json,
+        folder: Path,
+        stack: ExitStack,
     ) -> cohort.Cohort | None:
         """Return the members that can load in another way; None where none can."""
-        variant = alone(way)
+        reason = report["impossible"].get(way.change or "")
         if way.name in self._ended:
-            self._leave_out(variant, "a member ended when it was asked to load so")
-            return None
-        if way.elsewhere:
-            return self._started(variant, folder, stack)
-        try:
-            self._resolve(way.axes, *AS_IS.changes)
-        except UnavailableError as error:
-            self._leave_out(variant, error.reason)
-            return None
-        reason = self._impossible.get(way.change or "")
+            reason = "a member ended when it was asked to load so"
+        elif way.elsewhere:
+            return self._started(alone(way), folder, stack)
+        else:
+            try:
+                self._resolve(way.axes, *AS_IS.changes)
+            except UnavailableError as error:
+                reason = error.reason
         if reason is not None:
-            self._leave_out(variant, reason)
-            return None
-        return one
+            self._leave_variant(alone(way), reason)
+        return one if reason is None else None
 
-    def _begin(
+    def _begin_way(
         self, way: loader_model.Way, one: cohort.Cohort, for_s: float, variant: Variant
     ) -> None:
         """Let members begin to load in another way; note where they end of it.
@@ -417,40 +375,24 @@ class Feed(Experiment):
             self._ended.add(way.name)
             raise
 
-    def _watch(self, one: cohort.Cohort) -> None:
-        """Look at what the machine is used for while the script trains as it is."""
-        watcher = machine_use.Watcher(frozenset(probe.usable_topology(self._machine).cpu_ids))
-        one.tell(one.alive, NEW)
-        one.thaw()
-        one.watch(self._n, machine_use.LOOKS, machine_use.EVERY_S, watcher.look)
-        one.freeze()
-        self._journal.write(watcher.record())
-
-    def _neighbours(self, folder: Path) -> None:
-        """Let the script train from memory beside loaders' work and foreign load, at every dose."""
-        if not self._effort.neighbours:
-            return
-        for kind, title in loader_model.NEIGHBOURS.items():
+    def _load_beside(self, folder: Path) -> None:
+        """Let the script train from memory beside synthetic load, at every dose."""
+        for kind, title in loader_model.NEIGHBOURS.items() if self._effort.neighbours else ():
             variant = Variant(kind, title, ("cached_batches", kind))
             with ExitStack() as own:
-                other = self._started(variant, folder, own)
-                if other is None:
+                if (one := self._started(variant, folder, own)) is None:
                     continue
-                self._settle(other, SETTLE_S, 0)
-                shuffle = random.Random(f"{self._seed} {kind}")  # noqa: S311 (an experiment's)
-                for block in range(self._effort.neighbours):
-                    log.info("%s, block %d of %d", title, block + 1, self._effort.neighbours)
-                    for dose in shuffle.sample(DOSES, len(DOSES)):
-                        there = replace(variant, asked=round(synthetic_load.WHOLE * dose))
-                        self._take(there, other, (), dose)
-                    self._taker.block += 1
-
-    def _compare(self, one: cohort.Cohort, other: cohort.Cohort, way: loader_model.Way) -> None:
-        """Let the script train in another way, in turns with the script as it is."""
-        variant = trains(way)
-        self._begin(way, other, BEGIN_S if other is one else SETTLE_S, variant)
-        pair = {AS_IS.name: one, variant.name: other}
-        self._take_all([AS_IS, variant], pair, (), self._effort.blocks)
+                self._settle(one, SETTLE_S, 0)
+                conditions = [
+                    replace(
+                        _condition(variant, one),
+                        dose=dose,
+                        asked=round(synthetic_load.WHOLE * dose),
+                    )
+                    for dose in DOSES
+                ]
+                shuffle = random.Random(f"{self._seed} {kind}")  # noqa: S311 (no secret)
+                self._blocks.run(conditions, self._effort.neighbours, shuffle)
 
     def _seen(self, name: str) -> loader_model.Seen | None:
         """Return what a step of a variant takes, as far as it was measured."""
@@ -472,53 +414,24 @@ class Feed(Experiment):
             made_s=total("loader_made_s") / counted,
         )
 
-    def _started(self, variant: Variant, folder: Path, stack: ExitStack) -> cohort.Cohort | None:
-        """Start a variant and stop it; None where it cannot be."""
-        try:
-            other, shows = self._start(variant, self._resolve({}, *variant.changes), folder, stack)
-        except UnavailableError as error:
-            self._leave_out(variant, error.reason)
-            return None
-        if isinstance(shows, str):
-            self._leave_out(variant, shows)
-            self._write_events(variant.name, other.events)
-            return None
-        other.freeze()
-        return other
 
-    def _take(
-        self,
-        variant: Variant,
-        one: cohort.Cohort,
-        files: Sequence[Path],
-        dose: float | None = None,
-    ) -> None:
-        labels = {
-            "experiment": "feed", "name": variant.name, "dose": dose, "count": None,
-            "rate_share": None,
-        }  # fmt: skip
+def _condition(variant: Variant, one: cohort.Cohort, files: Sequence[Path] = ()) -> Condition:
+    """Return a variant as the blocks take it; its files are put where they belong."""
 
-        @contextmanager
-        def prepared() -> Iterator[Json]:
-            """Put the files where they belong, and let the members go on for the window."""
-            shares: Json = {}
-            there = page_cache.resident_share(files) if variant.files == "dropped" else None
-            if variant.files == "loaded":
-                page_cache.load(files)
-            elif variant.files == "dropped":
-                page_cache.drop(files)
-            if variant.files != "stay":
-                shares["resident_before"] = page_cache.resident_share(files)
-            if variant.asked is not None:
-                one.tell(one.alive, variant.asked)
-            one.thaw()
-            yield shares
-            one.freeze()
-            if variant.files != "stay":
-                shares["resident_after"] = page_cache.resident_share(files)
-            if there is not None and there >= MOSTLY:
-                page_cache.load(files)  # the next variant is to find them where they were
+    @contextmanager
+    def prepared() -> Iterator[Json]:
+        there = page_cache.resident_share(files) if variant.files == "dropped" else None
+        if variant.files == "loaded":
+            page_cache.load(files)
+        elif variant.files == "dropped":
+            page_cache.drop(files)
+        shares = {"resident_before": page_cache.resident_share(files)}
+        yield shares
+        shares["resident_after"] = page_cache.resident_share(files)
+        if there is not None and there >= MOSTLY:
+            page_cache.load(files)  # the next variant is to find them where they were
 
-        record = self._taker.take(one, self._n, labels, prepared, timing=variant.timing)
-        if record is not None:
-            self._windows.append(record)
+    found = Condition(
+        "feed", variant.name, one, one.size, asked=variant.asked, timing=variant.timing, frozen=True
+    )
+    return found if variant.files == "stay" else replace(found, around=prepared)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.member.loader_request import Ask
+from scaling_study.member.loader_ways import Ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

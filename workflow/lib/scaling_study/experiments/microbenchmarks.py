@@ -1,4 +1,4 @@
-"""The machine's own ladder: how much each part of it slows down when more members use it.
+"""Micro-benchmarks: how much each part of the machine slows down when more members use it.
 
 Kernels that are each bound by one part run through the same cohorts, placements and windows as
 training does. What comes out belongs to the machine, so it is measured once and kept with it.
@@ -16,14 +16,14 @@ from scaling_study.common import private, storage
 from scaling_study.common.topology import Domain, format_cpu_list
 from scaling_study.config import process_counts
 from scaling_study.experiments import ceilings, kernel_cohort
+from scaling_study.experiments.blocks import Blocks, Condition
 from scaling_study.host import probe
 from scaling_study.launch.axes import placement
 from scaling_study.member import kernels
-from scaling_study.records.codec import plain
-from scaling_study.runner import cohort, resolve, windows
+from scaling_study.runner import cohort, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 SCHEMA_VERSION = 1
@@ -33,7 +33,7 @@ SHARED: tuple[Domain, ...] = ("l3", "node", "socket")
 # Short windows, often: a drift of the machine meets all kernels and counts alike.
 WINDOW = cohort.WindowSettings(steps=20, shortest_s=0.15, longest_s=1.0, settle_s=0.02)
 BLOCKS = 5
-RETAKES = 2
+FURTHER = 2  # attempts, of a window that was disturbed
 
 # A ladder of more counts would take longer and show no more.
 MOST_COUNTS = 12
@@ -85,39 +85,40 @@ def measure(machine: dict[str, Any], folder: Path) -> dict[str, Any]:
     }
 
 
-def _ladder(name: str, machine: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Measure one placement, all kernels and counts in shuffled blocks."""
+def _ladder(name: str, machine: dict[str, Any]) -> list[dict[str, Any]]:
+    """Measure one placement, all kernels and counts in randomised blocks."""
     ns = counts(machine)
     slots = placement.slots(name, probe.usable_topology(machine), max(ns), 1)
     where = [(format_cpu_list(slot.cpus or ()), "default") for slot in slots]
     log.info("%d kernels with %s processes, placement %s", len(kernels.KERNELS), ns, name)
-    shuffle = random.Random(machine["hash"])  # noqa: S311 (an order, no secret)
-    with private.folder() as own, private.part(own, f"kernels-{name}") as folder:
-        host = resolve.host(machine)
-        with kernel_cohort.make(folder, where, machine, host) as one:
-            if not kernel_cohort.start(one):
-                raise RuntimeError(f"kernels did not start: {one.events[-1]}")
-            for block in range(BLOCKS):
-                todo = [(kernel, n) for kernel in kernels.KERNELS for n in ns]
-                for kernel, n in shuffle.sample(todo, len(todo)):
-                    yield _row(one, kernel, name, n, block)
+    last: dict[tuple[str, int, int], dict[str, Any]] = {}
 
+    def write(record: dict[str, Any]) -> None:
+        last[record["name"], record["n"], record["block"]] = {
+            "kernel": record["name"],
+            "placement": name,
+            "n": record["n"],
+            "block": record["block"],
+            "rates": kernel_cohort.rates(record),
+            "valid": record["valid"],
+            "flags": list(record["flags"]),
+        }
 
-def _row(one: cohort.Cohort, kernel: str, name: str, n: int, block: int) -> dict[str, Any]:
-    one.tell(one.alive[:n], kernels.encode(kernel))
-    for _ in range(1 + RETAKES):
-        record = plain(one.take(windows.Window(0, block, n), WINDOW))
-        if record["valid"]:
-            break
-    return {
-        "kernel": kernel,
-        "placement": name,
-        "n": n,
-        "block": block,
-        "rates": kernel_cohort.rates(record),
-        "valid": record["valid"],
-        "flags": list(record["flags"]),
-    }
+    with (
+        private.folder() as own,
+        private.part(own, f"kernels-{name}") as folder,
+        kernel_cohort.make(folder, where, machine, resolve.host(machine)) as one,
+    ):
+        if not kernel_cohort.start(one):
+            raise RuntimeError(f"kernels did not start: {one.events[-1]}")
+        conditions = [
+            Condition("kernel", kernel, one, n, asked=kernels.encode(kernel))
+            for kernel in kernels.KERNELS
+            for n in ns
+        ]
+        blocks = Blocks(write, WINDOW, FURTHER * BLOCKS * len(conditions), further=FURTHER)
+        blocks.run(conditions, BLOCKS, random.Random(machine["hash"]))  # noqa: S311 (an order)
+    return list(last.values())
 
 
 def kept(machine: dict[str, Any], folder: Path, code: str) -> Path:

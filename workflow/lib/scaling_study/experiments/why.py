@@ -1,17 +1,15 @@
-"""Experiments on one launch: remove one thing, add one thing, and look at what members do.
+"""Why a launch stops scaling: remove one thing, add one thing, and look at what members do.
 
-The launch itself (the reference) and launches with one change each (reliefs) live side by side as
-cohorts of their own; in every randomised block each of them takes a window alone and one at the
-reference's process count, so that a drift of the machine meets all alike. Then the reference's
-first member trains beside kernels that load one part of the machine at several doses. What members
-do while they sleep is looked at last, outside of all measuring.
+The launch itself (the reference) and launches with one change each (interventions) live side by
+side as cohorts of their own. In every block each of them takes a window alone and one at the
+reference's process count. Then the reference's first member trains beside kernels that load one
+part of the machine at several doses. What members do while they sleep is looked at last, outside
+of all measuring.
 """
 
 from __future__ import annotations
 
-import logging
 import random
-import time
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from itertools import islice
@@ -20,32 +18,21 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.efforts import EDGE_S, EFFORTS
-from scaling_study.experiments import (
-    conditions,
-    interventions,
-    kernel_cohort,
-    quota_bursts,
-    sampling,
-    stressors,
-)
-from scaling_study.experiments.experiment import DONE_BEFORE, Experiment
-from scaling_study.experiments.experiment_windows import (
-    Taker,
-    irregular,
-    key,
-    window_of,
-)
-from scaling_study.host import headroom, kernel_counters, limits, probe
+from scaling_study.experiments import interventions, kernel_cohort, sampling
+from scaling_study.experiments.blocks import Condition, irregular, window_of
+from scaling_study.experiments.experiment import Experiment, Impossible, Outcome, Planned
+from scaling_study.host import kernel_counters, limits
 from scaling_study.launch.axes import ranks
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.records.codec import plain
-from scaling_study.runner import capacity, cohort, foreign, resolve, windows
+from scaling_study.runner import cohort, foreign, headroom, resolve, windows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from scaling_study.config.efforts import Effort
+    from scaling_study.experiments.interventions import Relief
     from scaling_study.runner.measure import Job
 
 SCHEMA_VERSION = 1
@@ -54,7 +41,7 @@ SCHEMA_VERSION = 1
 # (cpu.max).
 PERIODS_S = 1.0
 
-# The reference lies past the knee by this factor, where the ladder reaches that far.
+# The reference lies past the knee by this factor, where the process counts reach that far.
 PAST_KNEE = 1.5
 
 # Cohorts that live side by side may take this part of the memory that is free.
@@ -64,47 +51,37 @@ MEMORY_SHARE = 0.8
 LOOKS = 60
 LOOK_EVERY_S = 0.02
 
-RELIEFS = {relief.name: relief for relief in interventions.RELIEFS}
-RESTLESS = frozenset(name for name, relief in RELIEFS.items() if relief.restless)
-
-log = logging.getLogger("why")
+REFERENCE = "reference"
 
 Json = dict[str, Any]
-Tried = tuple[interventions.Relief, resolve.Resolved]
+Tried = tuple[interventions.Relief, Planned]
 
 
-def reference_count(ladder: Sequence[int], knee: float | None) -> int:
+def reference_count(counts: Sequence[int], knee: float | None) -> int:
     """Return the count to explain: the first well past the knee, or the highest."""
-    past = [n for n in ladder if knee is not None and n >= PAST_KNEE * knee]
-    return min(past, default=max(ladder))
+    past = [n for n in counts if knee is not None and n >= PAST_KNEE * knee]
+    return min(past, default=max(counts))
 
 
-class Experiments(Experiment):
-    """The running of one job."""
+class Why(Experiment):
+    """The experiments on one target."""
+
+    _effort: Effort
 
     def __init__(self, job: Job, target: str, path: Path, builds: Path) -> None:
-        effort = job.plan["why"]["effort"]
-        super().__init__("why", job, target, path, builds=builds, effort=effort)
+        name = job.plan["why"]["effort"]
+        super().__init__(
+            "why", SCHEMA_VERSION, job, target, path, builds=builds, effort=(name, EFFORTS[name])
+        )
         self._target = target
-        self._effort = EFFORTS[self._effort_name]
-        self._taker = Taker(self._journal, window_of(self._effort))
         self._shuffle = random.Random(self._seed)  # noqa: S311 (an experiment's order)
-        self._begun = False
         self._timings: dict[str, cohort.WindowSettings] = {}
-        self._fewer: list[int] = []
-        self._looks: dict[int, Json] = {}
         self._failed: list[str] = []
-
-    def _use(self, effort: Effort) -> None:
-        """Take windows of this effort from now on."""
-        self._effort = effort
-        self._taker.timing = window_of(effort)
+        self._cpu_times = foreign.cpu_times()
 
     def leave_out(self, same_as: str | None, reason: str) -> None:
         """Leave a file that says why there are no experiments on this target."""
-        self._journal.restart()
-        self._journal.write(self._head(None) | {"same_as": same_as})
-        self._close("skipped", reason)
+        self._leave_out(reason, same_as=same_as)
 
     def run(self, knee: float | None) -> None:
         """Do all experiments and leave a whole record file.
@@ -112,30 +89,12 @@ class Experiments(Experiment):
         Args:
             knee: where the launch's scaling law has its knee, None if it has none.
         """
-        began = time.perf_counter()
-        before = foreign.cpu_times()
         self._n = reference_count(resolve.counts(self._job.plan, self._machine), knee)
-        try:
-            resolved = self._resolve({})
-            status, reason = self._attempt(
-                lambda folder, stack: self._experiment(resolved, folder, stack), " of the reference"
-            )
-        except UnavailableError as error:
-            self._journal.restart()
-            self._journal.write(self._head(None))
-            self._close("skipped", error.reason, error.remedy)
-            return
-        if status == DONE_BEFORE:
-            log.info("all of it was done by an interrupted run")
-            self._journal.finish()
-            return
-        span_s = time.perf_counter() - began
-        self._journal.write(foreign.record(before, foreign.cpu_times(), span_s))
-        self._close(status, reason, None, span_s)
+        self._run()
 
-    def _head(self, resolved: resolve.Resolved | None) -> Json:
-        """Return the first record, without the reliefs, which are chosen later."""
-        return self._heading(SCHEMA_VERSION, resolved) | {
+    def _more_head(self, resolved: resolve.Resolved | None) -> Json:
+        """Return the rest of the first record, without the interventions, chosen later."""
+        return {
             "target": self._target,
             "same_as": None,
             "slots": list(resolved.slots) if resolved else [],
@@ -145,8 +104,47 @@ class Experiments(Experiment):
             "not_applicable": [],
         }
 
-    def _entry(self, relief: interventions.Relief) -> Json:
-        """Return a relief as the first record holds it."""
+    def _close(
+        self, status: str, reason: str | None, remedy: str | None = None, wall_s: float = 0.0
+    ) -> None:
+        if wall_s:
+            self._write(foreign.record(self._cpu_times, foreign.cpu_times(), wall_s))
+        super()._close(status, reason, remedy, wall_s)
+
+    def _measure(
+        self, resolved: resolve.Resolved, before: list[Json], folder: Path, stack: ExitStack
+    ) -> Outcome:
+        self._failed.clear()
+        one, report = self._reference(REFERENCE, resolved, folder, stack)
+        threads = report["intra_op"] * ranks.processes(self._axes)
+        if before:
+            tried = self._chosen_before(before)
+        else:
+            tried, left = self._choose(one, report)
+            self._head |= {
+                "reliefs": [self._entry(relief) for relief, _ in tried],
+                "not_applicable": left,
+                "shortest_s": self._effort.shortest_s,
+                "blocks": self._effort.blocks,
+            }
+            self._begin()
+        for wave in self._waves(one, [each for each in tried if not each[0].of]):
+            self._wave(one, [*wave, *(each for each in tried if each[0].of)], threads, folder)
+        self._stress(one, resolved, threads, folder)
+        self._look(one, {record["n"]: record for record in before if record["kind"] == "samples"})
+        if self._failed:
+            return "partial", f"reliefs that failed: {', '.join(self._failed)}"
+        return "complete", None
+
+    # ---- what is tried
+
+    def _use(self, effort: Effort) -> None:
+        """Take windows of this effort from now on."""
+        self._effort = effort
+        self._blocks.timing = window_of(effort)
+
+    def _entry(self, relief: Relief) -> Json:
+        """Return an intervention as the first record holds it."""
         timing = self._timings.get(relief.name)
         own: Json = {} if timing is None else {"timing": asdict(timing)}
         own |= {"of": relief.of} if relief.of else {}
@@ -157,140 +155,73 @@ class Experiments(Experiment):
             "options": relief.options() | own,
         }
 
-    def _begin(self, head: Json) -> None:
-        """Write the first record, if it is not there yet."""
-        if not self._begun:
-            self._journal.write(head)
-        self._begun = True
+    def _chosen_before(self, records: Sequence[Json]) -> list[Tried]:
+        """Return what an interrupted run has chosen; go on with windows like its own."""
+        head = records[0]
+        effort = self._effort.over_periods(head["shortest_s"])
+        self._use(replace(effort, blocks=head["blocks"]))
+        entries = {entry["relief"]: entry for entry in head["reliefs"]}
+        for name, entry in entries.items():
+            if "timing" in entry["options"]:
+                self._timings[name] = cohort.WindowSettings(**entry["options"]["timing"])
+        chosen = [
+            replace(relief, axes=entries[relief.name]["axes"])
+            for relief in interventions.RELIEFS
+            if relief.name in entries
+        ]
+        return self._plan(chosen)[0]
 
-    def _experiment(
-        self, resolved: resolve.Resolved, folder: Path, stack: ExitStack
-    ) -> tuple[str, str | None]:
-        """Do all experiments; return the status and its reason.
+    def _choose(self, one: cohort.Cohort, report: Json) -> tuple[list[Tried], list[dict[str, str]]]:
+        """Choose interventions, and windows' length and number, by one window at each count.
 
-        Raises:
-            MemberEndedError: a member of the reference died or hung.
+        Returns:
+            Those to try, and those that are left out as records hold them.
         """
-        self._failed.clear()
-        self._taker = Taker(self._journal, window_of(self._effort))
-        head = self._head(resolved)
-        records = self._journal.resume(head)
-        if records and records[-1]["kind"] == "end":
-            return DONE_BEFORE, None
-        self._begun = bool(records)
-        reference = conditions.Arm("reference", self._job.launch["axes"], {}, resolved)
-        # As many members again: each relief fits beside it, if need be one at a time.
-        started = self._starter.start([reference], folder, stack, beside=self._n)
-        ((one, attestation),) = started
-        if isinstance(attestation, str):
-            self._begin(head)
-            self._write_events("reference", one.events)
-            return "failed", attestation
-        # Members that outnumber the CPUs: as many as fit show what the others' turns cost.
-        threads = attestation["members"][0]["intra_op"] * ranks.processes(self._job.launch["axes"])
-        fit = len(probe.usable_topology(self._machine).cpus) // threads
-        self._fewer = [fit] if 1 < fit < self._n else []
-        try:
-            tried, left = self._tried(one, attestation, records)
-            head |= {
-                "reliefs": [self._entry(relief) for relief, _ in tried],
-                "not_applicable": left,
-                "shortest_s": self._effort.shortest_s,
-                "blocks": self._effort.blocks,
-            }
-            self._begin(head)
-            self._journal.write(attestation)
-            shared = {relief.name: relief.of for relief, _ in tried if relief.of}
-            for wave in self._waves(one, tried):
-                self._wave(one, wave, shared, folder)
-            self._beside(one, resolved, threads, folder)
-            self._look(one)
-        except cohort.MemberEndedError:
-            self._begin(head)
-            self._write_events("reference", one.events)
-            raise
-        if self._failed:
-            return "partial", f"reliefs that failed: {', '.join(self._failed)}"
-        return "complete", None
-
-    def _tried(
-        self, one: cohort.Cohort, attestation: Json, records: Sequence[Json]
-    ) -> tuple[list[Tried], list[dict[str, str]]]:
-        """Return the reliefs to try, and those left out: as an interrupted run chose them."""
-        if records:
-            log.info("goes on after %d records of an interrupted run", len(records))
-            effort = self._effort.over_periods(records[0]["shortest_s"])
-            self._use(replace(effort, blocks=records[0]["blocks"]))
-            self._taker.done = {key(record) for record in records if record["kind"] == "window"}
-            self._looks = {record["n"]: record for record in records if record["kind"] == "samples"}
-            entries = {entry["relief"]: entry for entry in records[0]["reliefs"]}
-            options = {name: entry["options"] for name, entry in entries.items()}
-            self._timings = {
-                name: cohort.WindowSettings(**each["timing"])
-                for name, each in options.items()
-                if "timing" in each
-            }
-            chosen = [
-                replace(relief, axes=entries[relief.name]["axes"])
-                for relief in interventions.RELIEFS
-                if relief.name in entries
-            ]
-            return self._launches(chosen)[0], records[0]["not_applicable"]
-        chosen, left = self._choose(one, attestation)
-        tried, impossible = self._launches(chosen)
-        return tried, [*left, *impossible]
-
-    def _choose(
-        self, one: cohort.Cohort, attestation: Mapping[str, Any]
-    ) -> tuple[list[interventions.Relief], list[dict[str, str]]]:
-        """Choose reliefs, and windows' length and number, by what one at each count shows."""
         quota = limits.read_quota()
-        effort = self._effort if quota is None else self._effort.over_periods(PERIODS_S)
-        shown = [plain(one.take(windows.Window(0, 0, n), window_of(effort))) for n in self._counts]
+        first = self._effort if quota is None else self._effort.over_periods(PERIODS_S)
+        counts = sorted({1, self._n})
+        shown = [plain(one.take(windows.Window(0, 0, n), window_of(first))) for n in counts]
         reference = interventions.Reference(
-            self._job.launch["axes"],
-            self._machine,
-            attestation["members"][0],
-            self._n,
-            shown,
-            quota,
+            self._axes, self._machine, report, self._n, shown, quota
         )
-        bursts = quota_bursts.timing(reference)
+        bursts = interventions.quota_bursts(reference)
         if not isinstance(bursts, str):
-            self._timings[quota_bursts.NAME] = bursts
-        chosen, left = interventions.choose(reference, self._job.plan["why"]["effort"])
-        # Threads that spin make steps irregular for seconds on end: many windows tell more of that
+            self._timings[interventions.QUOTA_BURSTS] = bursts
+        chosen, left = interventions.choose(reference, self._effort_name)
+        # Threads that spin make steps irregular for seconds on end: many windows show more of that
         # than long ones.
         spins = any(relief.name == "passive" for relief in chosen)
         held_back = any(window["machine"]["throttled_s"] for window in shown)
         if held_back or (not spins and any(map(irregular, shown))):
             self._use(self._effort.over_periods(PERIODS_S))
-        takes_s = {
-            n: window["window_s"] + EDGE_S for n, window in zip(self._counts, shown, strict=True)
-        }
-        counts = [self._counts, *(self._relief_counts(relief) for relief in chosen)]
-        self._use(self._effort.of_blocks(sum(takes_s[n] for each in counts for n in each)))
-        return chosen, left
+        takes_s = {n: each["window_s"] + EDGE_S for n, each in zip(counts, shown, strict=True)}
+        taken = [*counts, *(n for relief in chosen for n in self._counts(relief))]
+        self._use(self._effort.of_blocks(sum(takes_s[n] for n in taken)))
+        tried, impossible = self._plan(chosen)
+        return tried, [*left, *impossible]
 
-    @property
-    def _counts(self) -> list[int]:
-        return sorted({1, self._n})
+    def _counts(self, relief: Relief) -> list[int]:
+        return relief.counts(self._n, self._effort_name)
 
-    def _launches(
-        self, chosen: Sequence[interventions.Relief]
-    ) -> tuple[list[Tried], list[dict[str, str]]]:
-        """Resolve the launches of reliefs; also return those that this machine cannot do."""
+    def _plan(self, chosen: Sequence[Relief]) -> tuple[list[Tried], list[dict[str, str]]]:
+        """Return the cohorts of interventions, and those that this machine cannot do."""
         tried, impossible = [], []
         for relief in chosen:
             try:
-                tried.append((relief, self._resolve(relief.axes, *relief.options())))
+                resolved = self._resolve(relief.axes, *relief.options())
             except UnavailableError as error:
                 reason = f"{error.reason} ({error.remedy})"
                 impossible.append({"relief": relief.name, "title": relief.title, "reason": reason})
+            else:
+                n = max(self._counts(relief))
+                few = replace(resolved, members=resolved.members[:n], need=resolved.need.of(n))
+                tried.append((relief, Planned(relief.name, relief.axes, few)))
         return tried, impossible
 
-    def _waves(self, one: cohort.Cohort, tried: Sequence[Tried]) -> list[Sequence[Tried]]:
-        """Divide the reliefs into groups that can live beside the reference.
+    # ---- interventions
+
+    def _waves(self, one: cohort.Cohort, tried: Sequence[Tried]) -> Iterator[Sequence[Tried]]:
+        """Divide interventions into groups that can live beside the reference.
 
         All cohorts of a group live at once: their members, threads and memory add up.
         """
@@ -300,148 +231,127 @@ class Experiments(Experiment):
             for process in kernel_counters.read_tree(pid).values()
         )
         most = max(1, int(MEMORY_SHARE * headroom.read_free_memory().free / used_bytes))
-        own = [each for each in tried if not each[0].of]
-        needs = [self._arm(*each).resolved.need for each in own]
-        rest = iter(own)
-        return [list(islice(rest, size)) for size in capacity.together(needs, most)] or [[]]
+        sizes = headroom.together([planned.resolved.need for _, planned in tried], most)
+        rest = iter(tried)
+        return (list(islice(rest, size)) for size in sizes or [0])
 
-    def _wave(
-        self,
-        one: cohort.Cohort,
-        wave: Sequence[Tried],
-        shared: Mapping[str, str],
-        folder: Path,
-    ) -> None:
-        """Take all blocks of the reference and a group of reliefs.
+    def _wave(self, one: cohort.Cohort, tried: Sequence[Tried], threads: int, folder: Path) -> None:
+        """Take all blocks of the reference and a group of interventions.
 
         Args:
             one: the reference.
-            wave: the reliefs that have members of their own.
-            shared: of all those that have none: whose they share.
+            tried: the group, and all that have no members of their own.
+            threads: of a member.
             folder: gets a part for each.
         """
+        rests = LAUNCHERS[self._axes["launcher"]].rests
         with ExitStack() as stack:
-            cohorts = {"reference": one, **{each.name: one for each, _ in wave if each.bursts}}
-            arms_of_wave = [self._arm(*each) for each in wave if not each[0].bursts]
-            members = sum(arm.size for arm in arms_of_wave)
-            for group in self._starter.groups(arms_of_wave):
-                for arm, (beside, shown) in zip(
-                    group, self._starter.start(group, folder, stack, beside=members), strict=True
+            cohorts = {REFERENCE: one}
+            own = [planned for relief, planned in tried if not (relief.bursts or relief.of)]
+            restless = {relief.name for relief, _ in tried if relief.restless}
+            for planned, other in self._start(own, folder, stack, sum(each.size for each in own)):
+                if isinstance(other, str):
+                    shared = (relief.name for relief, _ in tried if relief.of == planned.name)
+                    for name in (planned.name, *shared):
+                        self._give_up(name, other)
+                    continue
+                cohorts[planned.name] = other
+                if planned.name in restless or not rests:
+                    other.freeze()
+            # Members that outnumber the CPUs: as many as fit show what the others' turns cost.
+            fit = len(self._topology.cpus) // threads
+            counts = {1, self._n, *([fit] if 1 < fit < self._n else [])}
+            conditions = [
+                Condition(REFERENCE, REFERENCE, one, n, frozen=not rests, rotates=True)
+                for n in sorted(counts)
+            ]
+            for relief, _ in tried:
+                name = REFERENCE if relief.bursts else relief.of or relief.name
+                if (members := cohorts.get(name)) is None:
+                    continue
+                conditions += [
+                    Condition(
+                        "relief",
+                        relief.name,
+                        members,
+                        n,
+                        asked=relief.asked,
+                        timing=self._timings.get(relief.name),
+                        frozen=relief.restless or not rests,
+                        rotates=True,
+                        optional=members is not one,
+                    )
+                    for n in sorted({1, members.size})
+                ]
+
+            def lost(gone: Condition) -> None:
+                self._write_events(gone.name, gone.cohort)
+                for name in dict.fromkeys(
+                    each.name for each in conditions if each.cohort is gone.cohort
                 ):
-                    if isinstance(shown, str):
-                        self._write_events(arm.name, beside.events)
-                        lost = [name for name, of in shared.items() if of == arm.name]
-                        for name in (arm.name, *lost):
-                            self._give_up(name, shown)
-                    else:
-                        cohorts[arm.name] = beside
-                        self._journal.write(shown)
-                        self._rest(beside, arm.name)
-            cohorts |= {name: cohorts[of] for name, of in shared.items() if of in cohorts}
-            self._rest(one)
-            for at in range(self._effort.blocks):
-                log.info("block %d of %d, %d launches", at + 1, self._effort.blocks, len(cohorts))
-                todo = [(name, n) for name in cohorts for n in sorted({1, cohorts[name].size})]
-                todo += [("reference", n) for n in self._fewer]
-                for name, n in self._shuffle.sample(todo, len(todo)):
-                    self._take(cohorts, name, n)
-                self._taker.block += 1
+                    self._give_up(name, "a member ended")
+
+            if not rests:
+                one.freeze()
+            self._blocks.run(conditions, self._effort.blocks, self._shuffle, lost)
             one.thaw()
 
-    def _arm(self, relief: interventions.Relief, resolved: resolve.Resolved) -> conditions.Arm:
-        n = max(self._relief_counts(relief))
-        few = replace(resolved, members=resolved.members[:n], need=resolved.need.of(n))
-        return conditions.Arm(relief.name, self._job.launch["axes"], relief.axes, few)
-
-    def _relief_counts(self, relief: interventions.Relief) -> list[int]:
-        return relief.counts(self._n, self._job.plan["why"]["effort"])
-
-    def _rest(self, one: cohort.Cohort, name: str = "reference") -> None:
-        if name in RESTLESS or not LAUNCHERS[self._job.launch["axes"]["launcher"]].rests:
-            one.freeze()
-
     def _give_up(self, name: str, reason: str) -> None:
-        """Write down that a relief has no result: because it failed, or cannot be made here."""
-        if not isinstance(reason, conditions.Impossible):
-            self._fail(name, reason)
-            return
-        log.info("%s is left out: %s", name, reason)
-        self._journal.write({"kind": "relief_left_out", "relief": name, "reason": reason})
+        """Write down that a condition has no result: it failed, or cannot be made here."""
+        if isinstance(reason, Impossible):
+            kind = "relief_left_out"
+            self._log.info("%s is left out: %s", name, reason)
+        else:
+            kind = "relief_failed"
+            self._failed.append(name)
+            self._log.warning("%s failed: %s", name, reason)
+        self._write({"kind": kind, "relief": name, "reason": reason})
 
-    def _fail(self, name: str, reason: str) -> None:
-        log.warning("%s failed: %s", name, reason)
-        self._failed.append(name)
-        self._journal.write({"kind": "relief_failed", "relief": name, "reason": reason})
+    # ---- stressors and looks
 
-    def _take(self, cohorts: dict[str, cohort.Cohort], name: str, n: int) -> None:
-        """Take a window of one cohort; a relief whose members end is given up."""
-        one = cohorts.get(name)
-        if one is None:  # it failed earlier in this block
-            return
-        one.thaw()
-        code = RELIEFS[name].asked if name in RELIEFS else None
-        if code is not None:
-            one.tell(one.alive, code)
-        labels = {
-            "experiment": "reference" if name == "reference" else "relief", "name": name,
-            "dose": None, "count": None, "rate_share": None,
-        }  # fmt: skip
-        # Members take turns where not all train: one start may be luckier than another.
-        turn = self._taker.block * max(1, one.size // self._effort.blocks)
-        try:
-            self._taker.take(one, n, labels, first=turn, timing=self._timings.get(name))
-        except cohort.MemberEndedError:
-            if one is cohorts["reference"]:
-                raise
-            self._write_events(name, one.events)
-            for lost in [each for each, other in cohorts.items() if other is one]:
-                del cohorts[lost]
-                self._fail(lost, "a member ended")
-            return
-        self._rest(one, name)
-
-    def _beside(
+    def _stress(
         self, one: cohort.Cohort, resolved: resolve.Resolved, threads: int, folder: Path
     ) -> None:
         """Let the reference's first member train beside kernels, at several doses."""
-        usable_cpus = len(probe.usable_topology(self._machine).cpus)
-        count = stressors.count(self._machine, usable_cpus, self._n, threads)
+        cpus = len(self._topology.cpus)
+        count = kernel_cohort.count(self._machine, cpus, self._n, threads)
         if not count:
-            log.info("no bystanders: the training member needs all CPUs itself")
+            self._log.info("no stressors: the training member needs all CPUs itself")
             return
         try:
-            capacity.check([capacity.Need(count, count, "exec")])
+            headroom.check([headroom.Need(count, count, "exec")])
         except UnavailableError as error:
-            self._fail("kernels", error.reason)
+            self._give_up("kernels", error.reason)
             return
-        slots = self._slots(resolved, count + 1)[1:]
-        where = [(slot["cpus"], slot["policy"]) for slot in slots]
+        slots = resolved.slots
+        if count >= len(slots):  # more than the reference has members
+            plan = self._job.plan
+            wider = resolve.resolve(plan, self._axes, self._machine, self._builds, [count + 1])
+            slots = wider.slots
+        where = [(slot["cpus"], slot["policy"]) for slot in slots[1 : count + 1]]
         host = resolve.host(self._machine)
         with (
             private.part(folder, "kernels") as own,
             kernel_cohort.make(own, where, self._machine, host) as beside,
         ):
             if kernel_cohort.start(beside):
-                stressors.Bystanders(one, beside, self._taker, self._effort).run(self._shuffle)
+                conditions = kernel_cohort.stressors(one, beside, self._effort)
+                self._blocks.run(conditions, self._effort.dose_blocks, self._shuffle)
             else:
-                self._write_events("kernels", beside.events)
-                self._fail("kernels", "the kernels did not start")
+                self._write_events("kernels", beside)
+                self._give_up("kernels", "the kernels did not start")
 
-    def _slots(self, resolved: resolve.Resolved, count: int) -> Sequence[Mapping[str, Any]]:
-        """Return the launch's first slots, perhaps more than the reference has members."""
-        if count <= len(resolved.slots):
-            return resolved.slots[:count]
-        plan, axes = self._job.plan, self._job.launch["axes"]
-        return resolve.resolve(plan, axes, self._machine, self._builds, [count]).slots
+    def _look(self, one: cohort.Cohort, done: dict[int, Json]) -> None:
+        """Look at what the reference's training threads do, with one member and with all.
 
-    def _look(self, one: cohort.Cohort) -> None:
-        """Look at what the reference's training threads do, with one member and with all."""
-        for n in self._counts:
-            if n in self._looks:
-                continue
+        Args:
+            one: the reference.
+            done: the records of an interrupted run, by process count.
+        """
+        for n in sorted({1, self._n} - done.keys()):
             sampler = sampling.Sampler()
-            done = one.watch(n, LOOKS, LOOK_EVERY_S, sampler.look)
-            active_s = sum(each.parked_ns - each.released_ns for each in done) / 1e9
-            step_s = active_s / max(1, sum(each.steps_active for each in done))
-            self._looks[n] = sampler.record(n, LOOK_EVERY_S, step_s, self._looks.get(1))
-            self._journal.write(self._looks[n])
+            activities = one.watch(n, LOOKS, LOOK_EVERY_S, sampler.look)
+            active_s = sum(each.parked_ns - each.released_ns for each in activities) / 1e9
+            step_s = active_s / max(1, sum(each.steps_active for each in activities))
+            done[n] = sampler.record(n, LOOK_EVERY_S, step_s, done.get(1))
+            self._write(done[n])

@@ -8,6 +8,7 @@ and torch only.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import math
@@ -16,21 +17,21 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.member import (
     after_torch,
-    batch_getitems,
-    fetching,
     loader_substitutes,
-    no_transfer,
-    pipelines,
+    loader_ways,
+    loaders,
     synthetic_load,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from scaling_study.member.member import Member
+    from scaling_study.member.loaders import Trainer
 
 _apart = 0
 _without_snapshots = 0
+_elsewhere = 0
+_refused: list[str] = []
 
 # More steps than anybody trains.
 NEVER = 1 << 40
@@ -80,11 +81,11 @@ def _exchange_one_number() -> None:
 
 def _take_no_snapshots() -> None:
     """Have torchdata's StatefulDataLoader write down its state in no step."""
-    after_torch.call_back(_replace_snapshots, fetching.STATEFUL)
+    after_torch.call_back(_replace_snapshots, loaders.STATEFUL)
 
 
 def _replace_snapshots() -> None:
-    loader = sys.modules[fetching.STATEFUL].StatefulDataLoader
+    loader = sys.modules[loaders.STATEFUL].StatefulDataLoader
     make = loader.__init__
 
     def __init__(one: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 (as above)
@@ -119,7 +120,94 @@ def _collects_nothing() -> bool:
     return gc.collect is _collect_nothing and not gc.isenabled()
 
 
-def _once(make: Callable[[], None]) -> Callable[[Member | None, Sequence[str]], None]:
+# ---- SPDL's pipelines in a process of their own, where their threads take nothing from training
+
+
+def _put_elsewhere() -> None:
+    """Have every pipeline that the script builds run in a process of its own.
+
+    That is what ``spdl.pipeline.run_pipeline_in_subprocess`` does, for a script that builds its
+    pipelines in its own process.
+    """
+    after_torch.call_back(_replace_pipelines, "spdl.pipeline")
+
+
+def _why_here() -> str | None:
+    """Say why no pipeline is elsewhere, where that was tried."""
+    return _refused[0] if _refused and not _elsewhere else None
+
+
+def _replace_pipelines() -> None:
+    from spdl import pipeline  # noqa: PLC0415 (the script's to import first)
+
+    builder_kind: Any = pipeline.PipelineBuilder
+    build, build_pipeline = builder_kind.build, pipeline.build_pipeline
+
+    def builds(builder: Any, **options: Any) -> Any:
+        return _built(builder, builder.get_config(), options, lambda: build(builder, **options))
+
+    def builds_pipeline(config: Any, /, **options: Any) -> Any:
+        return _built(config, config, options, lambda: build_pipeline(config, **options))
+
+    builder_kind.build = builds
+    pipeline.build_pipeline = builds_pipeline
+
+
+def _built(what: Any, config: Any, options: dict[str, Any], here: Callable[[], Any]) -> Any:
+    """Return a pipeline elsewhere; one process for all that are built of the same thing."""
+    global _elsewhere  # noqa: PLW0603
+    from spdl.pipeline import run_pipeline_in_subprocess  # noqa: PLC0415 (as above)
+
+    options.pop("stage_id", None)  # which is for logs
+    notes = getattr(what, "__dict__", {})
+    if "_study" not in notes:
+        try:
+            notes["_study"] = run_pipeline_in_subprocess(config, **options)
+        except Exception as error:  # noqa: BLE001 (the script's own objects: whatever they raise)
+            _refused.append(f"its pipeline cannot run in another process: {error}")
+            return here()
+        _elsewhere += 1
+    return _Pipeline(notes["_study"])
+
+
+class _Pipeline:
+    """Stands for a pipeline that was built here."""
+
+    def __init__(self, batches: Any) -> None:
+        self._batches = batches
+        self._iterator: Iterator[Any] | None = None
+
+    def start(self, **_: Any) -> None:
+        """Do nothing: the other process starts what is asked for."""
+
+    def stop(self, **_: Any) -> None:
+        """Do nothing: the other process ends with this one."""
+
+    @contextlib.contextmanager
+    def auto_stop(self, **_: Any) -> Iterator[_Pipeline]:
+        """Return itself in a context, as a pipeline does."""
+        yield self
+
+    def get_iterator(self, **_: Any) -> Iterator[Any]:
+        """Return an iterator over one pass."""
+        return iter(self._batches)
+
+    __iter__ = get_iterator
+
+    def get_item(self, **_: Any) -> Any:
+        """Return the next batch; raise EOFError after the last one, as a pipeline does."""
+        if self._iterator is None:
+            self._iterator = self.get_iterator()
+        try:
+            return next(self._iterator)
+        except StopIteration:
+            raise EOFError from None
+
+
+# ---- all changes
+
+
+def _once(make: Callable[[], None]) -> Callable[[Trainer | None, Sequence[str]], None]:
     """Return a change that needs neither the member nor its loaders."""
     return lambda *_: make()
 
@@ -137,9 +225,12 @@ CHANGES: dict[str, tuple[Callable[[Any, Sequence[str]], None], Callable[[], bool
     ),
     "one_element": (_once(_exchange_one_number), lambda: _apart > 0),
     "no_snapshots": (_once(_take_no_snapshots), lambda: _without_snapshots > 0),
-    "no_copies": (no_transfer.send_nothing, no_transfer.sends_nothing),
-    "whole_batches": (batch_getitems.fetch_whole, batch_getitems.fetches_whole),
-    "pipeline_elsewhere": (pipelines.put_elsewhere, pipelines.is_elsewhere),
+    "no_copies": (
+        loader_substitutes.send_nothing,
+        functools.partial(loader_substitutes.holds, "no_copies"),
+    ),
+    "whole_batches": (loader_ways.fetch_whole, loader_ways.fetches_whole),
+    "pipeline_elsewhere": (_once(_put_elsewhere), lambda: _elsewhere > 0),
     "quick_switches": (_once(_switch_soon), _switches_soon),
     "no_collector": (_once(_stop_collecting), _collects_nothing),
 }
@@ -147,21 +238,21 @@ CHANGES: dict[str, tuple[Callable[[Any, Sequence[str]], None], Callable[[], bool
 
 
 IMPOSSIBLE: dict[str, Callable[[], str | None]] = {
-    "whole_batches": batch_getitems.why_not,
-    "pipeline_elsewhere": pipelines.why_here,
+    "whole_batches": loader_ways.why_not_whole,
+    "pipeline_elsewhere": _why_here,
 }
 """By name: what tells why a change cannot be made in this script, though it was tried."""
 
 
-def apply(name: str, member: Member | None = None, loaders: Sequence[str] = ()) -> None:
+def apply(name: str, member: Trainer | None = None, further: Sequence[str] = ()) -> None:
     """Make a change in this process.
 
     Args:
         name: one of CHANGES.
         member: this process's.
-        loaders: kinds that the config names (see ``loaders``).
+        further: kinds that the config names (see ``loaders``).
     """
-    CHANGES[name][0](member, loaders)
+    CHANGES[name][0](member, further)
 
 
 def effective() -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""What ends an iteration of a script that trains with torch's optimizers.
+"""What ends an iteration of a script that trains with torch's optimizers, and counting them.
 
 One optimizer: each of its steps does. Several that take turns, as those of a GAN: a round of them
 does, which is a step of the one that steps least often. Which one that is is learnt in the first
@@ -8,19 +8,65 @@ stepped several times in a row. So a script that trains with one optimizer after
 counted right too. The config decides where this is wrong: every so many steps of any optimizer, or
 the steps of a class of optimizers.
 
-Standard library only; called in every step, so that it looks up one number and compares it.
+A program that runs as its user starts it has no gate and no window: its iterations are counted. A
+module on PYTHONPATH (``hook/sitecustomize.py``) attaches a counter in each process of the program.
+In a process that the script of a member forks, the member's own hooks count. Each process keeps a
+page of integers, a file with its process id as the name, that another process reads: how many
+iterations there were, and when each of them ended. Where one process trains one model after the
+other (``rerun``), each start of the script has numbers of its own. A step costs a clock reading and
+a few integer stores.
+
+Standard library only, and what is torch's.
 """
 
 from __future__ import annotations
 
+import mmap
+import operator
+import os
+import statistics
 import sys
-from typing import TYPE_CHECKING, Any
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scaling_study.member import after_torch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from types import FrameType
 
 MARK = "mark"
 """In a config: what the script says by calling ``scaling_study.mark``."""
+
+VARIABLE = "SCALING_STUDY_COUNT"
+"""Its value: what ends an iteration, ``attest`` or nothing, and the folder of the pages."""
+
+ELSEWHERE = "elsewhere-"
+"""With a member's slot, the folder of the pages of processes that its script starts."""
+
+HOOK = str(Path(__file__).with_name("hook"))
+
+# Fields of one start of the script. Times in ns of the monotonic clock, 0 for what has not been.
+FIRST_NS, LATEST_NS, ITERATIONS, ENDED_NS = range(4)
+FIELDS = 4
+WORD_BYTES = 8
+# Starts of a script in one process that are counted: at one a second, an hour.
+MOST_STARTS = 3600
+
+# After its first steps a process has all its threads and libraries.
+ATTESTED = 3
+ATTESTATION = "attestation-"
+
+# Of so many iterations it is kept when they ended. Only the parts of a page that are written take
+# memory.
+KEPT = 2**18
+
+MADE_NS, PARENT, TRAINER_TID = range(3)
+STARTS = 3
+ENDS = STARTS + MOST_STARTS * FIELDS
+WORDS = ENDS + KEPT
 
 
 class Iterations:
@@ -123,3 +169,208 @@ def _runs(frame: FrameType) -> bool:
     while caller is not None and caller is not frame:
         caller = caller.f_back
     return caller is frame
+
+
+def replace_closure(
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    wrap: Callable[[Callable[[], Any]], Callable[[], Any]],
+) -> Any:
+    """Wrap the closure among the arguments of an optimizer's step.
+
+    Returns:
+        New arguments, as torch takes them from a pre-hook; None if there is no closure.
+    """
+    closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+    if closure is None:
+        return None
+    if "closure" in kwargs:
+        return args, {**kwargs, "closure": wrap(closure)}
+    return (args[0], wrap(closure), *args[2:]), kwargs
+
+
+# ---- counting them where nothing else is measured
+
+
+class Counted(NamedTuple):
+    """One start of a script; times in ns of the monotonic clock, 0 for what has not been.
+
+    ``ended_ns`` is known only where the process goes on after the script's end.
+    """
+
+    first_ns: int
+    latest_ns: int
+    iterations: int
+    ended_ns: int
+
+
+class Page:
+    """What a process has counted; it may still be counting.
+
+    Args:
+        path: of the file; its name is the process id.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.pid = int(path.name)
+        with path.open("rb") as file:
+            self._words = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)).cast("q")
+        self.parent, self.trainer_tid = self._words[PARENT], self._words[TRAINER_TID]
+
+    def starts(self) -> list[Counted]:
+        """Return all starts of the script that have numbers."""
+        rows = []
+        for at in range(STARTS, ENDS, FIELDS):
+            row = Counted(*self._words[at : at + FIELDS])
+            if not any(row):
+                break
+            rows.append(row)
+        return rows
+
+    @property
+    def iterations(self) -> int:
+        """Iterations of all starts."""
+        return sum(one.iterations for one in self.starts())
+
+    def ends_ns(self) -> list[int]:
+        """Return when iterations of all starts ended, as far as that is kept."""
+        return self._words[ENDS : ENDS + min(self.iterations, KEPT)].tolist()
+
+    def ordinary_ns(self, long: float) -> float | None:
+        """Return the mean time of ordinary iterations; None where there are none.
+
+        Args:
+            long: an iteration of so many times the median is none of them.
+        """
+        ends, times = self.ends_ns(), list[int]()
+        for start in self.starts():
+            own, ends = ends[: start.iterations], ends[start.iterations :]
+            times += map(operator.sub, own[1:], own)
+        if not times:
+            return None
+        median = statistics.median(times)
+        ordinary = [time_ns for time_ns in times if time_ns < long * median]
+        return statistics.fmean(ordinary) if ordinary else None
+
+
+def read_pages(folder: Path) -> list[Page]:
+    """Return what all processes have counted that write to a folder."""
+    return [Page(path) for path in sorted(folder.iterdir()) if path.name.isdecimal()]
+
+
+def environment(
+    folder: Path, step: str, before: Mapping[str, str], *, attest: bool = False
+) -> dict[str, str]:
+    """Return the variables that have a program's processes count their steps.
+
+    Args:
+        folder: of the pages.
+        step: what ends an iteration, as ``Iterations`` takes it.
+        before: the program's environment, whose PYTHONPATH is kept.
+        attest: each process writes down once what it got, as ``ATTESTATION`` and its id.
+    """
+    paths = [HOOK, *filter(None, [before.get("PYTHONPATH")])]
+    return {
+        VARIABLE: f"{step}|{'attest' if attest else ''}|{folder}",
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
+
+
+class Counter:
+    """Counts the iterations of this process, and of those that are forked from it.
+
+    Args:
+        folder: of the pages.
+        step: what ends an iteration.
+        attest: after a few iterations it is called with the folder and what ended them, in each
+            process.
+    """
+
+    def __init__(
+        self, folder: str, step: str, attest: Callable[[str, Any], None] | None = None
+    ) -> None:
+        self._folder, self._attest = folder, attest
+        self._iterations = Iterations(step)
+        self._begin()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process counts: of a group of ranks the first one does."""
+        return os.environ.get("RANK", "0") == "0"
+
+    def attach(self) -> None:
+        """Count from now on, or as soon as the program has imported torch."""
+        if not self.leads:
+            return
+        os.register_at_fork(after_in_child=self._begin)
+        sys.scaling_study_counter = self  # type: ignore[attr-defined] # for ``rerun``
+        if self._iterations.by_mark:
+            after_torch.call_back(self._take_marks, "scaling_study")
+        else:
+            after_torch.call_back(self._hook)
+
+    def _hook(self) -> None:
+        from torch.optim import optimizer  # noqa: PLC0415 (see after_torch)
+
+        optimizer.register_optimizer_step_pre_hook(self._before)
+        optimizer.register_optimizer_step_post_hook(self._after)
+
+    def _take_marks(self) -> None:
+        sys.modules["scaling_study"].mark = self._mark  # type: ignore[attr-defined]
+
+    def _begin(self) -> None:
+        """Forget the page: this process has none yet, or is a new one."""
+        self._words: memoryview | None = None
+        self._at, self._done = STARTS, 0
+        self._fresh = True
+        self._iterations.begin()
+
+    def _make_page(self) -> memoryview:
+        path = os.path.join(self._folder, str(os.getpid()))  # noqa: PTH118 (no pathlib is needed)
+        # Who reads pages finds it whole: an empty file cannot be mapped.
+        part = f"{path}.part"
+        file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        os.ftruncate(file, WORDS * WORD_BYTES)
+        words = memoryview(mmap.mmap(file, 0)).cast("q")
+        os.close(file)
+        words[MADE_NS], words[PARENT] = time.monotonic_ns(), os.getppid()
+        words[TRAINER_TID] = threading.get_native_id()
+        os.rename(part, path)  # noqa: PTH104 (as above)
+        self._words = words
+        return words
+
+    def _before(self, *_: Any) -> None:
+        self._iterations.enter(sys._getframe(1))  # noqa: SLF001 (CPython's, as documented)
+
+    def _after(self, optimizer: Any, *_: Any) -> None:
+        if self._iterations.leave(sys._getframe(1)) and self._iterations.ends(optimizer):  # noqa: SLF001
+            self.count()
+
+    def _mark(self, samples: int = 0) -> None:  # noqa: ARG002 (as the script calls it)
+        self.count()
+
+    def count(self) -> None:
+        """Count an iteration that ends now."""
+        words, at = self._words or self._make_page(), self._at
+        now = time.monotonic_ns()
+        if self._fresh:
+            self._fresh = False
+            words[at + FIRST_NS] = now
+        words[at + LATEST_NS] = now
+        words[at + ITERATIONS] += 1
+        if self._done < KEPT:
+            words[ENDS + self._done] = now
+        self._done += 1
+        if self._done == ATTESTED and self._attest is not None:
+            self._attest(self._folder, self._iterations.report())
+
+    def script_ended(self) -> None:
+        """Note that the script has ended, and count the next start apart."""
+        if self._words is None:
+            return
+        self._words[self._at + ENDED_NS] = time.monotonic_ns()
+        self._at += FIELDS
+        self._fresh = True
+        self._iterations.begin()
+        if self._at == ENDS:
+            os._exit(0)  # the page is full; who reads it has more than enough

@@ -1,4 +1,4 @@
-"""What takes a loader's place: batches from memory, or a loader that is switched.
+"""What takes a loader's place: batches from memory, a loader that is switched, or no transfer.
 
 Each is put around every loader of the script (see ``loaders``), in the training thread alone. The
 batches from memory are the loader's first ones. Standard library and torch only.
@@ -18,16 +18,15 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.member import batch_getitems, loaders
-from scaling_study.member.loader_iterators import Sources
-from scaling_study.member.loader_request import AS_IT_IS, FROM_MEMORY, NEW, NOTHING, Ask
+from scaling_study.member import loader_ways, loaders
+from scaling_study.member.loader_ways import AS_IT_IS, FROM_MEMORY, NEW, NOTHING, Ask, Sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from scaling_study.member.member import Member
+    from scaling_study.member.loaders import Fetch, Trainer
 
-    Gives = Callable[[Callable[..., Iterator[Any]], Member, Any], Iterator[Any]]
+    Gives = Callable[[Callable[..., Iterator[Any]], Trainer, Any], Iterator[Any]]
 
 # Files that are opened are named in one of this name and the slot's.
 OPENED = "opened-"
@@ -46,17 +45,17 @@ _facts: dict[str, Any] = {}
 _filling = threading.local()
 
 
-def change(name: str, member: Member, further: Sequence[str]) -> None:
+def change(name: str, member: Trainer, further: Sequence[str]) -> None:
     """Put one of KINDS around every loader."""
     if name == "loader_switched":
         _held[name] += 1  # a script without a loader has nothing to switch
-        batch_getitems.allow()
+        loader_ways.allow_whole()
     put(KINDS[name], member, further)
 
 
 def put(
     gives: Gives,
-    member: Member,
+    member: Trainer,
     further: Sequence[str],
 ) -> None:
     """Put something around what every loader gives to this thread.
@@ -87,7 +86,7 @@ def facts() -> dict[str, Any]:
 
 def _around(
     gives: Gives,
-    member: Member,
+    member: Trainer,
     trainer: tuple[int, int],
     inner: Callable[..., Iterator[Any]],
 ) -> Callable[..., Iterator[Any]]:
@@ -129,13 +128,13 @@ def _untouched(iterator: Iterator[Any]) -> Iterator[Any]:
 # ---- batches from memory
 
 
-def _cached(make: Callable[..., Iterator[Any]], _: Member, loader: Any) -> Iterator[Any]:
+def _cached(make: Callable[..., Iterator[Any]], _: Trainer, loader: Any) -> Iterator[Any]:
     batches = _batches(make, loader)
     _held["cached_batches"] += bool(batches)
     return _again(batches, loader)
 
 
-def _beside(make: Callable[..., Iterator[Any]], member: Member, loader: Any) -> Iterator[Any]:
+def _beside(make: Callable[..., Iterator[Any]], member: Trainer, loader: Any) -> Iterator[Any]:
     """Train from memory, while the loader goes on at the rate that the coordinator tells.
 
     A pipeline that gives one epoch is over once that is; the script then makes another one. A
@@ -163,7 +162,7 @@ class _Taker:
     made anew in a child).
     """
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Trainer) -> None:
         self._asked = member.asked
         self._epochs: queue.SimpleQueue[Iterator[Any]] = queue.SimpleQueue()
         self._wants, self._over = True, False
@@ -190,7 +189,7 @@ class _Taker:
             self._wants = True
 
 
-def _switched(make: Callable[..., Iterator[Any]], member: Member, loader: Any) -> Iterator[Any]:
+def _switched(make: Callable[..., Iterator[Any]], member: Trainer, loader: Any) -> Iterator[Any]:
     """Give in each step what the coordinator asks for: see ``asked``.
 
     A batch from memory has the place of a new one that was waited for and thrown away, or of none.
@@ -200,7 +199,7 @@ def _switched(make: Callable[..., Iterator[Any]], member: Member, loader: Any) -
     facts, sources = loaders.facts(loader), Sources(make, loader, member.holds_ready)
     asks = _asks(member, settable=facts["settable"])
     if facts["by_row"]:
-        batch_getitems.possible(loader)  # which the attestation tells
+        loader_ways.whole_possible(loader)  # which the attestation tells
     for _ in _epoch(loader):
         gives, way = asks()
         while gives == NOTHING:
@@ -221,7 +220,7 @@ def _switched(make: Callable[..., Iterator[Any]], member: Member, loader: Any) -
             yield next(again).take()
 
 
-def _asks(member: Member, *, settable: bool) -> Callable[[], tuple[int, Ask]]:
+def _asks(member: Trainer, *, settable: bool) -> Callable[[], tuple[int, Ask]]:
     """Return what reads what a loader is asked for: what the script gets, and the way to load.
 
     One that is iterated over without gradients is for validation: it gives batches, whatever is
@@ -344,10 +343,58 @@ def _copy(value: Any) -> Any:
     return value.copy() if hasattr(value, "__array_interface__") else value
 
 
+# ---- workers that make their batches and do not send them
+
+
+class _Token:
+    """Stands for a batch that a worker has made and not sent."""
+
+
+def send_nothing(member: Trainer, further: Sequence[str]) -> None:
+    """Have workers make their batches and keep them: training is on the loader's first ones.
+
+    What batches take to get from one process to another is missing, and nothing else.
+    """
+    owner = os.getpid()
+
+    def kept(fetcher: Any, fetch: Fetch) -> Fetch:
+        if os.getpid() == owner:
+            return fetch
+        # What the training process holds already, it held when this worker was forked.
+        held = "batches" in loaders.notes(fetcher.dataset)
+        left = itertools.count(0 if held else CACHED_BATCHES, -1)
+
+        def keep(indices: Any) -> Any:
+            batch = fetch(indices)
+            return batch if next(left) > 0 else _Token()
+
+        return keep
+
+    loaders.around_fetch(kept)
+    put(_from_tokens, member, further)
+
+
+def _from_tokens(make: Callable[..., Iterator[Any]], _: Trainer, loader: Any) -> Iterator[Any]:
+    """Give a batch from memory for each that a worker has made."""
+    _held["no_copies"] += bool(loaders.facts(loader)["workers"])
+    notes = loaders.notes(loader.dataset)
+    batches: list[Batch] = notes.get("batches", [])
+    again = itertools.cycle(range(CACHED_BATCHES))
+    for batch in make():
+        if isinstance(batch, _Token):
+            yield batches[next(again)].take()
+            continue
+        if len(batches) < CACHED_BATCHES:
+            batches.append(Batch(batch))
+        if len(batches) == CACHED_BATCHES:
+            notes["batches"] = batches
+        yield batch
+
+
 # ---- the loader's files
 
 
-def note_files(member: Member, _: Sequence[str]) -> None:
+def note_files(member: Trainer, _: Sequence[str]) -> None:
     """Have the paths of files that are opened for reading written down, a line for each.
 
     Worker processes inherit the hook. What is opened by libraries without Python's knowledge is not

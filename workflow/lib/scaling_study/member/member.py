@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.member import channel, loaders, runtime_settings
-from scaling_study.member.iterations import Iterations
+from scaling_study.member.iterations import Iterations, replace_closure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -186,15 +186,19 @@ class Member:
         mean = words[channel.WHOLE] / starts
         return {"starts": starts, "steps": mean, "shortest": fewest, "longest": most}
 
-    def leave(self) -> None:
+    def leave(self, count: Callable[[], None]) -> None:
         """Have no part in the cohort any more: this is a process that the script has forked.
 
         What it trains is its own business: it stores no steps, rests at no gate and, when the
-        script ends in it, ends with it.
+        script ends in it, ends with it. Its iterations are counted apart.
+
+        Args:
+            count: is called at the end of each iteration, in place of ``step_end``.
         """
         self._words = memoryview(bytearray(channel.HEADER * channel.WORD_BYTES)).cast("q")
         self._words[channel.ORDER] = channel.RUN
-        self._steps = channel.CAPACITY
+        self._iterations.begin()
+        self.step_end = count  # type: ignore[method-assign]
 
     @property
     def forked(self) -> bool:
@@ -317,21 +321,3 @@ class Member:
 def _timed_ns() -> memoryview:
     """Return a place for a step's time of every counter."""
     return memoryview(bytearray(len(channel.TIMERS) * channel.WORD_BYTES)).cast("q")
-
-
-def replace_closure(
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    wrap: Callable[[Callable[[], Any]], Callable[[], Any]],
-) -> Any:
-    """Wrap the closure among the arguments of an optimizer's step.
-
-    Returns:
-        New arguments, as torch takes them from a pre-hook; None if there is no closure.
-    """
-    closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
-    if closure is None:
-        return None
-    if "closure" in kwargs:
-        return args, {**kwargs, "closure": wrap(closure)}
-    return (args[0], wrap(closure), *args[2:]), kwargs

@@ -13,6 +13,7 @@ import json
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scaling_study.member import channel
+from scaling_study.member.iterations import replace_closure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -152,8 +153,6 @@ def _mark_closures() -> Any:
     """Put a range around every closure that an optimizer's step gets; return what undoes it."""
     from torch.autograd.profiler import record_function  # noqa: PLC0415
     from torch.optim import optimizer  # noqa: PLC0415
-
-    from scaling_study.member.member import replace_closure  # noqa: PLC0415 (it imports this module)
 
     def mark(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return replace_closure(args, kwargs, record_function(CLOSURE))

@@ -64,7 +64,7 @@ def main(argv: list[str]) -> None:
     orders = os.fdopen(os.dup(0), encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     PROGRAM["add_path"](program)
-    counter = getattr(sys, "scaling_study_counter", None)  # see ``counted``
+    counter = getattr(sys, "scaling_study_counter", None)  # see ``iterations``
     folder, pid = os.getcwd(), os.getpid()  # noqa: PTH109
     for line in orders:
         order = json.loads(line)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from scaling_study.member.member import Member
+    from scaling_study.member.loaders import Trainer
 
 # Doses are asked for in thousandths.
 WHOLE = 1000
@@ -32,7 +32,7 @@ IDLE_S = 0.01
 _started: list[str] = []
 
 
-def change(name: str, member: Member, _: Sequence[str]) -> None:
+def change(name: str, member: Trainer, _: Sequence[str]) -> None:
     """Start one of KINDS beside this process's training, with a thread for each of its CPUs."""
     asks = member.asks()
     KINDS[name](lambda: asks() / WHOLE, len(os.sched_getaffinity(0)))

@@ -24,13 +24,12 @@ from scaling_study.common.counter import COUNTERS
 from scaling_study.member import (
     after_torch,
     bind,
-    iteration_counter,
+    iterations,
     loaders,
     program,
     runtime_settings,
     written,
 )
-from scaling_study.member.iterations import MARK
 from scaling_study.member.member import Member
 
 if TYPE_CHECKING:
@@ -164,13 +163,13 @@ def serve(
             module = program.harness(sys.executable, "scaling_study.member.worker")
             anew = [*module, str(folder), str(slot), *options, "--", *command]
             begin_anew = functools.partial(_become, anew, dict(os.environ))
-    elsewhere = folder / f"{iteration_counter.ELSEWHERE}{slot}"
+    elsewhere = folder / f"{iterations.ELSEWHERE}{slot}"
     elsewhere.mkdir(exist_ok=True)
-    os.environ.update(iteration_counter.environment(elsewhere, step, os.environ))
+    os.environ.update(iterations.environment(elsewhere, step, os.environ))
 
     def leave() -> None:
-        member.leave()
-        iteration_counter.Counter(str(elsewhere), step).attach()
+        counter = iterations.Counter(str(elsewhere), step)
+        member.leave(counter.count if counter.leads else lambda: None)
 
     os.register_at_fork(after_in_child=leave)
     scaling_study.mark = member.mark
@@ -188,7 +187,7 @@ def serve(
             # What takes a loader's place is timed as the loader is.
             for name in change:
                 changes.apply(name, member, further)
-        attach(member, by_mark=step == MARK, further=further)
+        attach(member, by_mark=step == iterations.MARK, further=further)
 
     after_torch.call_back(prepare)
     run(member, command, begin_anew, once=once)

@@ -20,13 +20,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from scaling_study.common import last_words
-from scaling_study.host import headroom, kernel_counters, perf_events
+from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import openmp
 from scaling_study.launch.launchers.launcher import LaunchError, Member
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
-from scaling_study.member import channel, iteration_counter, written
+from scaling_study.member import channel, iterations, written
 from scaling_study.records.window import Taken
-from scaling_study.runner import counter_snapshots, footprint, windows
+from scaling_study.runner import counter_snapshots, headroom, windows
 from scaling_study.runner.members import Members
 
 if TYPE_CHECKING:
@@ -255,10 +255,10 @@ class Cohort:
             if seen and max(one.latest_ns - one.first_ns for one in seen) > ELSEWHERE_S * 1e9:
                 self._end(slot, "not_started", "it has no step of its own")
 
-    def _pages(self, slot: int) -> list[iteration_counter.Page]:
+    def _pages(self, slot: int) -> list[iterations.Page]:
         """Return what processes have counted that a member's script has started."""
-        folder = self._launch.folder / f"{iteration_counter.ELSEWHERE}{slot}"
-        return iteration_counter.read_pages(folder) if folder.exists() else []
+        folder = self._launch.folder / f"{iterations.ELSEWHERE}{slot}"
+        return iterations.read_pages(folder) if folder.exists() else []
 
     def _script_ended(self) -> dict[str, Any] | None:
         """The first member's end, unless memory may have run out for all of them together."""
@@ -737,7 +737,7 @@ class Cohort:
             words = last_words.words_of(*(files[:1] if "killed" in reason else files))
             reason += f": {words}" if words else ""
         text = b"".join(map(last_words.tail, reversed(files))).decode(errors="replace")
-        reason += footprint.why_bus_error(text, reason)
+        reason += headroom.why_bus_error(text, reason)
         if not self._has_stepped(slot) and (pages := self._pages(slot)):
             reason = ELSEWHERE.format(
                 steps=sum(page.iterations for page in pages), processes=len(pages)

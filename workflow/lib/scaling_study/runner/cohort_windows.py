@@ -18,7 +18,7 @@ from msgspec import structs
 
 from scaling_study.launch.axes import axis_table
 from scaling_study.records.window import Event, Settled, Window, attestation
-from scaling_study.runner import cohort, footprint, foreign, non_step, settling, windows
+from scaling_study.runner import cohort, foreign, headroom, non_step, settling, windows
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -84,7 +84,7 @@ class CohortWindows:
         self.started_s: float | None = None
         self.in_windows_s = 0.0
         self.paused_s = 0.0
-        self.member: footprint.Footprint | None = None
+        self.member: headroom.Footprint | None = None
         self._steps: list[tuple[int, non_step.Steps]] = []
         self._lost: set[int] = set()
         self._last_end: str | None = None
@@ -116,7 +116,7 @@ class CohortWindows:
             first_decides: of all members, as ``Cohort.wait_started`` has it.
         """
         timeout_s = self._settings["start_timeout_s"]
-        memory = footprint.Meter()
+        memory = headroom.Meter()
         started = [spec["slot"] for spec in slots[: self._cohort.size]]
         self._cohort.start(started, timeout_s, first_decides=first_decides)
         reports = self._cohort.attest(timeout_s)

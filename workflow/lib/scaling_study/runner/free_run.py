@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scaling_study.launch.launchers.launcher import bind_command, split_preload
-from scaling_study.member import iteration_counter
+from scaling_study.member import iterations
 from scaling_study.runner import environment, switch_script
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Program:
             attest: its processes write down what they got.
         """
         env, preload = split_preload(self.environment(launch))
-        own = {**preload, **iteration_counter.environment(pages, launch.step, env, attest=attest)}
+        own = {**preload, **iterations.environment(pages, launch.step, env, attest=attest)}
         python, words, switches = launch.python, self.words, self.switches
         return [
             *bind_command(member.cpus, member.mempolicy, own, launch.group),

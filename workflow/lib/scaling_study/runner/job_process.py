@@ -13,7 +13,7 @@ from types import FrameType
 from scaling_study.common import file_errors
 from scaling_study.common.printable import clear_line, printable
 from scaling_study.host import allocation, named_machine
-from scaling_study.runner import cohort, descendants, supervisor
+from scaling_study.runner import cohort, supervisor
 
 QUIET = "SCALING_STUDY_QUIET"
 """Is set where a progress line shows what a job does: only warnings go to the terminal, too."""
@@ -53,7 +53,7 @@ def prepared(title: str, log: Path, probed: Path | None = None) -> Iterator[None
     """
     signal.signal(signal.SIGTERM, _stop)
     # A keeper does this too; this process does it where the keeper was killed.
-    descendants.adopt()
+    supervisor.adopt()
     # A member takes two descriptors of its coordinator; the usual soft limit is 1,024.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -73,7 +73,7 @@ def prepared(title: str, log: Path, probed: Path | None = None) -> Iterator[None
         except cohort.ScriptEndedError:
             sys.exit(supervisor.STOPS)
         finally:
-            descendants.end(supervisor.ORPHANS_S)
+            supervisor.end_descendants(supervisor.ORPHANS_S)
 
 
 def _stop(signum: int, _frame: FrameType | None) -> None:

@@ -137,7 +137,7 @@ class Journal(Generic[R]):
             raise
 
     def finish(self, again: str = "") -> None:
-        """Give the records their file's name.
+        """Give the records their file's name, and let other processes write the part.
 
         Args:
             again: why the next run is to measure what is missing in them; empty where it is not.
@@ -154,6 +154,7 @@ class Journal(Generic[R]):
                 beside = self._path.with_name(f".{self._path.name}")
                 shutil.copyfile(self._part, beside)
                 beside.replace(self._path)
+        self._close()
 
     def _identities(self, records: Iterable[Json]) -> list[list[Any]]:
         """Return what records were measured of, each once, in the order of their cohorts."""

@@ -25,14 +25,14 @@ from msgspec import convert, structs
 from scaling_study.common import code_digest, entries, private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import work
-from scaling_study.host import headroom, probe
+from scaling_study.host import probe
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import program
 from scaling_study.records.window import DECODER, Cohort, End, Settled, Slot, Window
 from scaling_study.runner import (
     cohort,
-    footprint,
     foreign,
+    headroom,
     non_step,
     pool,
     resolve,
@@ -251,7 +251,7 @@ class Measurement:
         try:
             resolved = resolve.resolve(
                 self._job.plan, self._job.launch["axes"], self._machine, self._builds,
-                self._ladder, member=footprint.known(self._folder, self._job.launch["id"]),
+                self._ladder, member=headroom.known(self._folder, self._job.launch["id"]),
             )  # fmt: skip
             head = self._head(resolved)
         except UnavailableError as error:
@@ -460,7 +460,7 @@ class Measurement:
         wall_s: float = 0.0,
         started_s: float | None = None,
         in_windows_s: float = 0.0,
-        member: footprint.Footprint | None = None,
+        member: headroom.Footprint | None = None,
     ) -> End:
         return End(
             cohort=self._cohort if cohort is None else cohort,

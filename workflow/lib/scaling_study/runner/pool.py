@@ -3,7 +3,7 @@
 For each window the program starts anew, as its user would start it. The window opens once n of its
 processes train and have warmed up, and closes once each has done the config's number of steps,
 within its shortest and longest time; then the program is stopped. Each process counts its own steps
-(``counted``), and the kernel's counters are read at the window's edges. As nobody can say when a
+(``iterations``), and the kernel's counters are read at the window's edges. As nobody can say when a
 process will end, the second edge is read several times, ever more seldom: the last one at which all
 n still trained closes the window.
 """
@@ -27,9 +27,9 @@ from scaling_study.common.counter import TIMED
 from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import axis_table
 from scaling_study.launch.launchers.launcher import split_preload
-from scaling_study.member import channel, iteration_counter, model_queue
+from scaling_study.member import channel, iterations, model_queue
 from scaling_study.records.window import Window, attestation
-from scaling_study.runner import cohort, counter_snapshots, descendants, windows
+from scaling_study.runner import cohort, counter_snapshots, supervisor, windows
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -73,7 +73,7 @@ def whole(member: Member, n: int) -> Member:
 class Workers:
     """The n processes that train at once, as slots."""
 
-    def __init__(self, pages: Sequence[iteration_counter.Page]) -> None:
+    def __init__(self, pages: Sequence[iterations.Page]) -> None:
         self.pages = dict(enumerate(sorted(pages, key=lambda page: page.pid)))
         self.pids = {slot: page.pid for slot, page in self.pages.items()}
 
@@ -183,7 +183,7 @@ class PoolWindows:
             PoolError: the program has ended before, or is too slow; other numbers train.
         """
         settings = self.job.plan["measure"]
-        warm = max(settings["warmup_steps"], iteration_counter.ATTESTED) + 1
+        warm = max(settings["warmup_steps"], iterations.ATTESTED) + 1
         deadline = time.monotonic() + settings["start_timeout_s"]
         most = 0
         while time.monotonic() < deadline:
@@ -302,7 +302,7 @@ def _inside(
 
 def _activity(
     slot: int,
-    page: iteration_counter.Page,
+    page: iterations.Page,
     before: counter_snapshots.Edge,
     after: counter_snapshots.Edge,
 ) -> windows.Activity:
@@ -344,7 +344,7 @@ class _Run:
     def __exit__(self, *_: object) -> None:
         """End the program, with all that it has started."""
         self._slots.stop(grace_s=0)
-        descendants.end(0.0)
+        supervisor.end_descendants(0.0)
 
     def started(self, *, attest: bool) -> _Run:
         """Start the program; it ends with the context that is returned."""
@@ -370,14 +370,14 @@ class _Run:
         files = self._launch.log(0), self._launch.errors(0)
         return b"".join(map(last_words.tail, files)).decode(errors="replace") or "(no output)"
 
-    def training(self) -> list[iteration_counter.Page]:
+    def training(self) -> list[iterations.Page]:
         """Return what processes have counted that live."""
         living = set(kernel_counters.descendants(os.getpid()))
-        return [page for page in iteration_counter.read_pages(self._pages) if page.pid in living]
+        return [page for page in iterations.read_pages(self._pages) if page.pid in living]
 
-    def reports(self, pages: Sequence[iteration_counter.Page]) -> list[Json]:
+    def reports(self, pages: Sequence[iterations.Page]) -> list[Json]:
         """Return what processes have written down of themselves; nothing until all have."""
-        paths = [self._pages / f"{iteration_counter.ATTESTATION}{page.pid}" for page in pages]
+        paths = [self._pages / f"{iterations.ATTESTATION}{page.pid}" for page in pages]
         if not all(path.exists() for path in paths):
             return []
         return [json.loads(path.read_text(encoding="utf-8")) for path in paths]

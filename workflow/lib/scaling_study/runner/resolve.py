@@ -22,8 +22,8 @@ from scaling_study.launch.axes import axis_table, placement, ranks
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import iterations
-from scaling_study.runner import capacity, cohort, environment
-from scaling_study.runner.footprint import UNKNOWN, Footprint
+from scaling_study.runner import cohort, environment, headroom
+from scaling_study.runner.headroom import UNKNOWN, Footprint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ class Resolved:
     members: tuple[Member, ...]
     slots: tuple[dict[str, Any], ...]
     requested_env: dict[str, str]
-    need: capacity.Need
+    need: headroom.Need
     counts: tuple[int, ...]
     missing: UnavailableError | None
 
@@ -100,10 +100,10 @@ def resolve(
     caching = {} if cache is None else {COMPILE_CACHE: str(cache)}
     variables = {name: placeholders.fill_known(text, own) for name, text in workload["env"].items()}
     threads = _threads(asked, members, topology)
-    need = capacity.Need(
+    need = headroom.Need(
         max(counts), threads, asked["launcher"], member, processes=ranks.processes(asked)
     )
-    fitting, missing = capacity.fitting(need, counts)
+    fitting, missing = headroom.fitting(need, counts)
     return Resolved(
         launch=Launch(
             folder=Path(),

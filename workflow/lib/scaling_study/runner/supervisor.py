@@ -15,18 +15,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import os
 import select
 import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from scaling_study.common import private
 from scaling_study.common.printable import clear_line
+from scaling_study.host import kernel_counters
 from scaling_study.launch.launchers.launcher import describe_exit
 from scaling_study.member import bind
-from scaling_study.runner import descendants
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -48,6 +50,33 @@ WHAT_NOW = "what it had written is kept; the same command goes on where it stopp
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt() -> None:
+    """Become the parent of whatever processes below this one leave orphaned (prctl(2))."""
+    if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1) != 0:
+        raise OSError("prctl(PR_SET_CHILD_SUBREAPER) failed")
+
+
+def end_descendants(grace_s: float) -> None:
+    """Wait for all processes below this one, and kill them when the grace is over."""
+    deadline = time.monotonic() + grace_s
+    while len(family := kernel_counters.descendants(os.getpid())) > 1:
+        if time.monotonic() > deadline:
+            for pid in family[1:]:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.01)
+
+
 def _noted(_signum: int, _frame: FrameType | None) -> None:
     """Do nothing: Python has written the signal's number into the wake-up pipe."""
 
@@ -63,7 +92,7 @@ def run(command: list[str], watched: int) -> int:
         The command's return code, 128 + N when signal N ended it; 128 + SIGTERM when this
         process stopped it.
     """
-    descendants.adopt()
+    adopt()
     stop, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakeup)
     for signum in STOP_SIGNALS:
@@ -88,7 +117,7 @@ def run(command: list[str], watched: int) -> int:
             process.kill()
             process.wait()
         code = 128 + signal.SIGTERM
-    descendants.end(ORPHANS_S)
+    end_descendants(ORPHANS_S)
     private.remove(folder)
     if code == STOPS:
         with contextlib.suppress(ProcessLookupError):

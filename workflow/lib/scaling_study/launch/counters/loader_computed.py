@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scaling_study.common.counter import Counter
-from scaling_study.member import fetching
+from scaling_study.member import loaders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 def _time(add: Callable[[int], None]) -> None:
-    fetching.watch(fetching.COMPUTED, add)
+    loaders.watch(loaders.COMPUTED, add)
 
 
 COUNTER = Counter("CPU time in which torch's loaders make batches.", time=_time)

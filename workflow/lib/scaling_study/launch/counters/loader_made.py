@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scaling_study.common.counter import Counter
-from scaling_study.member import fetching
+from scaling_study.member import loaders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 def _time(add: Callable[[int], None]) -> None:
-    fetching.watch(fetching.MADE, add)
+    loaders.watch(loaders.MADE, add)
 
 
 COUNTER = Counter(

@@ -1,4 +1,4 @@
-"""Count the optimizer steps of this process (see ``counted``), whatever program it runs.
+"""Count the optimizer steps of this process (see ``iterations``), whatever program it runs.
 
 The folder of this file stands first on PYTHONPATH, so that Python's ``site`` module imports it in
 each process of a program, also in those that the program starts. It leaves no trace of its own: the
@@ -39,12 +39,12 @@ def count(what: str) -> None:
     """Attach a counter.
 
     Args:
-        what: the value of ``counted.VARIABLE``.
+        what: the value of ``iterations.VARIABLE``.
     """
     with library():
-        from scaling_study.member import iteration_counter
+        from scaling_study.member import iterations
     step, asked, folder = what.split("|", 2)
-    iteration_counter.Counter(folder, step, attest if asked else None).attach()
+    iterations.Counter(folder, step, attest if asked else None).attach()
 
 
 def attest(folder: str, counted: object) -> None:

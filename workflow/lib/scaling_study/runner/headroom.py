@@ -1,0 +1,370 @@
+"""What is left of the machine's limits, and whether so many members can be started.
+
+Limits are those of memory, tasks (processes and threads) and open files. One may stand at any
+cgroup on the way up, and what other programs of that group use counts against it. On a machine with
+hundreds of CPUs the first limits met are not the machine's but the user's. Running into one of them
+half-way would look like members that crash, so this is asked before the first one starts.
+
+What a member takes of the memory is measured in each cohort, and known to those that come after it.
+Resident memory would count the libraries, which all members share, once for each of them. So it is
+by how much less memory is free once all have started, and less of what processes share in /dev/shm,
+through which a loader's workers pass their batches.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.host.limits import UNLIMITED_BYTES, Hierarchy, read_hierarchy
+from scaling_study.host.perf_events import SPARE_DESCRIPTORS
+from scaling_study.host.system import ROOT, read_status, read_text
+from scaling_study.launch.launchers.launcher_table import LAUNCHERS
+from scaling_study.records import codec
+from scaling_study.records.window import DECODER, End
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+BUS_ERRORS = ("Bus error", "out of shared memory", "shared memory(shm)")
+"""What torch and the kernel say where /dev/shm is full."""
+LAST_BYTES = 8192
+"""Of a record file: its last record is shorter."""
+
+# The coordinator and its keeper, a launcher's host, and what they start now and then.
+SPARE_TASKS = 16
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Room:
+    """What is left, in bytes or tasks, and the limit that leaves the least, in words."""
+
+    free: int
+    limit: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Names of a controller's files: the limit, what is used, and what of that is only a cache.
+
+    The kernel gives inactive page cache back when memory is asked for (cgroup-v2, memory.stat).
+    """
+
+    limit: str
+    used: str
+    cache: str | None = None
+
+
+_MEMORY = {
+    1: _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: _Files("memory.max", "memory.current", "inactive_file"),
+}
+_TASKS = {version: _Files("pids.max", "pids.current") for version in (1, 2)}
+
+# Capabilities that RLIMIT_NPROC does not bind (capabilities(7)); CAP_SYS_ADMIN and _RESOURCE.
+_UNBOUND = 1 << 21 | 1 << 24
+
+
+def read_free_memory(root: Path = ROOT) -> Room:
+    """The memory that can still be used without swapping (MemAvailable in proc(5)), in bytes.
+
+    Raises:
+        ValueError: The kernel does not tell.
+    """
+    meminfo = read_text(root / "proc/meminfo") or ""
+    found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo)
+    if found is None:
+        raise ValueError(f"{root / 'proc/meminfo'} has no MemAvailable (Linux before 3.14?)")
+    machine = Room(int(found[1]) * 1024, "the machine's memory")
+    return min([machine, *_rooms(read_hierarchy("memory", root), _MEMORY)])
+
+
+def read_free_shared(root: Path = ROOT) -> Room:
+    """What is left of the memory that processes share by files in /dev/shm, in bytes.
+
+    Containers often have 64 MiB. Where there is no such place, it is the memory that is left.
+    """
+    place = root / "dev/shm"
+    if not place.is_dir():
+        return read_free_memory(root)
+    found = os.statvfs(place)
+    return Room(found.f_bavail * found.f_frsize, f"shared memory, {place}")
+
+
+def read_shared_bytes(root: Path = ROOT) -> int | None:
+    """The size of that memory; None where there is no such place."""
+    place = root / "dev/shm"
+    if not place.is_dir():
+        return None
+    found = os.statvfs(place)
+    return found.f_blocks * found.f_frsize
+
+
+def read_free_tasks(root: Path = ROOT) -> Room:
+    """How many processes and threads can still be started."""
+    rooms = [*_rooms(read_hierarchy("pids", root), _TASKS), *_kernel_tasks(root)]
+    per_user = _tasks_of_user(root)
+    return min(rooms if per_user is None else [*rooms, per_user])
+
+
+def _rooms(hierarchy: Hierarchy | None, files: dict[int, _Files]) -> Iterator[Room]:
+    """What every cgroup on the way up leaves."""
+    if hierarchy is None:
+        return
+    names = files[hierarchy.version]
+    for folder in hierarchy.folders:
+        limit, used = read_text(folder / names.limit), read_text(folder / names.used)
+        if limit is None or used is None or limit == "max" or int(limit) >= UNLIMITED_BYTES:
+            continue
+        free = int(limit) - int(used)
+        if names.cache is not None:
+            stat = read_text(folder / "memory.stat") or ""
+            cache = re.search(rf"^{names.cache} (\d+)$", stat, flags=re.MULTILINE)
+            free += int(cache[1]) if cache else 0
+        yield Room(max(0, free), f"{names.limit} of {folder}, {limit}")
+
+
+def _kernel_tasks(root: Path) -> Iterator[Room]:
+    """What the kernel's own limits leave; it counts its tasks in /proc/loadavg (proc(5))."""
+    load = (read_text(root / "proc/loadavg") or "").split()
+    running = int(load[3].partition("/")[2]) if len(load) > 3 else 0  # noqa: PLR2004 (proc(5))
+    for name in ("threads-max", "pid_max"):
+        limit = read_text(root / "proc/sys/kernel" / name)
+        if limit is not None:
+            yield Room(max(0, int(limit) - running), f"kernel.{name}, {limit}")
+
+
+def _tasks_of_user(root: Path) -> Room | None:
+    """What RLIMIT_NPROC leaves this user; None where it does not bind."""
+    limits = read_text(root / "proc/self/limits") or ""
+    found = re.search(r"^Max processes\s+(\d+)", limits, flags=re.MULTILINE)
+    if found is None or int(read_status("CapEff", root), 16) & _UNBOUND:
+        return None
+    user = read_status("Uid", root).split()[0]
+    used = 0
+    for folder in (root / "proc").glob("[0-9]*"):
+        status = read_text(folder / "status") or ""
+        its = re.search(r"^Uid:\s+(\d+)", status, flags=re.MULTILINE)
+        threads = re.search(r"^Threads:\s+(\d+)", status, flags=re.MULTILINE)
+        if its and threads and its[1] == user:
+            used += int(threads[1])
+    return Room(max(0, int(found[1]) - used), f"ulimit -u, {found[1]}")
+
+
+# ---- what a member takes
+
+
+class Footprint(NamedTuple):
+    """What a member takes, in bytes; 0 where it is not known."""
+
+    memory: int = 0
+    shared: int = 0
+
+
+UNKNOWN = Footprint()
+
+
+def _free() -> Footprint:
+    return Footprint(read_free_memory().free, read_free_shared().free)
+
+
+class Meter:
+    """Measures from now on how much less memory is free."""
+
+    def __init__(self) -> None:
+        self._before = _free()
+
+    def each(self, members: int) -> Footprint | None:
+        """Return what each of some members takes; None where there is none."""
+        if not members:
+            return None
+        less = (before - now for before, now in zip(self._before, _free(), strict=True))
+        return Footprint(*(max(0, one) // members for one in less))
+
+
+def why_bus_error(log: str, reason: str) -> str:
+    """Say what a member that had a bus error was most likely short of; empty if it had none.
+
+    Args:
+        log: the end of what it has printed.
+        reason: how it ended.
+    """
+    if "SIGBUS" not in reason and not any(one in log for one in BUS_ERRORS):
+        return ""
+    left = read_free_shared()
+    return (
+        f", after a bus error: {left.free / 1024**2:.0f} MiB are left ({left.limit}), through which"
+        " loader workers pass their batches. Make it larger (docker run --shm-size), or take fewer"
+        " workers (the axis loader_workers) or batches ahead (prefetch)"
+    )
+
+
+def known(folder: Path, launch: str) -> Footprint:
+    """Return what a member was seen to take.
+
+    It is the least that was seen, since other programs may take memory meanwhile: of this launch,
+    or else of any.
+
+    Args:
+        folder: measure/, with a folder of record files for each launch.
+        launch: its id.
+    """
+    for pattern in (f"{launch}/*.jsonl", "*/*.jsonl"):
+        seen = [taken for path in folder.glob(pattern) if (taken := _taken(path)).memory]
+        if seen:
+            return Footprint(*map(min, zip(*seen, strict=True)))
+    return UNKNOWN
+
+
+def _taken(path: Path) -> Footprint:
+    """Return what the last record of a file says."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - LAST_BYTES))
+        last = file.read().splitlines()[-1:]
+    try:
+        end = codec.decode(b"".join(last) + b"\n", DECODER, str(path))
+    except codec.RecordError:  # collecting it says what is wrong
+        return UNKNOWN
+    if not isinstance(end, End):
+        return UNKNOWN
+    return Footprint(end.member_bytes or 0, end.member_shared_bytes or 0)
+
+
+# ---- whether there is room for members
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a cohort takes of the limits.
+
+    Attributes:
+        members: how many it has.
+        threads: of all members together, at least.
+        launcher: how they are started.
+        member: what of the memory each was seen to take.
+        processes: of each member.
+    """
+
+    members: int
+    threads: int
+    launcher: str
+    member: Footprint = UNKNOWN
+    processes: int = 1
+
+    @property
+    def memory_bytes(self) -> int:
+        """What all members take of the memory, at least."""
+        least_bytes = self.processes * LAUNCHERS[self.launcher].least_bytes
+        return self.members * max(self.member.memory, least_bytes)
+
+    def of(self, members: int) -> Self:
+        """Return the need of a cohort with fewer of these members."""
+        return replace(self, members=members, threads=self.threads * members // self.members)
+
+
+def check(needs: Sequence[Need]) -> None:
+    """Check that cohorts can live beside each other, and beside all that lives already.
+
+    Raises:
+        UnavailableError: They cannot; it says which limit is in the way.
+    """
+    members = sum(need.members for need in needs)
+    _check_descriptors(members, sum(need.members * need.processes for need in needs))
+    _check_tasks(members, sum(need.threads for need in needs), SPARE_TASKS * len(needs))
+    memory_bytes = sum(need.memory_bytes for need in needs)
+    _check_memory(members, memory_bytes, read_free_memory())
+    shared_bytes = sum(need.members * need.member.shared for need in needs)
+    _check_memory(members, shared_bytes, read_free_shared())
+
+
+def fitting(need: Need, counts: Sequence[int]) -> tuple[list[int], UnavailableError | None]:
+    """Return the process counts that a launch can have, and what keeps it from the others.
+
+    Args:
+        need: of so many members as the largest count.
+        counts: those that are asked for.
+
+    Raises:
+        UnavailableError: not even the smallest fits.
+    """
+    missing = None
+    for most in sorted(counts, reverse=True):
+        try:
+            check([need.of(most)])
+        except UnavailableError as error:
+            missing = missing or error
+            unfit = error
+        else:
+            return [n for n in counts if n <= most], missing
+    raise unfit
+
+
+def together(needs: Sequence[Need], most: int) -> list[int]:
+    """Divide cohorts, in their order, into groups that can live beside each other.
+
+    Args:
+        needs: of each; each of them alone can live.
+        most: cohorts of a group at most.
+
+    Returns:
+        How many cohorts each group has.
+    """
+    sizes: list[int] = []
+    group: list[Need] = []
+    for need in needs:
+        if group and (len(group) == most or not _fit([*group, need])):
+            sizes.append(len(group))
+            group = []
+        group.append(need)
+    return [*sizes, len(group)] if group else sizes
+
+
+def _fit(needs: Sequence[Need]) -> bool:
+    try:
+        check(needs)
+    except UnavailableError:
+        return False
+    return True
+
+
+def _check_descriptors(members: int, processes: int) -> None:
+    limit, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return
+    used = sum(1 for _ in Path("/proc/self/fd").iterdir()) + SPARE_DESCRIPTORS
+    # A gate of each process, and the member itself; hardware counters take what is left.
+    needed = used + members + processes
+    if needed > limit:
+        fit = max(0, limit - used) * members // (members + processes)
+        raise UnavailableError(
+            f"{members} members need {needed} open files, and the limit is {limit} (ulimit -n)",
+            f"ulimit -n {needed} in the shell that starts the study"
+            + (f" (the hard limit is {hard}: as root)" if needed > hard >= 0 else "")
+            + f", or processes of at most {fit}",
+        )
+
+
+def _check_tasks(members: int, threads: int, spare: int) -> None:
+    left = read_free_tasks()
+    needed = threads + spare
+    if needed > left.free:
+        fit = max(0, left.free - spare) * members // threads
+        raise UnavailableError(
+            f"{members} members of {threads // members} threads or more each need {needed} tasks,"
+            f" and {left.free} are left ({left.limit})",
+            f"raise that limit, set intra_op to 1, or processes to at most {fit}",
+        )
+
+
+def _check_memory(members: int, needed_bytes: int, left: Room) -> None:
+    if needed_bytes > left.free:
+        raise UnavailableError(
+            f"{members} members need {needed_bytes / 1024**3:.1f} GiB or more,"
+            f" and {left.free / 1024**3:.1f} GiB are left ({left.limit})",
+            f"raise that limit, or set processes to at most {left.free * members // needed_bytes}",
+        )
