@@ -83,7 +83,7 @@ def test_a_job_that_fails_is_named_with_its_log_and_without_its_command(capsys):
     for _ in range(2):
         send(shown, "error", logging.ERROR, event=LogEvent.JOB_ERROR, **JOB)
     assert capsys.readouterr().err == (
-        "measure failed and has not made 0.jsonl. All that it said: logs/0.log\n"
+        "measure failed, so 0.jsonl is missing; its log: logs/0.log\n"
     )
 
 

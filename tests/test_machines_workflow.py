@@ -55,8 +55,8 @@ def test_jobs_of_each_machine_ask_for_its_nodes(project):
     resources = [line for line in jobs(done.stdout) if "slurm_partition" in line]
     epyc = [line for line in resources if "slurm_partition=cpu" in line]
     xeon = [line for line in resources if "slurm_partition=old" in line]
-    # A probe, six measurements, a profile, an explanation and a fingerprint.
-    assert len(epyc) == len(xeon) == 10
+    # A probe, six measurements, a profile, two explanations and the microbenchmarks.
+    assert len(epyc) == len(xeon) == 11
     for line in epyc:
         assert "slurm_account=lab" in line
         assert "constraint=genoa&ib" in line

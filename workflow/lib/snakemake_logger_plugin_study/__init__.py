@@ -189,9 +189,10 @@ class LogHandler(LogHandlerBase):
         self._failed.add(number)
         if self._watched is not None:
             self._watched.end(number)
-        made = ", ".join(job["output"])
-        log = f" All that it said: {', '.join(job['log'])}" if job["log"] else ""
-        self._write(f"{job['rule_name']} failed and has not made {made}.{log}", sys.stderr)
+        first, *others = job["output"]
+        more = f" and {len(others)} more" if others else ""
+        log = f"; its log: {', '.join(job['log'])}" if job["log"] else ""
+        self._write(f"{job['rule_name']} failed, so {first}{more} is missing{log}", sys.stderr)
 
     def close(self) -> None:
         """Leave the terminal as it was."""
