@@ -14,7 +14,7 @@ import pytest
 import scaling_study
 from processes import has_ended, wait_ended, wait_until
 from scaling_study.host import kernel_counters
-from scaling_study.member import channel
+from scaling_study.member import channel, iterations
 from scaling_study.runner.environment import member_environment
 from small_cohort import SmallCohort, until
 
@@ -122,6 +122,24 @@ optimizers = [Outer(weights), Own(weights, lr=0.1)]
 for number in range(10**9):
     optimizers[number // 10 % 2].step()
     Path(sys.argv[1]).write_text(f"{number + 1}\\n")
+"""
+
+# A script whose child trains, too: with the optimizer that it has inherited, seven steps.
+FORKS = """
+import os, sys, torch
+from pathlib import Path
+
+weights = [torch.ones(4, requires_grad=True)]
+optimizer = torch.optim.SGD(weights, lr=0.1)
+for _ in range(5):
+    optimizer.step()
+if os.fork() == 0:
+    for _ in range(7):
+        optimizer.step()
+    os._exit(0)
+os.wait()
+while True:
+    optimizer.step()
 """
 
 SCRIPTS = [
@@ -331,3 +349,18 @@ def test_forked_members_end_with_their_server(trained):
     trained.server.close()
     for pid in pids:
         wait_ended(pid)
+
+
+@pytest.mark.parametrize("launcher", ["exec", "fork"])
+def test_what_a_script_forks_counts_its_own_iterations(tmp_path, launcher):
+    (tmp_path / "FORKS.py").write_text(FORKS)
+    one = SmallCohort(tmp_path / "cohort", 1)
+    try:
+        pid = one.start(one.launcher(launcher), 0, tmp_path / "FORKS.py")
+        one.wait_resting([0])
+        assert len(one.train(0, 20)) >= 20
+        (page,) = iterations.read_pages(one.folder / f"{iterations.ELSEWHERE}0")
+        assert page.parent == pid
+        assert page.iterations == 7
+    finally:
+        one.close()

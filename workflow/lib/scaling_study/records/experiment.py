@@ -309,7 +309,7 @@ class Ways(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ways"):
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """What was seen at one time: see `experiments.machine_use`."""
+    """What was seen at one time: see `experiments.sampling`."""
 
     at_s: float
     trainers_s: float
