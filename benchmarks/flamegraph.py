@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from scaling_study.profiling.stacks import TRAINER, Folded, Stack
-from scaling_study.report import flamegraph, report
+from scaling_study.report import flamegraph, page
 
 ROOT = Path(__file__).resolve().parent.parent
 FUNCTIONS = 5_000
@@ -83,10 +83,10 @@ def main() -> None:
     view_s = time.perf_counter() - began_s
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "page.html"
-        page = report.render_page("flames.html.j2", flames=True, graphs=[flame])
-        path.write_text(page, encoding="utf-8")
-        with browser.browse() as page:
-            found = [_open(page, path) for _ in range(options.runs)]
+        html = page.render_page("flames.html.j2", flames=True, graphs=[flame])
+        path.write_text(html, encoding="utf-8")
+        with browser.browse() as tab:
+            found = [_open(tab, path) for _ in range(options.runs)]
     drawn_s = sorted(entry["drawn_s"] for entry in found)
     print(
         json.dumps(

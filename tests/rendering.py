@@ -11,18 +11,18 @@ from scaling_study.analysis.analyse import analyse
 from scaling_study.analysis.collect import collect
 from scaling_study.common.storage import read_json, write_json, write_table
 from scaling_study.records.columns import BETWEEN, POINTS, REPLICATES, WINDOWS
-from scaling_study.report import report
+from scaling_study.report import figures
 from scaling_study.report.render import render_study
 
-draw_all = report.draw_all
+draw_scaling = figures.scaling
 _drawn: dict[bytes, Any] = {}
 
 
-def _draw_once(material: Any) -> Any:
+def _draw_once(machine: Any, plan: Any, series: Any) -> Any:
     """Draw the figures of the same numbers once: they take most of a page's time."""
-    key = pickle.dumps(material)
+    key = pickle.dumps((machine.points, machine.members, machine.noise, series, machine.suffix))
     if key not in _drawn:
-        _drawn[key] = draw_all(material)
+        _drawn[key] = draw_scaling(machine, plan, series)
     return _drawn[key]
 
 
@@ -59,7 +59,7 @@ def make_study(
 def render(folder: Path) -> Path:
     """Render a study; return its report."""
     path = folder / "report.html"
-    with mock.patch.object(report, "draw_all", _draw_once):
+    with mock.patch.object(figures, "scaling", _draw_once):
         render_study(folder, path, plan=folder / "plan.json", builds=folder / "builds")
     return path
 

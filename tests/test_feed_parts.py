@@ -7,12 +7,13 @@ import pandas as pd
 import pytest
 
 from scaling_study.analysis.loader_windows import FeedRun
-from scaling_study.common.quantities import MISSING
 from scaling_study.config import efforts
 from scaling_study.diagnosis.loader_verdict import feed
 from scaling_study.experiments import loader_model
 from scaling_study.member import synthetic_load
-from scaling_study.report.report_feed import view_feed
+from scaling_study.report import figures, sections
+from scaling_study.report import rows as table_rows
+from scaling_study.report.model import Feed
 from synthetic import machine
 
 MS = 1e-3
@@ -101,10 +102,22 @@ def test_the_parts_of_a_step_are_found(starts):
     assert found["preparing"]["value"] == pytest.approx(6e-3, rel=0.25)
 
 
+def findings(found, disk_limit=None):
+    return " ".join(sections.feed_findings(Feed.model_validate(found), None, disk_limit))
+
+
+def thumbs(found):
+    use = Feed.model_validate(found).use
+    memory_bytes = MACHINE.get("memory_bytes")
+    return {
+        rule: (holds, text) for rule, holds, text in table_rows.rules_of_thumb(use, memory_bytes)
+    }
+
+
 def test_what_the_parts_do_not_account_for_is_shown():
     found = feed([run(rest=3.0)])
     assert shares(found)["rest"]["value"] == pytest.approx(3 / 17, abs=0.03)
-    assert any("is not accounted for" in text for text in view_feed(found, MACHINE).findings)
+    assert "is not accounted for" in findings(found)
 
 
 def test_a_loader_without_workers_leaves_caches_cold():
@@ -120,7 +133,7 @@ def test_files_that_stay_in_memory_tell_nothing_of_fetching():
 def test_files_that_are_back_before_a_window_ends_tell_nothing_of_fetching():
     found = feed([run(back=0.95)])
     assert found["fetching"] is None
-    text = " ".join(view_feed(found, MACHINE).findings)
+    text = findings(found)
     assert "What fetching from storage takes is not known" in text
 
 
@@ -128,7 +141,7 @@ def test_files_that_are_back_before_a_window_ends_tell_nothing_of_fetching():
     ("fetching", "said"), [(3.0, "from storage takes 3"), (0.0, "takes nothing noticeable")]
 )
 def test_what_fetching_takes_is_said_as_far_as_it_is_sure(fetching, said):
-    text = " ".join(view_feed(feed([run(fetching=fetching)]), MACHINE).findings)
+    text = findings(feed([run(fetching=fetching)]))
     assert said in text
 
 
@@ -138,20 +151,19 @@ def test_a_study_that_measured_nothing_says_why():
     end = {"status": "skipped", "reason": reason, "left_out": []}
     found = feed([FeedRun(one.head, {}, pd.DataFrame(), None, 0, end)])
     assert (found["status"], found["reason"]) == ("skipped", reason)
-    view = view_feed(found, MACHINE)
-    assert view.missing == reason
-    assert view.findings == ()
-    assert view_feed(None, MACHINE) is None
+    assert sections.feed(Feed.model_validate(found)) == f"Nothing was measured: {reason}."
 
 
 def test_the_answer_comes_first():
-    view = view_feed(feed([run()]), MACHINE | {"l3_bytes": 2**20})
-    assert "A step waits 29% of its time for the loader" in view.findings[0]
-    assert "more than 1.7" in view.findings[0]
-    assert "of a step from training" in view.findings[1]
-    assert "the loader is what limits the two" in view.findings[2]
-    assert any("fit into a last-level cache" in text for text in view.findings)
-    assert [row["label"] for row in view.parts][:2] == ["waiting for the loader", "training itself"]
+    text = sections.feed(Feed.model_validate(feed([run()])))
+    assert text.startswith("A step waits 29% of its time for the loader")
+    assert "more than 1.7" in text
+    found = Feed.model_validate(feed([run()]))
+    more = sections.feed_findings(found, 2**20, None)
+    assert any("of a step from training" in each for each in more)
+    assert "Each alone, the loader is the slower one." in more
+    assert any("fit into the last-level cache" in each for each in more)
+    assert [one.part for one in found.parts][:2] == ["waiting", "training"]
 
 
 def swept(loader, **steps):
@@ -191,11 +203,8 @@ def test_other_ways_to_load_are_predicted_and_the_best_is_compared():
     assert rows["ahead"]["predicted_s"] == rows[""]["predicted_s"]
     assert rows["workers-2"]["gain"]["value"] == pytest.approx(14 / 10.2, rel=0.03)
     assert rows["workers-0"]["measured_s"] is None
-    view = view_feed(found, MACHINE)
-    text = " ".join(view.findings)
-    assert "With another way to load (2 workers) a step should take" in text
-    assert "times as fast as it is. A launch with loader_workers: 2 loads so." in text
-    assert [row["gain"].text == MISSING for row in view.ways] == [True, True, False, True, True]
+    assert "Load with 2 workers: 1.3" in findings(found)
+    assert "as fast; in a launch, loader_workers: 2." in findings(found)
 
 
 def test_ways_to_load_are_those_that_can_be():
@@ -245,52 +254,18 @@ def test_work_beside_training_hurts_from_some_use_of_cpus_on():
     assert threads["doses"][1]["ratio"]["value"] == pytest.approx(1.25)
     assert threads["doses"][2]["spread"] == pytest.approx(2.1)
     assert processes["doses"][2]["ratio"]["value"] == pytest.approx(1.0)
-    view = view_feed(found, machine(cpus=4))
-    text = " ".join(view.findings)
-    assert "threads in the process from 1 CPU on (1.25\N{MULTIPLICATION SIGN} as long" in text
-    assert "processes beside up to 2 CPUs: no harm that is sure" in text
-    assert view.neighbours.name == "neighbours"
-    assert "CPU use of the others" in view.neighbours.svg
-
-
-FINGERPRINT = {
-    "rows": [
-        {"kernel": "memory", "n": n, "rates": [100.0] * n, "valid": True} for n in (1, 2, 2)
-    ],
-    "ceilings": [
-        {"name": "disk_in_order", "title": "the disk, in order", "per_s": 1e9, "unit": "B",
-         "note": "one process"},
-        {"name": "jpeg", "title": "JPEG files decoded", "per_s": 1000.0, "unit": "files",
-         "note": "one core"},
-        {"name": "loopback", "title": "the network", "per_s": None, "unit": "B",
-         "note": "no sockets"},
-    ],
-}  # fmt: skip
-
-
-def test_what_the_machine_could_give_stands_beside_what_the_script_took():
-    view = view_feed(feed([run()]), MACHINE, FINGERPRINT)
-    rows = {row["label"]: row for row in view.ceilings}
-    assert list(rows)[:2] == [
-        "memory, a stream (scaled), 1 process", "memory, a stream (scaled), 2 processes",
-    ]  # fmt: skip
-    assert rows["memory, a stream (scaled), 2 processes"]["rate"].text == "6.25 GiB/s"
-    disk = rows["the disk, in order"]
-    assert disk["takes"].text == "11.6 days"
-    assert disk["used"].startswith("as it is 0 B/s (0%); files not in memory 1.86 GiB/s (200%)")
-    assert rows["JPEG files decoded"]["takes"].text == "11.6 days, 10⁹ files"
-    assert rows["the network"]["note"] == "no sockets"
-    assert not any("the disk may be what limits" in text for text in view.findings)
+    text = findings(found)
+    assert "threads in the process from 1 CPUs on (1.25\N{MULTIPLICATION SIGN} as long" in text
+    assert "processes beside" not in text
+    drawn = figures.doses(Feed.model_validate(found).neighbours, "x", "x", "x", 2.0)
+    assert "CPU use of the others" in drawn.svg
 
 
 def test_a_disk_that_is_used_up_is_said():
     one = run()
     rows = one.windows.assign(disk_bytes_per_s=8e8)
     found = feed([FeedRun(one.head, one.attestations, rows, None, 0, one.end)])
-    assert any(
-        "80% of what one process can read" in text
-        for text in view_feed(found, MACHINE, FINGERPRINT).findings
-    )
+    assert "80% of what one process can read" in findings(found, disk_limit=1e9)
 
 
 def looks(**rates):
@@ -316,19 +291,17 @@ def test_what_the_machine_was_used_for_answers_rules_of_thumb():
     assert span["at_s"] == pytest.approx(0.25)
     assert [span[kind] for kind in ("trainers", "threads", "workers")] == [1.0, 0.0, 0.5]
     assert span["others"] == pytest.approx(0.1)
-    view = view_feed(found, MACHINE)
-    rules = {row["label"]: row for row in view.rules}
-    assert rules["CPUs are not used up"]["answer"] == "yes"
-    assert rules["CPUs are not used up"]["text"] == "1.6 of 2 CPUs in use"
-    assert rules["Nobody waits for a CPU"]["answer"] == "yes"
-    assert rules["Nobody waits for a disk"]["answer"] == "no"
-    assert "training threads 1, " in view.use.svg
-    assert rules["Shared memory is not used up"]["answer"] == "yes"
+    rules = thumbs(found)
+    assert rules["CPUs are not used up"] == ("yes", "1.6 of 2 CPUs in use")
+    assert rules["Nobody waits for a CPU"][0] == "yes"
+    assert rules["Nobody waits for a disk"][0] == "no"
+    assert rules["Shared memory (/dev/shm) is not used up"][0] == "yes"
     full = looks(workers_s=0.9, busy_s=2.0) | {"shared_bytes": 2**34}
     full = feed([dataclasses.replace(one, use=full)])
-    rules = {row["label"]: row for row in view_feed(full, MACHINE).rules}
-    assert rules["Shared memory is not used up"]["answer"] == "no"  # filled before the first look
-    assert view_feed(full, MACHINE).rules[0]["answer"] == "no"
+    rules = thumbs(full)
+    # It was filled before the first look.
+    assert rules["Shared memory (/dev/shm) is not used up"][0] == "no"
+    assert rules["CPUs are not used up"][0] == "no"
 
 
 def seen(**variants):

@@ -1,208 +1,162 @@
+"""The four primitives, and which figures a study has."""
+
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import rendering
 import synthetic
-from scaling_study.records.columns import POINTS, WINDOWS
-from scaling_study.report import figures, report_figures, svg
-from scaling_study.report.figure_axes import Boundary, find_boundaries
-from scaling_study.report.figure_panels import draw_fairness, draw_stacks
-from scaling_study.report.figure_series import Series
-from scaling_study.report.report_figures import Material, compare_members, draw_all
-
-SERIES = (
-    Series("a", "fast", ("recommended",), "series-1", "o"),
-    Series("b", "default", ("default",), "series-2", "X"),
-)
-COLUMNS = {"load_s_per_step": "load", "forward_s_per_step": "forward"}
-
-
-def points(launches=("a", "b"), counts=(1, 2, 4), low=0.95, high=1.05):
-    rows = [
-        {
-            "launch": launch,
-            "label": f"label of {launch}",
-            "n": n,
-            "steps_per_s": (10.0 + place) * n,
-            "steps_per_s_low": (10.0 + place) * n * low,
-            "steps_per_s_high": (10.0 + place) * n * high,
-            "load_s_per_step": 0.01,
-            "forward_s_per_step": 0.02 * n,
-        }
-        for place, launch in enumerate(launches)
-        for n in counts
-    ]
-    return pd.DataFrame(rows)
-
-
-def curves(frame, series=SERIES, counts=(1, 2, 4), **options):
-    return figures.draw_curves(
-        frame, series, name="f", column="steps_per_s", title="Throughput", alt="", counts=counts,
-        **options,
-    )  # fmt: skip
+from scaling_study.report import draw, figures, svg
+from scaling_study.report.draw import Curve, Panel, Row, Stack, Step, Value
+from scaling_study.report.model import compare_members, read_machines
 
 
 def texts(drawn):
     return re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
 
 
-def count_of(drawn, colour):
+def lines_of(drawn, colour):
     return drawn.count(f"stroke: {svg._VARIABLE[svg.colour(colour)]}")
 
 
-def test_each_launch_has_a_line_in_its_colour_and_a_name():
-    drawn = curves(points())
-    assert count_of(drawn, "series-1")
-    assert count_of(drawn, "series-2")
-    assert not count_of(drawn, "series-3")
-    assert {"fast (recommended)", "default", "processes", "Throughput"} <= set(texts(drawn))
-
-
-def test_launches_beyond_the_chosen_ones_are_grey_and_counted():
-    drawn = curves(points([*"abcdef"]))
-    assert "4 other launches" in texts(drawn)
-    assert "1 other launch" in texts(curves(points([*"abc"])))
-
-
-def lines_of(drawn, colour):
-    """How many points each line inside the plot joins."""
-    hue = re.escape(svg._VARIABLE[svg.colour(colour)])
-    paths = re.findall(rf'<path d="([^"]*)" clip-path[^>]*stroke: {hue}[^>]*>', drawn)
-    return sorted(1 + path.count("L") for path in paths)
-
-
-def test_no_line_leads_through_a_count_that_was_not_measured():
-    def drawn(counts, ladder, lost=()):
-        frame = points(["a"], counts, low=np.nan, high=np.nan)
-        frame.loc[frame["n"].isin(lost), "steps_per_s"] = np.nan
-        return lines_of(curves(frame, counts=ladder), "series-1")
-
-    assert drawn((1, 2, 4, 8), (1, 2, 4, 8)) == [4]
-    assert drawn((1, 2, 8, 16), (1, 2, 4, 8, 16)) == [2, 2]
-    assert drawn((1, 2, 16), (1, 2, 4, 8, 16)) == [1, 2]
-    assert drawn((1, 2, 4, 8, 16), (1, 2, 4, 8, 16), lost=[4]) == [2, 2]
-    assert drawn((1, 2, 3), (1, 2)) == [3]
-
-
-def test_grey_launches_have_gaps_too_and_each_counts_once():
-    drawn = curves(points([*"abc"], (1, 2, 8, 16)), counts=(1, 2, 4, 8, 16))
-    assert "1 other launch" in texts(drawn)
-    assert lines_of(drawn, "rest") == [2, 2]
-
-
-def test_intervals_are_drawn_where_there_are_any():
-    whole = curves(points())
-    nothing = curves(points(low=np.nan, high=np.nan))
-    assert whole.count("stroke-opacity: 0.35") == 6
-    assert nothing.count("stroke-opacity: 0.35") == 0
-
-
-def test_a_boundary_of_the_machine_is_named():
-    marks = (Boundary(2, "L3"), Boundary(64, "CPUs"))
-    assert "L3" in texts(curves(points(), marks=marks))
-    assert "CPUs" not in texts(curves(points(), marks=marks))
-
-
-def test_the_title_says_when_an_axis_is_logarithmic():
-    assert "Throughput (logarithmic)" in texts(curves(points(counts=(1, 100))))
-    assert "Throughput" in texts(curves(points(counts=(1, 100)), from_zero=True))
-
-
-def test_the_ideal_line_does_not_stretch_the_axis():
-    plain = [text for text in texts(curves(points())) if text.isdigit()]
-    drawn = curves(points(), reference=lambda n: 1000 * n)
-    assert [text for text in texts(drawn) if text.isdigit()] == plain
-    assert "ideal: in proportion to n = 1" in texts(drawn)
-
-
-def test_without_a_point_a_figure_says_so():
-    empty = points().iloc[:0]
-    assert "No valid window" in texts(curves(empty, ()))
-    stacks = draw_stacks(empty, (), name="f", columns=COLUMNS, title="t", alt="")
-    assert "No valid window" in texts(stacks)
-    members = pd.DataFrame({"launch": [], "n": [], "slot": [], "relative": []})
-    fair = draw_fairness(members, (), name="f", title="t", alt="")
-    assert "No point with more than one process" in texts(fair)
-    noise = figures.draw_noise([], name="f", title="t", alt="")
-    assert "No repeat of the baseline was measured" in texts(noise)
-
-
-def test_stacks_have_a_panel_per_launch_and_the_sum_on_each_bar():
-    drawn = draw_stacks(points(), SERIES, name="f", columns=COLUMNS, title="t", alt="")
-    assert {"fast (recommended)", "default", "load", "forward"} <= set(texts(drawn))
-    assert texts(drawn).count("30.0") == 2
-    assert texts(drawn).count("90.0") == 2
-
-
-def test_many_bars_do_not_write_on_each_other():
-    long = points(["a"], counts=range(1, 41))
-    drawn = draw_stacks(long, SERIES[:1], name="f", columns=COLUMNS, title="t", alt="")
-    assert "810" in texts(drawn)
-    assert "790" not in texts(drawn)
-    assert "40" in texts(drawn)
-    assert "39" not in texts(drawn)
-
-
-def test_the_repeat_is_drawn_as_a_difference():
-    noise = [
-        {"n": 1, "ratio": 1.01, "low": 0.99, "high": 1.03},
-        {"n": 2, "ratio": 0.98, "low": None, "high": None},
-    ]
-    drawn = figures.draw_noise(noise, name="f", title="t", alt="")
-    assert any(text.endswith("%") and text.startswith("+") for text in texts(drawn))
-    assert drawn.count("stroke-opacity: 0.35") == 1
-
-
-def test_members_are_compared_at_the_largest_count_of_valid_windows():
-    windows = pd.DataFrame(
-        [
-            ("m", "a", 2, 0, True, 0.010),
-            ("m", "a", 2, 1, True, 0.030),
-            ("m", "a", 2, 0, True, 0.010),
-            ("m", "a", 2, 1, True, 0.030),
-            ("m", "a", 4, 0, False, 0.500),
-            ("m", "a", 1, 0, True, 0.010),
-            ("m", "b", 1, 0, True, 0.010),
-        ],
-        columns=report_figures.MEMBER_COLUMNS,
+def lines(*curves, **options):
+    panels = [Panel("", curves)]
+    return draw.lines(
+        panels, name="f", title="Throughput", alt="A curve.", x_label="processes", **options
     )
-    found = compare_members(windows)
-    assert found[["launch", "n", "slot"]].to_numpy().tolist() == [["a", 2, 0], ["a", 2, 1]]
-    assert found["relative"].tolist() == pytest.approx([-0.5, 0.5])
 
 
-def test_two_launches_with_one_label_keep_their_own_dots():
-    members = pd.DataFrame(
-        {"launch": ["a", "b"], "n": [2, 2], "slot": [0, 0], "relative": [0.01, -0.01]}
-    )
-    same = tuple(Series(one.launch, "same", (), one.colour, "o") for one in SERIES)
-    drawn = draw_fairness(members, same, name="f", title="t", alt="")
-    assert texts(drawn).count("same, n = 2") == 2
-    for colour in ("series-1", "series-2"):
-        assert f"fill: {svg._VARIABLE[svg.colour(colour)]}" in drawn
+def curve(label="fast", values=((1, 10.0), (2, 18.0), (4, 30.0)), **style):
+    return Curve(label, tuple(Value(*value) for value in values), **style)
 
 
-@pytest.mark.parametrize("rows", [0, 1])
-def test_all_figures_can_be_drawn_of_an_empty_table_and_of_one_point(rows):
-    frame = POINTS.frame()
-    if rows:
-        blank = {name: [np.nan] for name in frame.columns}
-        texts_of = {"machine": ["m"], "launch": ["a"], "label": ["x"], "arm": ["grid"]}
-        whole = {"n": [1], "replicates": [1], "windows": [1], "windows_invalid": [0], "steps": [9]}
-        found = {**blank, **texts_of, **whole, "oversubscribed": [False], "steps_per_s": [5.0]}
-        frame = POINTS.frame(pd.DataFrame(found))
-    material = Material(
-        points=frame,
-        members=compare_members(WINDOWS.frame()[report_figures.MEMBER_COLUMNS]),
-        series=SERIES[:rows],
-        noise={"points": [], "spread": None},
-        counts=(1,),
-        marks=find_boundaries(synthetic.machine()),
-        suffix="-x",
-    )
-    drawn = draw_all(material)
-    assert len({figure.name for figure in drawn}) == len(drawn)
-    assert all(figure.name.endswith("-x") for figure in drawn)
-    assert all(figure.caption and figure.title for figure in drawn)
+def test_a_curve_has_its_colour_and_its_name():
+    drawn = lines(curve(), curve("slow", colour="series-2"))
+    assert lines_of(drawn, "series-1")
+    assert lines_of(drawn, "series-2")
+    assert not lines_of(drawn, "series-3")
+    assert {"fast", "slow", "processes", "Throughput", "1", "2", "4"} <= set(texts(drawn))
+
+
+def test_a_curve_is_broken_where_a_count_was_not_measured():
+    values = ((1, 10.0), (2, 18.0), (4, 30.0), (8, 40.0))
+    whole = lines(curve(values=values, marker=""))
+    broken = lines(curve(values=values, marker="", breaks=(4.0,)))
+    assert lines_of(broken, "series-1") == lines_of(whole, "series-1") + 1
+
+
+def test_wide_ranges_are_logarithmic_and_say_so():
+    drawn = lines(curve(values=((1, 1.0), (2, 20.0))))
+    assert "Throughput (logarithmic)" in texts(drawn)
+    assert "Throughput" in texts(lines(curve(values=((1, 1.0), (2, 20.0))), from_zero=True))
+
+
+def test_the_ideal_does_not_stretch_the_axis():
+    ideal = curve("ideal", ((1, 10.0), (4, 4000.0)), marker="", dashed=True)
+    assert "Throughput" in texts(lines(curve(), ideal))
+
+
+def test_boundaries_of_the_machine_are_named():
+    drawn = lines(curve(), marks={2: ("cores", "L3"), 64: ("CPUs",)})
+    assert "cores, L3" in texts(drawn)
+    assert "CPUs" not in texts(drawn)  # beyond what was measured
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(1.0, 9.0, [1, 2, 5, 10, 20, 50]), (1.0, 1e6, [1, 10, 100, 1e3, 1e4, 1e5, 1e6])],
+)
+def test_labels_of_a_logarithmic_axis(low, high, expected):
+    assert draw.powers(low, high)[: len(expected)] == pytest.approx(expected)
+
+
+def test_labels_that_would_touch_are_left_out_and_the_largest_stays():
+    chosen = draw.with_room(range(1, 193), float)
+    assert chosen[0] == 192
+    assert len(chosen) < 20
+
+
+def test_dots_beyond_the_axis_stand_at_its_edge():
+    rows = [Row("near", ((Value(0.5, 0.0, 0.4, 0.6),),)), Row("far", ((Value(40.0, 0.0),),))]
+    drawn = draw.dots(rows, name="f", title="t", alt="Dots.", heads=("of it",))
+    assert {"near", "far", "of it", "100%"} <= set(texts(drawn))
+    assert "4000%" not in texts(drawn)
+
+
+def test_stacks_have_their_sums_and_parts():
+    stack = Stack("fast", ("1", "2"), ((0.010, 0.020), (0.005, 0.010)))
+    drawn = draw.stacks([stack], ["load", "forward"], ["part-1", "part-2"], name="f", title="t",
+                        alt="Stacks.")  # fmt: skip
+    assert {"load", "forward", "15.0", "30.0", "fast"} <= set(texts(drawn))
+
+
+def test_a_waterfall_ends_at_the_sum_of_its_steps():
+    steps = [Step("a", 0.004, "part-1"), Step("b", -0.001, "part-2")]
+    drawn = draw.waterfall(steps, name="f", title="t", alt="Steps.")
+    assert {"a", "b", "+4.00 ms", "\N{MINUS SIGN}1.00 ms", "+3.00 ms"} <= set(texts(drawn))
+
+
+def test_names_are_text():
+    drawn = lines(curve("<script>x</script> $a_1$ \x07"))
+    assert "<script>" not in drawn
+    assert "&lt;script&gt;x&lt;/script&gt; $a_1$" in drawn
+
+
+def test_long_names_are_cut_in_their_middle():
+    assert draw.shorten("a" * 20 + "b" * 20, 21) == "a" * 10 + "…" + "b" * 10
+    assert len(draw.wrap("word " * 60, 46).split("\n")) == 2
+
+
+def test_members_are_compared_with_their_mean_at_the_largest_count():
+    rows = pd.DataFrame(
+        [("m", "a", 2, 0, True, 1.0), ("m", "a", 2, 1, True, 3.0), ("m", "a", 1, 0, True, 9.0),
+         ("m", "a", 2, 0, False, 99.0)],
+        columns=["machine", "launch", "n", "slot", "valid", "step_mean_s"],
+    )  # fmt: skip
+    assert compare_members(rows)["relative"].tolist() == pytest.approx([-0.5, 0.5])
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory):
+    folder = rendering.make_study(tmp_path_factory.mktemp("figures"), ns=(1, 2, 8), replicates=2)
+    plan = rendering.read_json(folder / "plan.json")
+    (found,) = read_machines(folder, plan)
+    return found, plan
+
+
+def test_a_study_has_its_figures(machine):
+    found, plan = machine
+    series = figures.choose_series(found, plan)
+    assert series[0].roles == ("recommended",)
+    drawn = figures.scaling(found, plan, series)
+    assert set(drawn) == {
+        "throughput", "step_time", "efficiency", "fairness", "phases", "accounts", "cpu_time",
+        "noise",
+    }  # fmt: skip
+    shown = texts(drawn["throughput"].svg)
+    for one in series:
+        assert any(text.startswith(one.label[:20]) for text in shown)
+    assert "ideal: in proportion" in shown
+    for figure in drawn.values():
+        assert len(figure.caption) > 20
+        assert 'aria-label="' in figure.svg
+
+
+def test_an_interval_of_one_start_is_not_drawn(tmp_path):
+    options = {"ns": (1, 2), "launches": synthetic.LAUNCHES[:3]}
+    folder = rendering.make_study(tmp_path, replicates=1, **options)
+    plan = rendering.read_json(folder / "plan.json")
+    (found,) = read_machines(folder, plan)
+    assert np.all(found.points["replicates"] == 1)
+    drawn = figures.scaling(found, plan, figures.choose_series(found, plan))
+    assert "opacity: 0.35" not in drawn["throughput"].svg
+
+
+def test_time_accounts_have_one_title_and_one_colour():
+    root = Path(figures.__file__).parent
+    for title in ("waiting for a CPU", "held back by a quota"):
+        modules = [path.name for path in root.glob("*.py") if f'"{title}"' in path.read_text()]
+        assert modules == ["figures.py"]

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from scaling_study.report.busy import tell_lost_windows, warn_busy
+from scaling_study.report.model import Failures, Invalid
+from scaling_study.report.words import MANY_LOST, lost_windows, warn_busy
 from scaling_study.runner import foreign
 from scaling_study.runner.foreign import Look, Lookout, Program
 
@@ -151,15 +152,16 @@ def test_two_windows_lost_in_a_row_are_looked_into_and_not_too_often():
 
 
 def failures(**counts):
-    return {"windows": [{"flag": flag, "count": count} for flag, count in counts.items()]}
+    rows = [Invalid(label="x", n=1, flag=flag, count=count) for flag, count in counts.items()]
+    return Failures(windows=tuple(rows))
 
 
-def test_many_lost_windows_are_said_and_few_are_not():
-    provenance = {"windows_invalid": 30, "windows_valid": 70}
-    (note,) = tell_lost_windows(failures(foreign_cpu=25, short_overlap=20), provenance)
-    assert note.warning
-    assert note.text.startswith("25 of 100 windows (25%) were lost because other programs took")
-    (note,) = tell_lost_windows(failures(stolen_cpu=10), provenance)
-    assert "hypervisor" in note.text
-    assert tell_lost_windows(failures(foreign_cpu=9, few_steps=21), provenance) == []
-    assert tell_lost_windows(failures(), {"windows_invalid": 0, "windows_valid": 0}) == []
+def test_many_lost_windows_are_marked_and_few_are_not():
+    (mark,) = lost_windows(failures(foreign_cpu=25, short_overlap=20), 100)
+    assert mark.bad
+    assert mark.text == "25% of windows disturbed"
+    assert mark.tip.startswith("25 of 100 windows lost CPU time to other programs")
+    (mark,) = lost_windows(failures(stolen_cpu=10), 100)
+    assert "hypervisor" in mark.tip
+    assert lost_windows(failures(foreign_cpu=int(100 * MANY_LOST) - 1, few_steps=21), 100) == []
+    assert lost_windows(failures(), 0) == []

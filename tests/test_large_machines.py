@@ -16,6 +16,7 @@ from scaling_study.config.plan import make_plan
 from scaling_study.host import probe
 from scaling_study.report import study
 from scaling_study.report.launch_script import render_launch_script
+from scaling_study.report.model import Recommendation
 from scaling_study.runner import headroom, resolve
 
 LARGE = {"epyc-9654-2s-nps1": 384, "epyc-9654-2s-nps4": 384, "xeon-8260-8s-snc2": 192}
@@ -179,8 +180,8 @@ def test_the_launch_script_gives_each_member_its_cpu_and_its_node(name, tmp_path
     script = tmp_path / "recommended.sh"
     script.write_text(
         render_launch_script(
-            recommendation, plan, python="python", binder=["/bin/echo"], queue=["/bin/false"],
-            folder=str(tmp_path), kept=("PATH",), switches_file=Path("none"),
+            Recommendation.model_validate(recommendation), plan, python="python",
+            binder=["/bin/echo"], queue=["/bin/false"], folder=str(tmp_path), kept=("PATH",), switches_file=Path("none"),
         )
     )  # fmt: skip
     subprocess.run(["/bin/bash", script, "logs"], cwd=tmp_path, check=True, capture_output=True)

@@ -11,6 +11,7 @@ import pytest
 from processes import PATIENCE_S
 from scaling_study.member import bind, model_queue
 from scaling_study.report.launch_script import render_launch_script
+from scaling_study.report.model import Recommendation
 from scaling_study.runner.switch_script import render_switches
 
 BASH = "/bin/bash"
@@ -65,7 +66,7 @@ def plan(script, args=(), **workload):
 
 def write(tmp_path, found, planned, binder=BINDER, python=sys.executable):
     text = render_launch_script(
-        found,
+        Recommendation.model_validate(found),
         planned,
         python=python,
         binder=binder,
@@ -176,7 +177,7 @@ def test_an_option_that_it_does_not_know_starts_nothing(tmp_path, script, option
     done = run(write(tmp_path, recommendation([slot(0)]), plan(script)), option, "models.txt")
     assert done.returncode == code
     assert "usage: bash recommended.sh [LOGS]" in done.stdout
-    assert "says models/hour." in done.stdout
+    assert "ends with models/hour." in done.stdout
     assert "set -euo" not in done.stdout
     assert not list(tmp_path.glob("**/*.log"))
 
@@ -324,7 +325,7 @@ def test_ranks_are_started_as_torchrun_starts_them(tmp_path):
 
 def test_the_head_says_what_was_measured(tmp_path, script):
     text = write(tmp_path, recommendation([slot(0), slot(1)]), plan(script)).read_text()
-    assert "2 times" in text
+    assert "start 2 processes at once" in text
     assert "212 (208 to 215) steps/s, 1,530 models/hour" in text
     assert "97%" in text
 

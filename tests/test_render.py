@@ -53,7 +53,7 @@ def test_figures_are_files_of_their_own(study):
 def test_the_launch_script_starts_what_is_recommended(study):
     text = (study / "launch/recommended.sh").read_text()
     entry = rendering.machine_entry(study, "recommendation")
-    assert f"#   launch    {entry['recommended']['label']}\n" in text
+    assert f"# Launch:   {entry['recommended']['label']}\n" in text
     assert "OMP_NUM_THREADS=1" in text
     assert sys.executable in text
     assert "bind.py" in text
@@ -80,8 +80,11 @@ def test_a_confirmation_is_the_headline_of_report_and_terminal(tmp_path):
     }  # fmt: skip
     write_json(folder / "analysis/confirmation.json", {"machines": [entry]})
     said = conclusion(folder, folder / "plan.json", folder / "report.html")
-    assert said.startswith("Confirmed: 911 models/hour")
-    assert "Confirmed: 911 models/hour" in rendering.render(folder).read_text(encoding="utf-8")
+    assert said.splitlines()[0].endswith("is the best launch found: 911 models/hour with "
+                                         f"{best['n']} processes (confirmed)")  # fmt: skip
+    assert "is the best launch found: 911 models/hour" in rendering.render(folder).read_text(
+        encoding="utf-8"
+    )
 
 
 def test_files_that_members_share_are_a_warning_of_report_and_terminal(tmp_path):
@@ -91,10 +94,8 @@ def test_files_that_members_share_are_a_warning_of_report_and_terminal(tmp_path)
     content["machines"][0]["shared_files"] = {"/runs/log.csv": 2, "/runs/<b>last.pt": 4}
     write_json(path, content)
     said = conclusion(folder, folder / "plan.json", folder / "report.html")
-    start = (
-        "4 processes write the same file, /runs/{}last.pt (and 1 more): each overwrites or mixes"
-    )
-    assert f"  Warning: {start.format('<b>')}" in said
+    start = "4 processes write /runs/{}last.pt (and 1 more files): each overwrites"
+    assert f"  Warning: processes share a file: {start.format('<b>')}" in said
     assert 'such as args: ["--out", "runs/{member}"].' in said
     report = rendering.render(folder).read_text(encoding="utf-8")
     assert start.format("&lt;b&gt;") in report

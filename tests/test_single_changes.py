@@ -5,9 +5,7 @@ import pytest
 import synthetic
 from scaling_study.analysis.collect import collect
 from scaling_study.analysis.single_changes import single_changes
-from scaling_study.common.quantities import TIMES
 from scaling_study.common.storage import read_json, write_json
-from scaling_study.report.report_changes import view_changes
 
 QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
 
@@ -73,16 +71,3 @@ def test_without_a_baseline_nothing_is_compared(tmp_path):
     lost = synthetic.Launch({"intra_op": 1}, "baseline", ending="failed")
     found = analysed(tmp_path, (STUDY[0], lost))
     assert found == {"n": None, "baseline": None, "changes": [], "steps": []}
-    assert view_changes(found) is None
-    assert view_changes(None) is None
-
-
-def test_each_change_has_a_row():
-    base = {
-        "launch": "a", "label": "a", "replicates": 2, "step_s": 0.010, "cpu_use": 1.0, "load": 0.0,
-        "forward": 0.005, "backward": 0.003, "optimizer": 0.002,
-    }  # fmt: skip
-    one = base | {"axis": "blas", "value": "mkl", "gain": {"value": 1.3, "low": 1.2, "high": 1.4}}
-    found = view_changes({"n": 1, "baseline": base, "changes": [one], "steps": []})
-    assert [row["label"] for row in found.rows] == ["baseline", "blas mkl"]
-    assert found.rows[1]["gain"].text == f"1.30{TIMES}"

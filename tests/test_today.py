@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_headline import X, arm, confirmation, notes, point, ratio, recommendation, written
 
 import synthetic
 import test_confirmation
@@ -31,7 +32,6 @@ from scaling_study.member import bind, readback
 from scaling_study.search import rounds
 from synthetic_why import MS, Step, World, fingerprint, write_run
 from test_axes import MACHINE, SLOT, attested
-from test_headline import X, arm, confirmation, notes, point, ratio, recommendation, written
 
 PILED = ("OMP_PROC_BIND=close",)
 TRIM = "MALLOC_TRIM_THRESHOLD_=65536"

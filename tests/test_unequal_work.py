@@ -324,7 +324,7 @@ def test_the_report_and_the_terminal_say_so(tmp_path):
     assert "Nothing to recommend" in html
     assert "Steps differ too much in work to compare launches" in html
     said = conclusion(folder, folder / "plan.json", folder / "report.html")
-    assert said.startswith("Nothing to recommend\n  Warning: Steps differ too much in work")
+    assert said.startswith("Nothing to recommend (Steps differ too much in work")
     assert said.count("too much in work") == 1
     assert "launch it" not in said
     assert "has nothing to recommend" in (folder / "launch/recommended.sh").read_text()

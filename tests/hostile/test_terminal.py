@@ -8,7 +8,7 @@ import pytest
 import texts
 from scaling_study.common.printable import printable, printable_lines
 from scaling_study.config.launches import label
-from scaling_study.report.launch_script import _one_line
+from scaling_study.report.launch_script import one_line
 
 SCRIPT = """
 import logging, sys
@@ -26,7 +26,7 @@ def test_any_text_is_one_plain_line(name):
     text = texts.ALL[name]
     assert printable(text).isprintable()
     assert label({"allocator": text}) == f"allocator {printable(text)}"
-    assert _one_line(text).isprintable()
+    assert one_line(text).isprintable()
     if text.isprintable():
         assert printable(text) == text
 

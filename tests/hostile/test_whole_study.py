@@ -19,6 +19,7 @@ import sandbox
 import texts
 from scaling_study.member import bind, model_queue
 from scaling_study.report import launch_script
+from scaling_study.report.model import Recommendation
 from scaling_study.runner.switch_script import render_switches
 
 REASON = sandbox.reason_against()
@@ -124,7 +125,7 @@ def test_the_launch_script_carries_everything(tmp_path):
         },
     }  # fmt: skip
     text = launch_script.render_launch_script(
-        found,
+        Recommendation.model_validate(found),
         {"study": "s", "workload": {**config["workload"], "step": "optimizer", "pass_env": []}},
         python=str(folder / texts.NAME / "python"),
         binder=[sys.executable, "-P", str(bind.__file__)],

@@ -476,7 +476,7 @@ def tables(options: argparse.Namespace) -> int:
     """Read saved tables of torch's profiler, compare their operators, and report on them."""
     from scaling_study import stages
     from scaling_study.config.import_config import ImportConfig
-    from scaling_study.report.report_imported import render_imported
+    from scaling_study.report.imported import render_imported
 
     try:
         study = ImportConfig.model_validate(json.loads(options.study))
@@ -500,8 +500,8 @@ def flamegraph(options: argparse.Namespace) -> int:
     """
     from scaling_study.common.storage import write_whole
     from scaling_study.profiling.profiles import profile_folders, read_manifests
-    from scaling_study.report.report import render_page
-    from scaling_study.report.report_flames import PointError, view_points
+    from scaling_study.report.flames import PointError, view_points
+    from scaling_study.report.page import render_page
 
     manifests = read_manifests(profile_folders(options.study_folder))
     try:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 UNITS = 10_000_000
 """Times are whole numbers of this part of the whole: a frame of LEAST_SHARE has 500 of them."""
-TABLE_ROWS = 15
+TABLE_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,35 +205,19 @@ def say_coarse(samples: int) -> str:
 
 
 def _caption(a: Folded, b: Folded | None, labels: Sequence[str | None], hidden: float) -> str:
-    """Sentences on what the widths are, how many samples there are and what is not shown."""
-    parts = []
-    for label, folded in zip(labels, (a, b), strict=True):
-        if folded:
-            parts.append(
-                f"{label}: {format_seconds(folded.sampled_step_s)} a step while sampled "
-                f"({format_seconds(folded.step_s)} without), "
-                f"{format_count(folded.samples, 'sample')}"
-            )
-    text = "; ".join(parts) + ". "
-    text += "Widths are time per step"
-    if b:
-        text += (
-            f"; red frames cost more in {labels[1]}, blue ones less, and frames of few samples "
-            "stay pale"
-        )
-    text += "."
-    text += say_coarse(min(one.samples for one in (a, b) if one))
+    """Say how many samples there are, and what weakens or limits what is seen."""
+    parts = [
+        f"{label}: {format_count(folded.samples, 'sample')}, a step "
+        f"{format_seconds(folded.sampled_step_s)} ({format_seconds(folded.step_s)} unsampled)"
+        for label, folded in zip(labels, (a, b), strict=True)
+        if folded
+    ]
+    text = f"{'; '.join(parts)}." + say_coarse(min(one.samples for one in (a, b) if one))
     kernels = {kernel for one in (a, b) if one and (kernel := stacks.blas_kernel(one))}
     if kernels:
         text += f" Matrices were multiplied by {' and '.join(sorted(kernels))}."
     if not all(one.native for one in (a, b) if one):
         text += " Frames of libraries are missing: the sampler could not unwind them."
     if hidden:
-        text += (
-            f" Frames too narrow to be seen are left out: {format_percent(hidden)} of the time, "
-            "which shows as their callers' own."
-        )
-    return (
-        f"{text} Threads that never run Python, such as OpenMP's pool, are not sampled, and child "
-        "processes that live less than some seconds seldom."
-    )
+        text += f" Frames too narrow to be seen are left out: {format_percent(hidden)} of the time."
+    return text

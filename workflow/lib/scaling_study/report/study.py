@@ -5,23 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scaling_study.common import storage
-from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.printable import printable_lines
 from scaling_study.config import estimate, process_counts
-from scaling_study.config.plan import asked_replicates
-from scaling_study.diagnosis.cause_file import read_causes
 from scaling_study.host import probe
-from scaling_study.report.busy import tell_lost_windows, warn_busy
-from scaling_study.report.headline import tell_throughput, write_headline
-from scaling_study.report.headline_causes import summarise
-from scaling_study.report.report_machines import write_notes
+from scaling_study.report import model, sections, words
 from scaling_study.runner import foreign
 from scaling_study.search import forecast
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
-    from typing import Any
 
     from scaling_study.config.plan import Plan
 
@@ -74,65 +67,25 @@ def tell_stopped(path: Path) -> str:
 
 def look_around() -> str:
     """Say who else is at work on this machine, which takes a second; empty if nobody is."""
-    return warn_busy(foreign.look(frozenset(probe.read_machine().allowed_cpus)))
+    return words.warn_busy(foreign.look(frozenset(probe.read_machine().allowed_cpus)))
 
 
-def read_confirmations(results: Path) -> dict[str, dict[str, Any]]:
-    """Entries of analysis/confirmation.json by machine; none in a study that was not confirmed."""
-    path = results / "analysis/confirmation.json"
-    if not path.exists():
-        return {}
-    return {entry["machine"]: entry for entry in storage.read_json(path)["machines"]}
-
-
-def _conclude_causes(targets: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Why each launch does not scale further, with what is left unexplained and what helps."""
-    lines = []
-    for because in summarise(targets):
-        rest = [share for share in because.growth if share.kind == "unexplained"]
-        left = f" ({rest[0].value} unexplained)" if rest and len(because.growth) > 1 else ""
-        lines.append(f"  why, {because.launch}: {because.verdict}{left}")
-        if because.question:
-            lines.append(f"    {because.question}")
-        lines += [f"    Warning: {note.text}" for note in because.notes if note.warning]
-        if because.remedy:
-            lines.append(f"    What helps: {because.remedy}")
-    return lines
-
-
-def _conclude_machines(
-    results: Path, folder: Path, plan: Mapping[str, Any], name: str = "", main: str = ""
-) -> list[str]:
-    """What came out on the machines of a folder: one, unless nodes under its name differ."""
-    recommendations, noise, lost, provenance = (
-        {entry["machine"]: entry for entry in storage.read_json(path)["machines"]}
-        for path in (
-            folder / "analysis" / f"{analysis}.json"
-            for analysis in ("recommendation", "noise", "failures", "provenance")
-        )
-    )
-    causes, confirmed = read_causes(folder), read_confirmations(folder)
-    lines = []
-    for machine, entry in recommendations.items():
-        found = write_headline(
-            entry,
-            noise.get(machine),
-            replicates=asked_replicates(plan),
-            failures=lost.get(machine),
-            confirmation=confirmed.get(machine),
-        )
-        lines += [found.verdict, *(f"  {bar.text}: {bar.value} {bar.unit}" for bar in found.bars)]
-        if entry["status"] == "ok" and OBJECTIVES[entry["objective"]].single:
-            lines.append(f"  {tell_throughput(entry)}")
-        if machine != main and main:
-            lines.append("  measured on nodes that are another machine")
-        elif entry["status"] == "ok":
-            script = results / f"launch/recommended{f'-{name}' if name else ''}.sh"
-            lines.append(f"  launch it: bash {script}")
-        notes = (*tell_lost_windows(lost[machine], provenance[machine]), *found.notes)
-        warnings = [f"  Warning: {note.text}" for note in notes if note.warning]
-        lines += _first(warnings, SHOWN_WARNINGS)
-        lines += _conclude_causes(causes.get(machine, []))
+def _conclude_machine(machine: model.Machine, results: Path) -> list[str]:
+    """What came out on a machine, how to launch it, and why it does not scale further."""
+    found = words.headline(machine)
+    lines = [f"{found.verdict} ({found.detail})"]
+    lines += [f"  {bar.text}: {bar.value} {bar.unit}" for bar in found.bars]
+    if machine.recommendation.single and (most := sections.throughput(machine.recommendation)):
+        lines.append(f"  {most}")
+    warnings = [f"  Warning: {mark.text}: {mark.tip}" for mark in found.marks if mark.bad]
+    lines += _first(warnings, SHOWN_WARNINGS)
+    if machine.name.endswith(model.OTHER_NODES):
+        lines.append("  measured on nodes that are another machine")
+    elif machine.recommendation.ok:
+        lines.append(f"  launch it: bash {results}/launch/recommended{machine.suffix}.sh")
+    for target in machine.targets:
+        if target.same_as is None:
+            lines.append(f"  why, {target.title}: {words.why(target)}")
     return lines
 
 
@@ -146,18 +99,20 @@ def conclusion(results: Path, planned: Path, report: Path, *, compared: bool = F
         compared: whether the study names machines, so that analysis/machines.json has them.
     """
     plan = storage.read_json(planned)
+    lines = []
     if compared:
-        content = storage.read_json(results / "analysis/machines.json")
-        notes = write_notes(content)
-        lines = [f"{'Warning: ' if note.warning else ''}{note.text}" for note in notes]
-        for entry in content["machines"]:
-            if entry["status"] == "measured":
-                folder = results / "machines" / entry["name"]
-                lines.append(f"{entry['name']} ({entry['cpu_model']}):")
-                own = _conclude_machines(results, folder, plan, entry["name"], entry["machine"])
-                lines += [f"  {line}" for line in own]
+        path = results / "analysis/machines.json"
+        content = model.Compared.model_validate(storage.read_json(path))
+        notes = sections.compared_notes(content)
+        lines += [f"{'Warning: ' if note.bad else ''}{note.text}" for note in notes]
+        for entry in content.measured:
+            folder = results / "machines" / entry.name
+            lines.append(f"{entry.name} ({entry.cpu_model}):")
+            for machine in model.read_machines(folder, plan, name=entry.name, first=entry.machine):
+                lines += [f"  {line}" for line in _conclude_machine(machine, results)]
     else:
-        lines = _conclude_machines(results, results, plan)
+        for machine in model.read_machines(results, plan):
+            lines += _conclude_machine(machine, results)
     shown = _first(lines, BLOCK_LINES - 1)
     return printable_lines("\n".join([*shown, f"Report: {report}"]))
 

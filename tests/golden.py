@@ -1,0 +1,123 @@
+"""Six made-up studies, one of each kind that a report has, with files of their visible text.
+
+python tests/golden.py      renew tests/data/golden/*.txt
+"""
+
+import dataclasses
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import browser
+import rendering
+import synthetic
+import synthetic_causes
+import synthetic_machines
+from scaling_study.common.storage import read_json, write_json
+
+GOLDEN = Path(__file__).parent / "data/golden"
+FOLDER = "results/golden"
+
+
+def plain(folder):
+    """A recommendation with experiments on causes."""
+    study = rendering.make_study(folder)
+    machine = rendering.machine_entry(study, "recommendation")["machine"]
+    targets = (synthetic_causes.target(), synthetic_causes.level_only())
+    write_json(study / "analysis/causes.json", synthetic_causes.causes(machine, *targets))
+    write_json(study / "fingerprint.json", synthetic_causes.fingerprint(machine))
+    return rendering.render(study)
+
+
+def nothing(folder):
+    """No launch has a valid window."""
+    launches = [dataclasses.replace(one, ending="failed") for one in synthetic.LAUNCHES[:3]]
+    return rendering.render(rendering.make_study(folder, launches=launches))
+
+
+def one_model(folder):
+    """One model soonest."""
+    return rendering.render(rendering.make_study(folder, objective="one_model"))
+
+
+def data_loader(folder):
+    """What the data loader costs."""
+    study = rendering.make_study(folder, ns=(1, 2, 4))
+    plan = read_json(study / "plan.json") | {"feed": "quick"}
+    write_json(study / "plan.json", plan)
+    machine = rendering.machine_entry(study, "recommendation")["machine"]
+    write_json(study / "analysis/feed.json", {"machines": [{"machine": machine, **LOADER}]})
+    return rendering.render(study)
+
+
+def machines(folder):
+    """Two machines with prices and watts."""
+    plan = synthetic_machines.measure(folder, "big", 2.0, "a")
+    synthetic_machines.measure(folder, "small", 1.0, "b")
+    kinds = {"big": {"price": 2.0, "watts": 200}, "small": {"price": 1.5, "watts": 150}}
+    synthetic_machines.compared(folder, plan, **kinds)
+    return synthetic_machines.render(folder)
+
+
+def imported(folder):
+    """Saved tables of torch's profiler."""
+    import test_imported_report
+
+    texts = {n: test_imported_report.reference(n) for n in (4, 32, 64)}
+    return test_imported_report.make_study(folder, texts)
+
+
+def _estimate(value, spread=0.02):
+    return {"value": value, "low": value - spread, "high": value + spread}
+
+
+LOADER = {
+    "status": "ok", "reason": None, "label": "default", "n": 2, "left_out": [],
+    "cached": {"cached_bytes": 2**20, "copied": False},
+    "variants": [
+        {"variant": "as_is", "step_s": _estimate(0.014), "cpu_s": 0.02, "per_s": 143.0},
+        {"variant": "cached", "step_s": _estimate(0.008), "cpu_s": 0.01, "per_s": 250.0},
+    ],
+    "parts": [
+        {"part": "waiting", "s": 0.004, "share": _estimate(0.29)},
+        {"part": "training", "s": 0.008, "share": _estimate(0.57)},
+        {"part": "interference", "s": 0.002, "share": _estimate(0.14)},
+    ],
+    "fetching": None, "preparing": None, "most": {"loader": 200.0, "training": 250.0},
+    "ways": [
+        {"name": "", "title": "as it is", "loader_s": 0.009, "predicted_s": 0.014,
+         "measured_s": 0.014, "gain": _estimate(1.0, 0.0)},
+        {"name": "workers-2", "title": "2 workers", "axes": {"loader_workers": 2},
+         "loader_s": 0.004, "predicted_s": 0.009, "measured_s": 0.010, "gain": _estimate(1.4)},
+    ],
+    "neighbours": [], "disk_bytes_per_s": {"as_is": 0.0}, "use": None,
+}  # fmt: skip
+
+STUDIES = {
+    one.__name__: one for one in (plain, nothing, one_model, data_loader, machines, imported)
+}
+
+
+def visible(page, path):
+    """Return the text that a reader sees before anything is unfolded, a line for each line."""
+    page.open(path)
+    text = page.run("document.body.innerText")
+    text = text.replace(str(path.parent), FOLDER)
+    return re.sub(r"\n\s*\n+", "\n", text).strip() + "\n"
+
+
+def main():
+    """Write the files of all studies anew, or of those that are named."""
+    GOLDEN.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as base, browser.browse() as page:
+        for name in sys.argv[1:] or STUDIES:
+            folder = Path(base) / name
+            folder.mkdir()
+            (GOLDEN / f"{name}.txt").write_text(
+                visible(page, STUDIES[name](folder)), encoding="utf-8"
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""The sentences of headline and why, as tables: what was found, and which row answers it."""
+
+import dataclasses
+
+import pytest
+
+import synthetic_causes
+from scaling_study.report import words
+from scaling_study.report.model import Interval, Recommendation, Target
+from scaling_study.report.words import Answer
+
+
+def ratio(value, low=None, high=None):
+    return Interval(value=value, low=low, high=high)
+
+
+SURELY = ratio(1.5, 1.4, 1.6)
+FOUND = Answer(
+    best="one thread per process",
+    value="870 models/hour with 2 processes",
+    verb="trains {} as many models per hour as",
+    n=2,
+    probability=0.97,
+    ratio=SURELY,
+    spread=0.03,
+)
+HEADLINES = [
+    ("nothing", {"ok": False}, "Nothing to recommend"),
+    ("one launch", {"launches": 1}, "Only one launch could be measured: 870 models/hour with"),
+    ("best already", {"same": True, "ratio": None}, "The default launch is the best launch found:"),
+    (
+        "best already",
+        {"same": True, "confirmed": True, "probability": 0.1},
+        "The default launch is",
+    ),
+    ("unbeaten", {"same": True, "probability": 0.5}, "No launch is measurably faster than the"),
+    ("nothing to compare", {"ratio": None}, "One thread per process gives 870 models/hour with"),
+    ("one start", {"once": True}, "looks best, but not every launch was started twice"),
+    ("one start", {"ratio": ratio(1.5)}, "looks best, but not every launch was started twice"),
+    ("faster", {}, "One thread per process trains 1.50\N{MULTIPLICATION SIGN} as many models"),
+    ("faster", {"ratio": ratio(3.0, 1.2, 9.0)}, "trains at least 1.20\N{MULTIPLICATION SIGN} as"),
+    ("faster", {"ratio": ratio(1.02, 1.01, 1.03), "confirmed": True}, "trains 1.02"),
+    (
+        "faster with as many processes",
+        {"ratio": ratio(1.0, 0.9, 1.1), "same_n": ratio(2.0, 1.9, 2.1)},
+        "trains 2.00\N{MULTIPLICATION SIGN} as many models per hour as the default launch with 2",
+    ),
+    ("not confirmed", {"confirmed": True, "ratio": ratio(0.8, 0.7, 0.9)}, "does not hold"),
+    ("slower", {"ratio": ratio(0.8, 0.7, 0.9)}, "The default launch is the fastest"),
+    ("small", {"ratio": ratio(1.02, 1.01, 1.03)}, "gains little, if anything"),  # within noise
+    ("small", {"ratio": ratio(1.02, 0.9, 1.2)}, "at most 1.20\N{MULTIPLICATION SIGN}"),
+    ("uncertain", {"ratio": ratio(1.2, 0.8, 1.9)}, "may be faster than the default launch, but"),
+]
+
+
+@pytest.mark.parametrize(("row", "changes", "text"), HEADLINES)
+def test_the_headline(row, changes, text):
+    answer = dataclasses.replace(FOUND, **changes)
+    assert words.choose(answer) == row
+    assert text in words.verdict(answer)
+
+
+def test_every_row_of_the_headline_is_reached():
+    assert {row for row, _, _ in HEADLINES} == {name for name, _, _ in words.HEADLINE}
+
+
+def test_labels_of_launches_keep_their_spelling():
+    text = words.verdict(dataclasses.replace(FOUND, best="allocator mimalloc"))
+    assert text.startswith("allocator mimalloc trains")
+
+
+def target(**changes):
+    return Target.model_validate(synthetic_causes.target() | changes)
+
+
+def judged(named=(), **more):
+    return synthetic_causes.side(list(named), **more) if named else synthetic_causes.side([])
+
+
+SLOW = synthetic_causes.cause("blas", "A slow BLAS kernel", 0.34)
+NOISE = {"value": 1.3, "low": 0.9, "high": 1.9}
+FLAT = {"value": 1.01, "low": 0.99, "high": 1.03}
+NONE = {"named": [], "ruled_out": [], "inconclusive": [], "not_tested": [],
+        "explained_share": None, "unexplained_share": None}  # fmt: skip
+LEVEL = NONE | {"named": [SLOW]}
+WHY = [
+    ("skipped", {"status": "skipped", "reason": "py-spy"}, "no experiments were made: py-spy"),
+    ("failed", {"status": "failed", "reason": None}, "the experiments failed"),
+    ("growth", {}, "94% of the time that 2 processes add to a step: OpenMP threads that spin"),
+    ("level, and growth that is open", {"growth": NONE, "level": LEVEL}, "is unexplained"),
+    (
+        "level",
+        {"growth": NONE, "level": LEVEL, "growth_ratio": FLAT},
+        "One process alone is slow: a slow BLAS kernel takes 34% of its step",
+    ),
+    ("unknown", {"growth": NONE, "level": NONE}, "We do not know why"),
+    ("noisy", {"growth": NONE, "level": NONE, "growth_ratio": NOISE}, "differ too much"),
+    ("one process", {"growth": NONE, "level": NONE, "growth_ratio": None, "n": 1}, "Only one"),
+    ("scales", {"growth": NONE, "level": NONE, "growth_ratio": FLAT}, "it scales to 2 processes"),
+]
+
+
+@pytest.mark.parametrize(("row", "changes", "text"), WHY)
+def test_why(row, changes, text):
+    found = target(**changes)
+    assert next(name for name, holds, _ in words.WHY if holds(found)) == row
+    assert text in words.why(found)
+
+
+def test_every_row_of_why_is_reached():
+    assert [row for row, _, _ in WHY] == [name for name, _, _ in words.WHY]
+
+
+def test_what_is_left_is_never_hidden():
+    assert words.unexplained(target()).value == pytest.approx(0.06)
+    assert words.unexplained(target(growth=NONE)).value == 1.0
+    assert words.unexplained(target(growth=NONE, growth_ratio=FLAT)) is None
+
+
+def test_a_figure_of_one_start_has_no_interval():
+    point = {"launch": "a", "label": "a", "n": 2, "steps_per_s": 9.0, "low": 1.0, "high": 80.0}
+    entry = {"status": "ok", "recommended": point | {"replicates": 1}}
+    once = Recommendation.model_validate(entry).recommended
+    assert once.once
+    assert not once.gives("steps_per_s").sure
+    twice = Recommendation.model_validate(entry | {"recommended": point | {"replicates": 2}})
+    assert twice.recommended.gives("steps_per_s").sure
+
+
+def test_a_long_list_names_the_first_ones_and_counts_the_others():
+    assert words.listed(["a"]) == "a"
+    assert words.listed(["a", "b", "c"]) == "a, b and c"
+    assert words.listed("abcdef") == "a, b and 4 more"

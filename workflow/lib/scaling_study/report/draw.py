@@ -1,0 +1,589 @@
+"""The four ways in which the report draws: lines, dots with intervals, stacked bars, a waterfall.
+
+Figures are narrow and have large text: they are readable on a phone, and two stand beside each
+other on a desk. Colours are names of ``svg.THEME`` and follow the reader's theme.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import textwrap
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import seaborn as sns
+from matplotlib.figure import Figure as Canvas
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from scaling_study.common.quantities import format_number, format_percent, format_seconds
+from scaling_study.report import svg
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+WIDTH_IN = 5.9
+"""At 72 units an inch; a phone of 390 px shows it at about 0.8 of its size."""
+PLOT_IN, SMALL_IN, PANEL_IN, ROW_IN, LEGEND_ROW_IN = 3.5, 1.9, 2.3, 0.52, 0.27
+NAME_ROW_PT = 14
+NAME_PART = 0.0185
+"""Width of a character in the name of a boundary, as a part of the axis."""
+LABEL_CHARACTERS = 46
+"""Of a legend's line: what fits a figure's width in the widest font."""
+ROW_CHARACTERS = 34
+"""Of a row's name, beside its number."""
+LONG_LADDER = 16
+"""From this ratio of largest to smallest count on, a linear axis squeezes the small counts."""
+WIDE_RANGE = 8.0
+"""From this ratio of values on, a linear axis hides the differences between the small ones."""
+TICK_GAP = 0.055
+"""Room for a character of a tick label, as a part of the axis."""
+HEADROOM = 1.15
+FEW_DECADES = 4
+"""Of a logarithmic axis, up to which there is room for three labels each."""
+CROWDED_BARS = 9
+"""More bars than these have no room for a number on each."""
+FEWEST_BARS = 4
+"""Two bars over the whole width would look like a wall."""
+LEAST_S = 1e-9
+"""Differences below a nanosecond are those of rounding."""
+FARTHEST = 1.5
+"""Shares beyond this stand at the edge: intervals may reach over thousands of percent."""
+STYLE: dict[str, Any] = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 14,
+    "axes.titlesize": 14,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.titlepad": 12,
+    "axes.labelsize": 13,
+    "xtick.labelsize": 14,
+    "ytick.labelsize": 14,
+    "legend.fontsize": 13,
+    "legend.frameon": False,
+    "text.color": svg.colour("ink"),
+    "axes.titlecolor": svg.colour("ink"),
+    "axes.labelcolor": svg.colour("muted"),
+    "xtick.color": svg.colour("muted"),
+    "ytick.color": svg.colour("muted"),
+    "axes.edgecolor": svg.colour("rest"),
+    "grid.color": svg.colour("grid"),
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "xtick.bottom": True,
+    "ytick.left": False,
+    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
+    "svg.fonttype": "none",
+    "svg.hashsalt": "scaling-study",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value at a place, with its interval where there is one."""
+
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Values that a line joins.
+
+    Attributes:
+        label: in the legend.
+        colour: of ``svg.THEME``.
+        marker: matplotlib's; ``""`` without.
+        dashed: a doubtful or ideal line.
+        breaks: places at which the line begins anew.
+        joined: whether there is a line at all.
+    """
+
+    label: str
+    points: tuple[Value, ...]
+    colour: str = "series-1"
+    marker: str = "o"
+    width: float = 2.2
+    dashed: bool = False
+    breaks: tuple[float, ...] = ()
+    joined: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A plot of curves; the scale of values is shared by all of a figure."""
+
+    title: str
+    curves: tuple[Curve, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Values in a row of a figure of dots; a figure has one or two columns of them."""
+
+    title: str
+    columns: tuple[tuple[Value, ...], ...]
+    colour: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A panel of stacked bars: heights (s) of each part, from the left to the right."""
+
+    title: str
+    ticks: tuple[str, ...]
+    parts: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A bar of a waterfall: what it adds (s; below zero, saves)."""
+
+    title: str
+    added_s: float
+    colour: str
+
+
+def shorten(text: str, characters: int) -> str:
+    """Cut a long text in its middle, and make what cannot be printed visible."""
+    visible = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
+    if len(visible) <= characters:
+        return visible
+    half = (characters - 1) // 2
+    return f"{visible[:half]}…{visible[-half:]}"
+
+
+def wrap(text: str, characters: int) -> str:
+    """Put a text on at most two lines."""
+    return "\n".join(
+        textwrap.wrap(shorten(text, 2 * characters - 12), characters, break_on_hyphens=False)
+    )
+
+
+@contextlib.contextmanager
+def drawing() -> Iterator[None]:
+    """Set the style while a figure is drawn and written."""
+    with sns.axes_style("white"), mpl.rc_context(STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
+        # Names may hold any script. The reader's browser has fonts that matplotlib has not.
+        warnings.filterwarnings("ignore", message=r"(?s).*Glyph.* missing from font")
+        warnings.filterwarnings("ignore", message=r"(?s).*Matplotlib currently does not support")
+        yield
+
+
+def lines(
+    panels: Sequence[Panel],
+    *,
+    name: str,
+    title: str,
+    alt: str,
+    x_label: str,
+    counts: bool = True,
+    marks: Mapping[int, Sequence[str]] | None = None,
+    from_zero: bool = False,
+    at_one: bool = False,
+    unit: str = "",
+) -> str:
+    """Draw curves in one plot, or in small plots of equal axes.
+
+    Args:
+        panels: at least one.
+        name: of the figure, and prefix of its ids.
+        title: above the plot.
+        alt: text for those who cannot see it.
+        x_label: below the plot.
+        counts: whether x is process counts: their ticks are the counts themselves.
+        marks: process counts at which a part of the machine is full, as faint named lines.
+        from_zero: whether the axis of values may not be logarithmic.
+        at_one: whether values are ratios to 1.
+        unit: behind each label of the axis of values.
+    """
+    several = len(panels) > 1
+    curves = [curve for panel in panels for curve in panel.curves]
+    labels = list(dict.fromkeys(curve.label for curve in curves if curve.label))
+    legend_rows = sum(wrap(label, LABEL_CHARACTERS).count("\n") + 1 for label in labels)
+    with drawing():
+        rows = -(-len(panels) // 2) if several else 1
+        height_in = (SMALL_IN * rows if several else PLOT_IN) + LEGEND_ROW_IN * legend_rows + 0.5
+        canvas = Canvas(figsize=(WIDTH_IN, height_in), layout="constrained")
+        grid = list(canvas.subplots(rows, 2 if several else 1, squeeze=False, sharey=True).flat)
+        for axes in grid[len(panels) :]:
+            axes.set_axis_off()
+        handles: dict[str, Artist] = {}
+        for place, (axes, panel) in enumerate(zip(grid, panels, strict=False)):
+            for depth, curve in enumerate(reversed(panel.curves)):
+                handles[curve.label] = _draw_curve(axes, curve, depth)
+            below = place >= len(panels) - 2
+            _scale_x(axes, curves, counts=counts, label=x_label if below else "")
+            if several:
+                head = "\n".join(textwrap.wrap(shorten(panel.title, 42), 25))
+                axes.set_title(head, fontsize=12.5, weight="normal", pad=5)
+                axes.tick_params(labelsize=12.5)
+            if at_one:
+                axes.axhline(1, color=svg.colour("rest"), linewidth=1, zorder=1)
+        # What is ideal, without values of its own, does not stretch the axis.
+        known = [value.y for curve in curves if curve.marker for value in curve.points]
+        logarithmic = _scale_y(grid[0], known, from_zero=from_zero, at_one=at_one, unit=unit)
+        names = _draw_marks(grid[0], marks or {}, max(_places(curves), default=0))
+        head = f"{title} (logarithmic)" if logarithmic and not several else title
+        if several:
+            _head(canvas, head)
+        else:
+            grid[0].set_title(head, pad=STYLE["axes.titlepad"] + NAME_ROW_PT * names)
+        if labels:
+            canvas.legend(
+                [handles[label] for label in labels],
+                [wrap(label, LABEL_CHARACTERS) for label in labels],
+                loc="outside lower left", ncols=1, handlelength=2.2, labelspacing=0.45,
+            )  # fmt: skip
+        return svg.themed(canvas, name=name, alt=alt)
+
+
+def dots(
+    rows: Sequence[Row], *, name: str, title: str, alt: str, heads: Sequence[str] = ("",)
+) -> str:
+    """Draw shares as dots with their intervals, a row each, in one column or two.
+
+    Args:
+        rows: from the top down.
+        name: of the figure.
+        title: above the plots.
+        alt: text for those who cannot see it.
+        heads: above each column.
+    """
+    values = [value for row in rows for column in row.columns for value in column]
+    ends = [end for one in values for end in (one.x, one.low, one.high) if end is not None]
+    span = 0.05 * (max(ends) - min(ends)) if len(set(ends)) > 1 else 0.01
+    low = max(-FARTHEST, min([0.0, *(end - span for end in ends)]))
+    high = min(FARTHEST, max([0.0, *(end + span for end in ends)]))
+    with drawing():
+        canvas = Canvas(figsize=(WIDTH_IN, ROW_IN * len(rows) + 1.4), layout="constrained")
+        grid = list(canvas.subplots(1, len(heads), squeeze=False, sharey=True).flat)
+        for at, (axes, head) in enumerate(zip(grid, heads, strict=True)):
+            colour = f"series-{at + 1}"
+            axes.axvline(0, color=svg.colour("muted"), linewidth=1.2, zorder=1)
+            for place, row in enumerate(rows):
+                for value in row.columns[at]:
+                    _draw_dot(axes, value, place, svg.colour(row.colour or colour), (low, high))
+            if head:
+                axes.set_title(head, color=svg.colour(colour), fontsize=13, pad=6)
+            axes.set_xlim(low, high)
+            _rows_only(axes, len(rows))
+            axes.xaxis.set_major_locator(MaxNLocator(4 // len(heads) + 1, steps=[1, 2, 5, 10]))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: format_percent(round(x, 4))))
+        for place, row in enumerate(rows):
+            _write(grid[0], place, shorten(row.title, LABEL_CHARACTERS), 0)
+        _head(canvas, title)
+        return svg.themed(canvas, name=name, alt=alt)
+
+
+def stacks(
+    panels: Sequence[Stack],
+    labels: Sequence[str],
+    colours: Sequence[str],
+    *,
+    name: str,
+    title: str,
+    alt: str,
+    x_label: str = "processes",
+    seconds: bool = True,
+    limit: float | None = None,
+) -> str:
+    """Draw stacked bars, one panel below the other, each with a scale of its own.
+
+    Args:
+        panels: at least one.
+        labels: of the parts, from the bottom up.
+        colours: of the parts.
+        name: of the figure.
+        title: above the panels.
+        alt: text for those who cannot see it.
+        x_label: below the last panel.
+        seconds: whether values are seconds; plain numbers otherwise.
+        limit: a line across.
+    """
+    with drawing():
+        extra = sum(wrap(panel.title, LABEL_CHARACTERS).count("\n") for panel in panels)
+        height_in = PANEL_IN * len(panels) + LEGEND_ROW_IN * extra + 1.1
+        canvas = Canvas(figsize=(WIDTH_IN, height_in), layout="constrained")
+        grid: list[Axes] = list(canvas.subplots(len(panels), 1, squeeze=False)[:, 0])
+        for axes, panel in zip(grid, panels, strict=True):
+            _draw_stack(axes, panel, labels, colours, seconds=seconds, limit=limit)
+        _head(canvas, title)
+        grid[-1].set_xlabel(x_label)
+        handles, texts = grid[0].get_legend_handles_labels()
+        canvas.legend(handles, texts, loc="outside lower left", ncols=2, handlelength=1)
+        return svg.themed(canvas, name=name, alt=alt)
+
+
+def waterfall(
+    steps: Sequence[Step],
+    *,
+    name: str,
+    title: str,
+    alt: str,
+    ends: tuple[Sequence[tuple[str, float]], str, Sequence[tuple[str, float]], str] | None = None,
+    legend: Sequence[tuple[str, str]] = (),
+) -> str:
+    """Draw what each part adds to a step: each bar begins where the one above ended.
+
+    Args:
+        steps: from the top down.
+        name: of the figure.
+        title: above the plot.
+        alt: text for those who cannot see it.
+        ends: colours and lengths (s) of the first whole bar, its name, and those of the last one;
+            without them the last bar is the sum of the steps.
+        legend: colours and texts.
+    """
+    with drawing():
+        count = len(steps) + (2 if ends else 1)
+        rows_in = LEGEND_ROW_IN * -(-len(legend) // 2)
+        canvas = Canvas(figsize=(WIDTH_IN, ROW_IN * count + 0.9 + rows_in), layout="constrained")
+        axes = canvas.subplots()
+        total_s = sum(step.added_s for step in steps)
+        begin_s = sum(length for _, length in ends[0]) if ends else 0.0
+        largest_s = max([abs(begin_s), abs(begin_s + total_s), *(abs(s.added_s) for s in steps)])
+        unit_s, unit = (1.0, "s") if largest_s >= 1 else (1e-3, "ms")
+        place = 0
+        if ends:
+            _draw_whole(axes, 0, ends[0], unit_s)
+            _write(axes, 0, ends[1], 0, right=format_seconds(begin_s), bold=True)
+            place = 1
+        for step in steps:
+            axes.barh(place, step.added_s / unit_s, left=begin_s / unit_s, height=0.42,
+                      color=svg.colour(step.colour), linewidth=0, zorder=2)  # fmt: skip
+            _write(axes, place, step.title, 0, right=added(step.added_s))
+            begin_s += step.added_s
+            axes.plot([begin_s / unit_s] * 2, [place, place + 1], color=svg.colour("rest"),
+                      linewidth=1, zorder=1)  # fmt: skip
+            place += 1
+        last, title_of = (ends[2], ends[3]) if ends else ([("ink", total_s)], "whole step")
+        _draw_whole(axes, place, last, unit_s)
+        text = format_seconds(begin_s) if ends else added(total_s)
+        _write(axes, place, title_of, 0, right=text, bold=True)
+        axes.axvline(0, color=svg.colour("muted"), linewidth=1.2, zorder=1)
+        _rows_only(axes, count)
+        axes.set_title(title)
+        axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.4g} {unit}"))
+        if legend:
+            patches = [Patch(color=svg.colour(colour), label=text) for colour, text in legend]
+            canvas.legend(handles=patches, loc="outside lower left", ncols=2, handlelength=1,
+                          columnspacing=1.2)  # fmt: skip
+        return svg.themed(canvas, name=name, alt=alt)
+
+
+def added(seconds: float | None) -> str:
+    """Write a difference of times with its sign: ``+8.20 ms``."""
+    if seconds is None or abs(seconds) < LEAST_S:
+        return format_seconds(0.0 if seconds is not None else None)
+    return f"{'+' if seconds > 0 else ''}{format_seconds(seconds)}"
+
+
+def _draw_curve(axes: Axes, curve: Curve, depth: int) -> Artist:
+    hue = svg.colour(curve.colour)
+    for one in curve.points:
+        if one.low is not None and one.high is not None:
+            axes.vlines(one.x, one.low, one.high, color=hue, linewidth=5, alpha=0.35, zorder=2.5)
+    size = {"": 0, "o": 8, "s": 8}.get(curve.marker, 9)
+    stretch = [sum(one.x >= at for at in curve.breaks) for one in curve.points]
+    (handle,) = axes.plot(
+        [], [], color=hue, marker=curve.marker, markersize=size, markeredgewidth=0,
+        linewidth=curve.width if curve.joined else 0,
+        linestyle=(0, (4, 3)) if curve.dashed else "-",
+    )  # fmt: skip
+    for part in sorted(set(stretch)):
+        own = [one for one, at in zip(curve.points, stretch, strict=True) if at == part]
+        axes.plot(
+            [one.x for one in own], [one.y for one in own], color=hue,
+            marker=curve.marker or ("." if len(own) == 1 else ""), markersize=size or 4,
+            markeredgewidth=0, linewidth=curve.width if curve.joined else 0,
+            linestyle=(0, (4, 3)) if curve.dashed else "-", zorder=3 + depth,
+        )  # fmt: skip
+    return handle
+
+
+def _places(curves: Sequence[Curve]) -> list[float]:
+    return sorted({value.x for curve in curves for value in curve.points})
+
+
+def _scale_x(axes: Axes, curves: Sequence[Curve], *, counts: bool, label: str) -> None:
+    places = _places(curves)
+    axes.set_xlabel(label)
+    if not places:
+        return
+    if not counts:
+        if places[0] >= 0 and places[-1] <= 1:
+            axes.set_xlim(-0.06, 1.06)
+        return
+    logarithmic = places[-1] / places[0] >= LONG_LADDER
+    place: Callable[[float], float] = math.log2 if logarithmic else float
+    if logarithmic:
+        axes.set_xscale("log", base=2)
+    first, last = place(places[0]), place(places[-1])
+    margin = 0.06 * (last - first) or 0.5
+    low, high = first - margin, last + margin
+    axes.set_xlim(*((2**low, 2**high) if logarithmic else (low, high)))
+    axes.xaxis.set_major_locator(FixedLocator(with_room(places, place)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n:.0f}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def with_room(places: Sequence[float], place: Callable[[float], float]) -> list[float]:
+    """Choose the places that have room for a tick label; the largest always has."""
+    present = sorted(places, reverse=True)
+    span = place(present[0]) - place(present[-1])
+    chosen: list[float] = []
+    for one in present:
+        room = TICK_GAP * span * len(f"{one:.5g}")
+        if not chosen or place(chosen[-1]) - place(one) >= room:
+            chosen.append(one)
+    return chosen
+
+
+def _scale_y(
+    axes: Axes, values: Sequence[float], *, from_zero: bool, at_one: bool, unit: str
+) -> bool:
+    """Set the axis of values: from zero, around one, or logarithmic where the range is wide.
+
+    Only values count. An interval that is much wider is cut at the edge: an axis for it would make
+    a flat line of everything else.
+    """
+    if not values:
+        return False
+    low, high = min(values), max(values)
+    logarithmic = not from_zero and low > 0 and high / low >= WIDE_RANGE
+    if logarithmic:
+        axes.set_yscale("log")
+        axes.set_ylim(low / HEADROOM**2, high * HEADROOM**2)
+        axes.yaxis.set_major_locator(FixedLocator(powers(low, high)))
+        axes.yaxis.set_minor_locator(NullLocator())
+    elif at_one:
+        axes.set_ylim(min(0.9, 0.97 * low), max(1.5, 1 + (high - 1) * HEADROOM))
+    else:
+        axes.set_ylim(0, HEADROOM * high or 1)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.5g}{unit}"))
+    return logarithmic
+
+
+def powers(low: float, high: float) -> list[float]:
+    """Choose the labels of a logarithmic axis: 1, 2, 5, 10 … or powers of ten alone."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if len(decades) <= FEW_DECADES else (1,)
+    return [step * 10.0**power for power in decades for step in steps]
+
+
+def _draw_marks(axes: Axes, marks: Mapping[int, Sequence[str]], largest: float) -> int:
+    """Draw the machine's boundaries, named above the plot; return the rows of names."""
+    ends: list[float] = []  # where the last name of each row ends, as a part of the axis
+    for n, names in marks.items():
+        if n > largest:
+            continue
+        label = ", ".join(names)
+        on_canvas = axes.transData.transform((n, 0 if axes.get_yscale() == "linear" else 1))
+        place = float(axes.transAxes.inverted().transform(on_canvas)[0])
+        half = 0.5 * NAME_PART * (len(label) + 1)
+        center = min(place, 1 - half)
+        row = next((row for row, end in enumerate(ends) if end <= center - half), len(ends))
+        ends[row : row + 1] = [center + half]
+        axes.axvline(n, color=svg.colour("rest"), linewidth=1, zorder=1)
+        axes.annotate(
+            label, (center, 1), xycoords="axes fraction", ha="center", va="bottom",
+            xytext=(0, 3 + NAME_ROW_PT * row), textcoords="offset points",
+            fontsize=11, color=svg.colour("muted"),
+        )  # fmt: skip
+    return len(ends)
+
+
+def _draw_dot(axes: Axes, value: Value, place: int, hue: str, limits: tuple[float, float]) -> None:
+    low, high = limits
+    if value.low is not None and value.high is not None:
+        axes.hlines(place, max(low, value.low), min(high, value.high), color=hue, linewidth=5,
+                    alpha=0.35, zorder=2.5)  # fmt: skip
+    marker = "<" if value.x < low else ">" if value.x > high else "o"
+    at = min(high, max(low, value.x))
+    axes.plot([at], [place], marker=marker, markersize=9, markeredgewidth=0, color=hue, alpha=0.8,
+              linewidth=0, zorder=4, clip_on=False)  # fmt: skip
+
+
+def _draw_stack(
+    axes: Axes, panel: Stack, labels: Sequence[str], colours: Sequence[str], *, seconds: bool,
+    limit: float | None,
+) -> None:  # fmt: skip
+    sums = [sum(heights) for heights in zip(*panel.parts, strict=True)]
+    largest = max([*sums, limit or 0.0])
+    unit_s, unit = (1e-3, " ms") if seconds and largest < 1 else (1.0, " s" if seconds else "")
+    places = list(range(len(sums)))
+    bottom = [0.0] * len(sums)
+    width = 0.78 if seconds else 1.0
+    for heights, label, colour in zip(panel.parts, labels, colours, strict=True):
+        axes.bar(places, [h / unit_s for h in heights], bottom=[b / unit_s for b in bottom],
+                 width=width, label=label, color=svg.colour(colour), linewidth=0)  # fmt: skip
+        bottom = [below + height for below, height in zip(bottom, heights, strict=True)]
+    for place, total in zip(places, sums, strict=True) if seconds else ():
+        if len(sums) <= CROWDED_BARS or place in {0, len(sums) - 1}:
+            axes.annotate(format_number(total / unit_s), (place, total / unit_s), xytext=(0, 3),
+                          textcoords="offset points", ha="center", fontsize=12,
+                          color=svg.colour("ink"))  # fmt: skip
+    if limit is not None:
+        axes.axhline(limit, color=svg.colour("muted"), linewidth=1.2)
+    axes.set_ylim(0, 1.2 * largest / unit_s or 1)
+    side = 0.6 + max(0, FEWEST_BARS - len(sums)) / 2
+    axes.set_xlim(-side, len(sums) - 1 + side)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.4g}{unit}"))
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    chosen = [int(place) for place in with_room(places, float)] if places else []
+    axes.xaxis.set_major_locator(FixedLocator(chosen))
+    axes.set_xticklabels([panel.ticks[place] for place in chosen])
+    axes.set_title(wrap(panel.title, LABEL_CHARACTERS), color=svg.colour("muted"),
+                   weight="normal", pad=6)  # fmt: skip
+
+
+def _draw_whole(axes: Axes, place: int, parts: Sequence[tuple[str, float]], unit_s: float) -> None:
+    """Draw a whole step; parts below zero (a residual) lie to the left of zero."""
+    ends = {True: 0.0, False: 0.0}
+    for colour, length in parts:
+        axes.barh(place, length / unit_s, left=ends[length >= 0] / unit_s, height=0.42,
+                  color=svg.colour(colour), linewidth=0, zorder=2)  # fmt: skip
+        ends[length >= 0] += length
+
+
+def _write(
+    axes: Axes, place: int, left: str, x: float, *, right: str = "", bold: bool = False
+) -> None:
+    """Write a name and a number above a row."""
+    name = shorten(left, ROW_CHARACTERS) if right else left
+    for text, at, side in ((name, x, "left"), (right, 1, "right")):
+        note = axes.annotate(
+            text, (at, place), xycoords=("axes fraction", "data"), xytext=(0, 10),
+            textcoords="offset points", ha=side, va="bottom", fontsize=13, zorder=6,
+            weight="bold" if bold else "normal", color=svg.colour("ink"), annotation_clip=False,
+            # Lines between bars end behind the text.
+            bbox={"facecolor": svg.colour("surface"), "edgecolor": "none", "pad": 1},
+        )  # fmt: skip
+        note.set_in_layout(bool(right))
+
+
+def _rows_only(axes: Axes, rows: int) -> None:
+    axes.set_ylim(rows - 0.6, -0.95)
+    axes.set_yticks([])
+    axes.grid(visible=False, axis="y")
+    axes.grid(visible=True, axis="x")
+
+
+def _head(canvas: Canvas, title: str) -> None:
+    canvas.suptitle(title, x=0.012, ha="left", fontsize=14, weight="bold", color=svg.colour("ink"))

@@ -1,0 +1,797 @@
+"""The report's sentences: each is chosen from a table by what was found, and says nothing else.
+
+A row of a table is a name, a condition and a sentence; the first row whose condition holds is the
+answer. A sentence quotes figures of at least two starts only, and each quantity has one source: the
+gain is that of the confirmation, or else of the windows; scaling is that of tables/points; shares
+of causes are those of the verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scaling_study.common.objectives import OBJECTIVES
+from scaling_study.common.quantities import (
+    MINUS,
+    MISSING,
+    format_count,
+    format_cpus,
+    format_interval,
+    format_number,
+    format_percent,
+    format_probability,
+    format_ratio,
+    format_time,
+    known,
+    time_unit,
+)
+from scaling_study.config.work import differ
+from scaling_study.launch.axes import shell
+from scaling_study.report.model import ENOUGH_STARTS, Interval
+from scaling_study.runner import foreign, windows
+from scaling_study.stats import thresholds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from scaling_study.report.model import (
+        Arm,
+        Candidate,
+        Cause,
+        Confirmation,
+        Failures,
+        Loss,
+        Machine,
+        Recommendation,
+        Target,
+    )
+    from scaling_study.runner.foreign import Look
+
+UNITS = {"models_per_hour": "models/hour", "steps_per_s": "steps/s"}
+NOUNS = {"models_per_hour": "models per hour", "steps_per_s": "steps per second"}
+THINGS = {"models_per_hour": "one model", "steps_per_s": "one step"}
+"""What the time is of, by the rate that it comes from."""
+PLAIN_NAMES = {
+    "default": "the default launch",
+    "today": "today's launch",
+    "intra_op 1": "one thread per process",
+}
+SURE = 0.8
+"""From this probability of being best on, a launch is called the best one."""
+SMALL_GAIN = 1.25
+"""An interval that ends below this rules a large gain out, which is worth a verdict."""
+WIDE = 4.0
+"""From this ratio of an interval's ends on, only its lower end is claimed."""
+ENOUGH_REPLICATES = 3
+EXPLAIN_FROM = 0.05
+"""A larger difference between confirmed and predicted is explained, or said to be unexplained."""
+ALL = 0.995
+NOTICEABLE = 0.01
+"""A factor that is nearer to 1 is not listed."""
+MANY_LOST = 0.1
+"""Retakes make up for fewer windows than this share of all."""
+FEW = 3
+"""So many things are named; of more, the number."""
+
+
+def sentence(text: str) -> str:
+    """Begin with a capital letter, as a sentence does."""
+    return text[:1].upper() + text[1:]
+
+
+def name_launch(label: str) -> str:
+    """Name a launch inside a sentence."""
+    return PLAIN_NAMES.get(label, label)
+
+
+def opening(label: str) -> str:
+    """Name a launch at the beginning of a sentence: the names of axes keep their spelling."""
+    name = PLAIN_NAMES.get(label)
+    return label if name is None else sentence(name)
+
+
+def processes(n: int) -> str:
+    """Write a number of processes."""
+    return format_count(n, "process", "processes")
+
+
+def listed(names: Iterable[str], most: int = FEW) -> str:
+    """Join names with "and"; of more than ``most``, the first ones and the number of the others."""
+    shown = list(names)
+    if len(shown) > most:
+        shown = [*shown[: most - 1], f"{len(shown) - most + 1} more"]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def spelled(ratio: Interval | None) -> str:
+    """Write the interval of a ratio; empty without one."""
+    if ratio is None or not ratio.sure:
+        return ""
+    return f"{format_ratio(max(0.0, ratio.low or 0.0))} to {format_ratio(ratio.high)}"
+
+
+def share_text(share: Interval | None) -> str:
+    """Write a share in whole percent: intervals of experiments are some percent wide."""
+    value = share.value if share else None
+    if value is None or not known(value):
+        return MISSING
+    return f"{round(value, 2) + 0.0:.0%}".replace("-", MINUS)
+
+
+def share_interval(share: Interval | None) -> str:
+    """Write the interval of a share; empty without one."""
+    if share is None or not share.sure:
+        return ""
+    ends = (share_text(Interval(value=end)) for end in (share.low, share.high))
+    return " to ".join(ends)
+
+
+def amount(given: Interval, objective: str) -> str:
+    """Write what a launch gives: ``870 models/hour``, or ``one model in 4.9 s``."""
+    asked, value = OBJECTIVES[objective], given.value or 0.0
+    if asked.single:
+        return f"{THINGS[asked.rate]} in {format_time(value)}"
+    return f"{format_number(value)} {UNITS[asked.rate]}"
+
+
+def differs(ratio: Interval | None, spread: float | None) -> bool:
+    """Return whether a ratio is a difference that this study can tell from noise.
+
+    Args:
+        ratio: of two launches.
+        spread: of the A/A check at the process counts in question; None without one.
+    """
+    if ratio is None or ratio.value is None or not ratio.sure:
+        return False
+    return abs(ratio.value - 1) > (spread or 0.0) and (ratio.above_one or ratio.below_one)
+
+
+# The headline.
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What decides the headline.
+
+    Attributes:
+        ok: whether something is recommended.
+        confirmed: whether free runs confirmed it.
+        launches: how many were measured.
+        same: whether the recommended launch is the one it would be compared with.
+        best: the recommended launch, inside a sentence.
+        other: what it is compared with; ``""`` without one.
+        value: what the recommended launch gives, in words.
+        verb: how the gain is said: ``trains {} as many models per hour as``.
+        n: processes of the recommended launch.
+        probability: that nothing better is in the study.
+        once: whether a figure is of one start.
+        ratio: the gain, each launch at its own count; None without one.
+        same_n: the gain at the same count.
+        spread: of the A/A check.
+    """
+
+    ok: bool = True
+    confirmed: bool = False
+    launches: int = 2
+    same: bool = False
+    best: str = "the best launch"
+    other: str = "the default launch"
+    value: str = ""
+    verb: str = "gives {} as much as"
+    n: int = 1
+    probability: float | None = None
+    once: bool = False
+    ratio: Interval | None = None
+    same_n: Interval | None = None
+    spread: float | None = None
+
+    def tells(self, ratio: Interval | None) -> bool:
+        """Return whether a ratio is a difference; a confirmation is not judged by the A/A check."""
+        return differs(ratio, None if self.confirmed else self.spread)
+
+    def times(self, ratio: Interval | None) -> str:
+        """Word a gain; where its interval is wide, only what is certain."""
+        if ratio is None:
+            return ""
+        wide = ratio.low and ratio.high and ratio.high >= WIDE * ratio.low
+        text = f"at least {format_ratio(ratio.low)}" if wide else format_ratio(ratio.value)
+        return self.verb.format(text)
+
+
+HEADLINE: tuple[tuple[str, Callable[[Answer], bool], str], ...] = (
+    ("nothing", lambda a: not a.ok, "Nothing to recommend"),
+    ("one launch", lambda a: a.launches == 1, "Only one launch could be measured: {value}"),
+    (
+        "best already",
+        lambda a: a.same and (a.confirmed or (a.probability or 0.0) >= SURE),
+        "{other} is the best launch found: {value}",
+    ),
+    ("unbeaten", lambda a: a.same, "No launch is measurably faster than {other}: {value}"),
+    (
+        "nothing to compare",
+        lambda a: a.ratio is None,
+        "{best} gives {value}; there is no default launch to compare it with",
+    ),
+    (
+        "one start",
+        lambda a: a.once or not (a.ratio and a.ratio.sure),
+        "{best} looks best, but not every launch was started twice",
+    ),
+    ("faster", lambda a: a.tells(a.ratio) and a.ratio.above_one, "{best} {times} {other}"),  # type: ignore[union-attr]
+    (
+        "faster with as many processes",
+        lambda a: a.tells(a.same_n) and a.same_n.above_one,  # type: ignore[union-attr]
+        "{best} {same_times} {other} with {n} too",
+    ),
+    (
+        "not confirmed",
+        lambda a: a.confirmed and a.ratio.below_one,  # type: ignore[union-attr]
+        "{other} is faster: the prediction for {best} does not hold",
+    ),
+    ("slower", lambda a: a.ratio.below_one, "{other} is the fastest, with more processes"),  # type: ignore[union-attr]
+    (
+        "small",
+        lambda a: (a.ratio.high or WIDE) <= SMALL_GAIN,  # type: ignore[union-attr]
+        "{best} gains little, if anything, over {other}: at most {high}",
+    ),
+    ("uncertain", lambda _: True, "{best} may be faster than {other}, but that is not certain"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What a launch gives, as a bar.
+
+    Attributes:
+        role: ``recommended``, ``today``, ``default`` or ``same`` (at the recommended count).
+        share: of the largest value shown, 0 to 1.
+        once: of one start: grey.
+    """
+
+    role: str
+    text: str
+    value: str
+    unit: str
+    interval: str
+    share: float
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A few words on how sure something is, and a sentence behind them; bad ones weaken it."""
+
+    text: str
+    tip: str
+    bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """What stands at the top: question, answer with its interval, bars and marks."""
+
+    question: str
+    verdict: str
+    detail: str
+    bars: tuple[Bar, ...]
+    marks: tuple[Mark, ...]
+
+
+def choose(answer: Answer) -> str:
+    """Return the name of the headline's row."""
+    return next(name for name, holds, _ in HEADLINE if holds(answer))
+
+
+def verdict(answer: Answer) -> str:
+    """Return the headline's sentence."""
+    text = next(text for _, holds, text in HEADLINE if holds(answer))
+    written = text.format(
+        best=answer.best,
+        other=answer.other,
+        value=answer.value,
+        n=processes(answer.n),
+        times=answer.times(answer.ratio),
+        same_times=answer.times(answer.same_n),
+        high=format_ratio(answer.ratio.high) if answer.ratio else "",
+    )
+    plain = written.startswith(tuple(PLAIN_NAMES.values())) or not written.startswith(answer.best)
+    return sentence(written) if plain else written
+
+
+def headline(machine: Machine) -> Headline:
+    """Word the first answer."""
+    recommendation, confirmation = machine.recommendation, machine.confirmation
+    arm = confirmation.arm("recommended") if confirmation else None
+    objective = confirmation.objective if arm and confirmation else recommendation.objective
+    asked = OBJECTIVES[objective]
+    question = (
+        f"How soon is {THINGS[asked.rate]} done on this machine?"
+        if asked.single
+        else f"How many {NOUNS[asked.rate]} can this machine train?"
+        if asked.rate == "models_per_hour"
+        else "How many steps per second can this machine do?"
+    )
+    answer = answer_of(machine)
+    if not answer.ok:
+        reason = sentence(f"{recommendation.reason}.")
+        return Headline(question, verdict(answer), reason, (), _loss_marks(machine))
+    row = choose(answer)
+    ratio = answer.same_n if row == "faster with as many processes" else answer.ratio
+    told = {"faster", "faster with as many processes"}
+    untold = {"not confirmed", "slower", "small", "uncertain"}
+    detail = [f"{format_ratio(ratio.value)}"] if ratio and row in untold else []
+    if ratio and row in told | untold:
+        detail.append(f"95% interval {spelled(ratio)}")
+    detail.append("confirmed" if arm else "predicted")
+    return Headline(
+        question,
+        verdict(answer),
+        ", ".join(detail),
+        _confirmed_bars(confirmation) if arm and confirmation else _predicted_bars(recommendation),
+        tuple(_marks(machine, arm)),
+    )
+
+
+def answer_of(machine: Machine) -> Answer:
+    """Gather what decides the headline."""
+    found, confirmation = machine.recommendation, machine.confirmation
+    best = found.recommended
+    if not found.ok or best is None:
+        return Answer(ok=False)
+    arm = confirmation.arm("recommended") if confirmation else None
+    other = found.compared
+    if confirmation and arm:
+        objective, given = confirmation.objective, arm.gave(confirmation.objective)
+        ratio, same_n = confirmation.ratio, confirmation.ratio_same_n
+        against, at_most = confirmation.against, not arm.end_seen and objective == "models_per_hour"
+    else:
+        objective, given = found.objective, best.gives(found.objective)
+        ratio, same_n = found.ratio, found.ratio_same_n
+        against, at_most = other.label if other else "default", False
+    asked = OBJECTIVES[objective]
+    verb = "trains" if asked.rate == "models_per_hour" else "does"
+    same = other is not None and other.launch == best.launch
+    value = f"{'at most ' if at_most else ''}{amount(given, objective)} with {processes(best.n)}"
+    return Answer(
+        confirmed=arm is not None,
+        launches=len(found.ranking) or 2,
+        same=same or (ratio is None and arm is not None and other is not None),
+        best=name_launch(best.label),
+        other=name_launch(against),
+        value=value,
+        verb="is {} as fast as" if asked.single else f"{verb} {{}} as many {NOUNS[asked.rate]} as",
+        n=best.n,
+        probability=best.probability_best,
+        once=arm is None and (best.once or (other is not None and other.once)),
+        ratio=ratio if other is not None or arm else None,
+        same_n=same_n if other is None or other.n != best.n else None,
+        spread=machine.noise.at(best.n, *([other.n] if other else [])),
+    )
+
+
+def _predicted_bars(found: Recommendation) -> tuple[Bar, ...]:
+    """Today's, the same at the recommended count, default, recommended: what differs of them."""
+    best, first = found.recommended, found.compared
+    if best is None:
+        return ()
+    shown: list[tuple[str, str, Candidate]] = []
+    for role, entry in (("today", found.today), ("default", found.default)):
+        if entry is None or entry.launch == best.launch:
+            continue
+        shown.append((role, f"{opening(entry.label)}: {processes(entry.n)}", entry))
+        at_n = entry.at_n if first and entry.launch == first.launch else None
+        if at_n is not None and at_n.n != entry.n:
+            shown.append(("same", f"{opening(entry.label)}: {processes(at_n.n)}", at_n))
+    shown.append(("recommended", f"{opening(best.label)}: {processes(best.n)}", best))
+    return _bars(
+        [(role, text, one.gives(found.objective), one.once) for role, text, one in shown],
+        found.objective,
+    )
+
+
+ROLES = {
+    "today": "today",
+    "today_same_n": "same",
+    "default": "default",
+    "default_same_n": "same",
+    "recommended": "recommended",
+}
+
+
+def _confirmed_bars(confirmation: Confirmation) -> tuple[Bar, ...]:
+    """Today's and default, at their own count and the recommended one, recommended: as run."""
+    found = [arm for role in ROLES if (arm := confirmation.arm(role)) is not None]
+    return _bars(
+        [
+            (ROLES[arm.role], f"{opening(arm.label)}: {processes(arm.n)}",
+             arm.gave(confirmation.objective), False)
+            for arm in found
+        ],
+        confirmation.objective,
+    )  # fmt: skip
+
+
+def _bars(shown: Sequence[tuple[str, str, Interval, bool]], objective: str) -> tuple[Bar, ...]:
+    values = [given.value or 0.0 for _, _, given, _ in shown]
+    scale, unit = 1.0, UNITS[OBJECTIVES[objective].rate]
+    if OBJECTIVES[objective].single:
+        scale, unit = time_unit(min(values))
+    largest = max(values, default=0.0) or 1.0
+    return tuple(
+        Bar(
+            role,
+            text,
+            format_number(value / scale),
+            unit,
+            "one start" if once else format_interval(
+                given.low, given.high, like=value, unit=scale
+            ),
+            value / largest,
+            once,
+        )
+        for (role, text, given, once), value in zip(shown, values, strict=True)
+    )  # fmt: skip
+
+
+# How sure it is.
+
+
+def sureness(found: Recommendation) -> str:
+    """Say how sure it is that the study has nothing better."""
+    best = found.recommended
+    probability = best.probability_best if best else None
+    if best is None or not known(probability):
+        return "With one start of each launch it is not known how sure this is."
+    text = (
+        f"Probability that no launch of the study is more than "
+        f"{format_percent(found.tolerance)} faster: {format_probability(probability)}."
+    )
+    other = next((one for one in found.ranking if one.launch != best.launch), None)
+    if other is not None and (probability or 0.0) < SURE:
+        text += f" The closest one is {name_launch(other.label)} with {processes(other.n)}."
+    return text
+
+
+def _marks(machine: Machine, arm: Arm | None) -> Iterable[Mark]:
+    found, confirmation = machine.recommendation, machine.confirmation
+    best, other = found.recommended, found.compared
+    if best is None:
+        return
+    yield _confirmation_mark(confirmation, arm)
+    if confirmation and arm:
+        yield from _difference_marks(confirmation, arm)
+    probability = format_probability(best.probability_best, short=True)
+    if known(best.probability_best):
+        yield Mark(f"best of {len(found.ranking)}: {probability}", sureness(found))
+    counts = sorted({best.n, *([other.n] if other else [])})
+    spread = machine.noise.at(*counts)
+    if spread is None:
+        yield Mark("no A/A check", "The baseline was not repeated: noise is not known.", bad=True)
+    else:
+        tip = "The same launch measured twice differed by this much: a smaller difference is none."
+        yield Mark(f"A/A noise {format_percent(spread)}", tip)
+    starts = min(one.replicates for one in (best, other or best))
+    if starts < ENOUGH_REPLICATES:
+        more = "a larger search.budget_minutes" if found.raced else "measure.replicates: 3"
+        tip = (
+            f"The interval rests on the spread of all launches together; {more} gives more starts."
+        )
+        yield Mark(format_count(starts, "start"), tip, bad=starts < ENOUGH_STARTS)
+    length = (confirmation.model_length if confirmation else None) or found.model_length
+    if length is not None:
+        yield _length_mark(length.model_dump())
+    if found.today is not None:
+        shown = shell.tell(found.today.shell)  # type: ignore[arg-type]
+        yield Mark("today's launch", f"Today's launch is the default one with {shown}.")
+    yield from _training_marks(found, confirmation)
+    yield from _loss_marks(machine)
+
+
+def _confirmation_mark(confirmation: Confirmation | None, arm: Arm | None) -> Mark:
+    if arm is not None:
+        return Mark(
+            f"confirmed in {format_count(arm.rounds, 'round')}",
+            "Each launch ran as the launch script starts it: plain processes, from their start to "
+            "their end, in a queue that keeps every slot busy.",
+        )
+    ways = {
+        "off": ("the config says confirm: off", False),
+        "none": ("nothing was confirmed", True),
+        "failed": ("the confirmation failed", True),
+    }
+    why, bad = ways.get(confirmation.status, ("", False)) if confirmation else ("", False)
+    reason = f": {confirmation.reason}" if confirmation and confirmation.reason else ""
+    text = f"From windows of training, without the end of a process{'; ' if why else ''}{why}"
+    return Mark("predicted, not confirmed", f"{text}{reason}.", bad)
+
+
+PARTS = {
+    "start": "start and end of a process",
+    "between": "work between steps",
+    "queue": "gaps between processes",
+    "clock": "CPU clock",
+}
+
+
+def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
+    """Say where confirmed is not what was predicted, and what was not seen to its end."""
+    difference = confirmation.difference
+    if difference is not None and abs(difference.value - 1) > EXPLAIN_FROM:
+        side = "below" if difference.value < 1 else "above"
+        away = f"{format_percent(abs(round(difference.value - 1, 3)))} {side} the prediction"
+        yield Mark(
+            away, explain_difference(confirmation), abs(difference.unexplained - 1) > EXPLAIN_FROM
+        )
+    if arm.foreign_cpus > thresholds.FOREIGN_CPUS:
+        cpus = format_cpus(round(arm.foreign_cpus, 2))
+        yield Mark(
+            "busy machine",
+            f"Other programs took {cpus} CPUs meanwhile. Confirm again on a quiet machine.",
+            bad=True,
+        )
+    if not arm.end_seen and OBJECTIVES[confirmation.objective].rate == "models_per_hour":
+        yield Mark("end of a model not seen", _no_end(confirmation, arm), bad=True)
+
+
+def _no_end(confirmation: Confirmation, arm: Arm) -> str:
+    if arm.ended_after is not None:
+        return (
+            f"The script ended after {arm.ended_after:,} iterations, which is not "
+            "workload.steps_per_model: a model's time is put together from start, iterations, end."
+        )
+    longer = confirmation.seconds
+    more = f" confirm.seconds: {longer:.0f} shows ends." if longer is not None else ""
+    return f"No model ended: its time lacks the end of a process.{more}"
+
+
+def explain_difference(confirmation: Confirmation) -> str:
+    """Say what the difference from the prediction is made of."""
+    difference = confirmation.difference
+    if difference is None:
+        return ""
+    parts = [
+        f"{PARTS[part.what]} {format_ratio(part.factor)}"
+        for part in difference.parts
+        if abs(part.factor - 1) >= NOTICEABLE
+    ]
+    if abs(difference.unexplained - 1) >= NOTICEABLE:
+        parts.append(f"unexplained {format_ratio(difference.unexplained)}")
+    return f"Factors: {', '.join(parts)}." if parts else ""
+
+
+def _length_mark(length: dict[str, object]) -> Mark:
+    starts, steps = length["starts"], length["steps"]
+    if not starts:
+        tip = "No start showed how many steps a model has. Set workload.steps_per_model."
+        return Mark("steps of a model not known", tip, bad=True)
+    seen = f"The script ended after so many steps ({format_count(int(starts), 'start')} seen)."  # type: ignore[call-overload]
+    if differ(length):
+        seen = (
+            f"Models differ in length: {length['shortest']:,.0f} to {length['longest']:,.0f} steps."
+        )
+    return Mark(f"one model: {steps:,.0f} steps", seen, bad=differ(length))
+
+
+def _training_marks(found: Recommendation, confirmation: Confirmation | None) -> Iterable[Mark]:
+    """Say what changes training, of what is recommended and of what would be faster."""
+    losses = {one.launch: one for one in (confirmation.losses if confirmation else ())}
+    own = losses.get(found.recommended.launch) if found.recommended else None
+    if own is not None:
+        tip = f"It computes in another order or precision than the baseline. {_loss_text(own)}"
+        yield Mark("loss compared", tip, bad=not own.alike)
+    changed = found.changed
+    if changed is not None:
+        what = " and ".join(f"{name} {value}" for name, value in changed.what.items())
+        other = losses.get(changed.launch)
+        text = _loss_text(other) if other else "Compare the loss at equal samples before using it."
+        gain = "" if changed.once else f" ({format_ratio(changed.ratio.value)})"
+        yield Mark(
+            "a faster launch changes training",
+            f"{changed.label} with {processes(changed.n)} is faster{gain}, and is not "
+            f"recommended because it changes training ({what}). {text}",
+        )
+
+
+def _loss_text(found: Loss) -> str:
+    if found.status != "ok":
+        return f"Its loss could not be compared: {found.reason}."
+    how = "falls as the baseline's does" if found.alike else "does not fall as the baseline's does"
+    own = sum(found.losses) / len(found.losses)
+    low, high = min(found.baseline), max(found.baseline)
+    return (
+        f"Its loss {how}: {own:.4g} over the second half of {found.steps} steps, {low:.4g} to "
+        f"{high:.4g} in {len(found.baseline)} runs of the baseline."
+    )
+
+
+BY_WHOM = {"foreign_cpu": "other programs", "stolen_cpu": "the hypervisor"}
+
+
+def _loss_marks(machine: Machine) -> tuple[Mark, ...]:
+    """Mark launches, windows and files that were lost."""
+    failures, provenance = machine.failures, machine.provenance
+    ranked = {one.launch for one in machine.recommendation.ranking}
+    lost = [one.label for one in failures.points if one.launch not in ranked]
+    marks = []
+    if lost:
+        names = list(dict.fromkeys(lost))
+        tip = f"No valid window, so not compared: {listed(names)}."
+        marks.append(Mark(f"{format_count(len(names), 'launch', 'launches')} lost", tip, bad=True))
+    marks += lost_windows(failures, provenance.windows)
+    writers = failures.shared_files
+    if writers:
+        path = max(writers, key=lambda one: writers[one])
+        tip = (
+            f"{writers[path]:,} processes write {path}"
+            f"{f' (and {len(writers) - 1:,} more files)' if len(writers) > 1 else ''}: each "
+            "overwrites what the others write. Put {member} into the argument that names it, such "
+            'as args: ["--out", "runs/{member}"].'
+        )
+        marks.append(Mark("processes share a file", tip, bad=True))
+    return tuple(marks)
+
+
+def lost_windows(failures: Failures, taken: int) -> list[Mark]:
+    """Mark that many windows were lost to others, and to whom.
+
+    Args:
+        failures: of the machine.
+        taken: windows in all.
+    """
+    marks = []
+    for flag, whom in BY_WHOM.items():
+        count = sum(one.count for one in failures.windows if one.flag == flag)
+        if taken and count >= MANY_LOST * taken:
+            tip = (
+                f"{count:,} of {taken:,} windows lost CPU time to {whom}; they were taken again. "
+                "On a quieter machine the study is quicker and its intervals are narrower."
+            )
+            text = f"{format_percent(count / taken)} of windows disturbed"
+            marks.append(Mark(text, tip, bad=True))
+    return marks
+
+
+def warn_busy(seen: Look) -> str:
+    """Say, before a study starts, that its machine is busy; empty where that costs no window."""
+    if not (seen.taken or seen.stolen):
+        return ""
+    limit = format_cpus(windows.foreign_limit_cpus(seen.usable_cpus))
+    return (
+        f"  Warning: this machine is busy now: {foreign.describe(seen)}.\n"
+        f"  Windows in which others take more than {limit} CPUs are not used. Stop these programs, "
+        "or the study takes\n  longer and may lose results."
+    )
+
+
+# Why it does not scale further.
+
+
+def grows(target: Target) -> bool:
+    """Return whether a step takes longer with more processes, by more than noise."""
+    ratio = target.growth_ratio
+    if ratio is None or ratio.value is None or not known(ratio.value):
+        return False
+    return thresholds.grows(ratio.value, ratio.low)
+
+
+def is_open(target: Target) -> bool:
+    """Return whether there was growth to be explained."""
+    return target.status != "nothing_to_explain" and (grows(target) or bool(target.growth.named))
+
+
+def is_noisy(target: Target) -> bool:
+    """Return whether a step got longer, but by no more than windows differ among themselves."""
+    value = target.growth_ratio.value if target.growth_ratio else None
+    return value is not None and value >= thresholds.GROWS and not grows(target)
+
+
+WHY: tuple[tuple[str, Callable[[Target], bool], str], ...] = (
+    ("skipped", lambda t: t.status == "skipped", "Not known: no experiments were made{reason}"),
+    ("failed", lambda t: t.status == "failed", "Not known: the experiments failed{reason}"),
+    (
+        "growth",
+        lambda t: bool(t.growth.named),
+        "{explained} of the time that {processes} add to a step: {growth}",
+    ),
+    (
+        "level, and growth that is open",
+        lambda t: bool(t.level.named) and is_open(t),
+        "One process alone is slow: {level}. What more processes add is unexplained",
+    ),
+    ("level", lambda t: bool(t.level.named), "One process alone is slow: {level}"),
+    (
+        "unknown",
+        lambda t: t.status == "inconclusive" or is_open(t),
+        "We do not know why: no tested cause explains the time that {processes} add to a step",
+    ),
+    ("noisy", is_noisy, "The windows differ too much to tell whether a step takes longer"),
+    ("one process", lambda t: t.n == 1, "Only one process was tried"),
+    ("scales", lambda _: True, "Nothing to explain: it scales to {processes}"),
+)
+"""In this order: the first row that holds of a launch is its answer."""
+
+
+def why(target: Target) -> str:
+    """Return the answer for a launch, in one sentence without its full stop."""
+    text = next(text for _, holds, text in WHY if holds(target))
+    explained = target.growth.explained_share
+    if len(target.growth.named) == 1 or explained is None:
+        explained = target.growth.named[0].share if target.growth.named else None
+    everything = explained and explained.value is not None and explained.value >= ALL
+    return text.format(
+        reason=f": {target.reason}" if target.reason else "",
+        processes=processes(target.n or 1),
+        explained="All" if everything else share_text(explained) if explained else "A part",
+        growth=_causes(target.growth.named),
+        level=_level(target.level.named),
+    )
+
+
+def _causes(named: Sequence[Cause]) -> str:
+    """Name causes with their shares; the share of a single one stands before it."""
+    shares = [f" ({share_text(cause.share)})" if len(named) > 1 else "" for cause in named]
+    return listed(f"{_doubted(cause)}{text}" for cause, text in zip(named, shares, strict=True))
+
+
+def _level(named: Sequence[Cause]) -> str:
+    """Name causes of a slow step of one process: ``a slow kernel takes 34% of its step``."""
+    takes = ["takes ", *[""] * len(named)]
+    texts = (
+        f"{_doubted(one)} {verb}{share_text(one.share)}"
+        for one, verb in zip(named, takes, strict=False)
+    )
+    return f"{listed(texts)} of its step"
+
+
+def _doubted(cause: Cause) -> str:
+    return f"{'probably ' if cause.confidence == 'low' else ''}{inside(cause.title)}"
+
+
+def inside(title: str) -> str:
+    """A title inside a sentence: ``A slow kernel`` begins small there, ``CPU quota`` does not."""
+    first, _, _ = title.partition(" ")
+    return title[:1].lower() + title[1:] if first[1:] == first[1:].lower() else title
+
+
+def unexplained(target: Target) -> Interval | None:
+    """Return what is left of the added time; None where nothing was added."""
+    if not is_open(target):
+        return None
+    rest = target.growth.unexplained_share
+    return rest if rest is not None or target.growth.named else Interval(value=1.0)
+
+
+def why_notes(target: Target) -> list[str]:
+    """Say what else a careful reader wants to know of a launch's causes."""
+    notes = []
+    if target.growth.named and target.level.named:
+        notes.append(f"One process alone is slow too: {_level(target.level.named)}.")
+    rest = target.growth.unexplained_share
+    if target.growth.named and rest is not None and (rest.value or 0.0) < 0:
+        notes.append(
+            "Each share is of an experiment of its own: together they can exceed the whole."
+        )
+    if target.level.named and not target.growth.named and is_noisy(target):
+        notes.append("The windows differ too much to tell whether more processes make it slower.")
+    if target.knee and (at := target.knee.boundary):
+        notes.append(
+            f"The knee coincides with a boundary of the machine: {at.name} ({at.n:g} processes)."
+        )
+    if target.reason and target.status not in {"skipped", "failed"}:
+        notes.append(sentence(f"{target.reason}."))
+    return notes
+
+
+def intervals_of(target: Target) -> str:
+    """Say what the intervals of a launch's shares are over; empty without experiments."""
+    if not target.unit_count:
+        return ""
+    if target.units == "replicates":
+        return f"Intervals: 95%, over {format_count(target.unit_count, 'fresh start')}."
+    text = (
+        f"Intervals: 95%, over {format_count(target.unit_count, 'block')} of windows of one start"
+    )
+    if known(target.start_sd):
+        text += f", allowing for starts that differ by {format_percent(target.start_sd)}"
+    return f"{text}; “why: full” starts three times." if target.effort == "quick" else f"{text}."
