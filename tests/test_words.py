@@ -91,7 +91,7 @@ WHY = [
     (
         "level",
         {"growth": NONE, "level": LEVEL, "growth_ratio": FLAT},
-        "One process alone is slow: a slow BLAS kernel takes 34% of its step",
+        "One process alone is slow: 34% of its step is a slow BLAS kernel",
     ),
     ("unknown", {"growth": NONE, "level": NONE}, "We do not know why"),
     ("noisy", {"growth": NONE, "level": NONE, "growth_ratio": NOISE}, "differ too much"),

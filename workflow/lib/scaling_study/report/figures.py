@@ -140,9 +140,9 @@ def scaling(
     if machine.points.empty:
         return {}
     counts = process_counts.resolve(
-        plan["processes"],
+        plan["processes"],  # type: ignore[arg-type]
         machine.hardware.usable(),
-        machine.hardware.quota_cpus,  # type: ignore[arg-type]
+        machine.hardware.quota_cpus,
     )
     figures = [
         _against_n(machine, series, counts, "throughput", "steps_per_s", "Throughput, steps/s"),
@@ -515,17 +515,16 @@ def fingerprint(found: Fingerprint, name: str) -> Figure | None:
     )
     if 1 not in rates:
         return None
-    inflation = rates.rdiv(rates[1], axis=0)
+    inflation, counts = rates.rdiv(rates[1], axis=0), sorted(set(rows["n"]))
     curves = {}
     for kernel in found.kernels:
         if kernel.kernel in inflation.index.get_level_values("kernel"):
             blocks = inflation.loc[kernel.kernel]
-            several = {n: own for n in blocks if not (own := blocks[n].dropna()).empty}
             values = tuple(
-                Value(float(n), float(own.mean()),
-                      *((float(own.min()), float(own.max())) if len(own) > 1 else ()))
-                for n, own in several.items()
-            )  # fmt: skip
+                Value(float(n), own.mean(), *((own.min(), own.max()) if len(own) > 1 else ()))
+                for n in counts
+                if len(own := blocks[n].dropna())
+            )
             curves[kernel.kernel] = kernel.title, Curve("", values)
     caption = (
         "Small kernels, each bound by one thing, in place of the training: the rate of one alone "

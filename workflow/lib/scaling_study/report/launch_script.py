@@ -79,8 +79,8 @@ def render_launch_script(
     workload = dict(plan["workload"])  # type: ignore[call-overload]
     slots = launch.slots[: 1 if workload.get("pool") else launch.n]
     words, passed = program(workload), workload.get("pass_env", ())
-    switches = switches_file if switched(launch.axes) else None  # type: ignore[arg-type]
-    group = ranks.asked(launch.axes)  # type: ignore[arg-type]
+    switches = switches_file if switched(launch.axes) else None
+    group = ranks.asked(launch.axes)
     return _template("launch.sh.j2").render(
         script=name(words),
         study=plan["study"],
@@ -123,7 +123,7 @@ def _template(file: str) -> jinja2.Template:
 
 def _arguments(workload: Mapping[str, object], launch: Recommended) -> Iterable[str]:
     """Return the script's arguments as words of bash; the member's number is a variable."""
-    own: dict[str, object] = {**parameters_of(workload, launch.axes)}  # type: ignore[arg-type]
+    own: dict[str, object] = {**parameters_of(workload, launch.axes)}
     if workload.get("pool"):
         own[placeholders.N] = launch.n
     for argument in workload["args"]:  # type: ignore[attr-defined]

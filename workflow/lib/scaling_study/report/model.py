@@ -1166,7 +1166,7 @@ def read_machines(
         suffix = f"-{name}" if name else ""
         hardware = Hardware.model_validate(provenance.description)
         confirmation, feed = entries.get("confirmation"), entries.get("feed")
-        inflation, causes = entries.get("inflation") or {}, entries.get("causes") or {}
+        inflation = entries.get("inflation") or {}
         machines.append(
             Machine(
                 name=f"{name}{OTHER_NODES}" if name and machines else name,
@@ -1183,7 +1183,7 @@ def read_machines(
                 pareto=Pareto.model_validate(entries["pareto"] or {}),
                 comparisons=read_comparisons(inflation),
                 profiled=tuple(Profiled.model_validate(one) for one in own),
-                targets=tuple(Target.model_validate(one) for one in causes.get("targets", ())),
+                targets=read_targets(entries.get("causes") or {}),
                 feed=Feed.model_validate(feed)
                 if feed and plan.get("feed", "off") != "off"
                 else None,
@@ -1201,6 +1201,12 @@ def read_comparisons(entry: Mapping[str, object]) -> tuple[Comparison, ...]:
     """Return a machine's comparisons of profiles, the slower question first."""
     found = entry.get("comparisons", ())
     return tuple(Comparison.model_validate(one) for one in found)  # type: ignore[attr-defined]
+
+
+def read_targets(entry: Mapping[str, object]) -> tuple[Target, ...]:
+    """Return the targets of a machine's experiments."""
+    found = entry.get("targets", ())
+    return tuple(Target.model_validate(one) for one in found)  # type: ignore[attr-defined]
 
 
 def read_fingerprint(folder: Path) -> Fingerprint | None:

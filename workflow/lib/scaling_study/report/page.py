@@ -45,7 +45,7 @@ from scaling_study.runner import switch_script
 from scaling_study.search import rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from scaling_study.report.figures import Figure, Series
     from scaling_study.report.flames import Flames
@@ -92,7 +92,7 @@ def download(text: str) -> str:
 
 
 FILTERS = {
-    "number": format_number,
+    "number": lambda value: f"{value:,}" if isinstance(value, int) else format_number(value),
     "ratio": ratio,
     "seconds": format_seconds,
     "time": format_time,
@@ -169,14 +169,14 @@ class View:
         return tuple(one for one in self.machine.targets if one.same_as is None)
 
     @property
-    def points(self) -> list[dict[str, object]]:
+    def points(self) -> list[dict[Hashable, object]]:
         """Points of the launches in colour, as rows of a table."""
         points = self.machine.points
         own = [points[points["launch"] == one.launch].sort_values("n") for one in self.series]
         return [row for each in own for row in each.to_dict("records")]
 
     @property
-    def between(self) -> list[dict[str, object]]:
+    def between(self) -> list[dict[Hashable, object]]:
         """What lies between steps, of launches and counts where it takes a part worth a row."""
         found = self.machine.between
         found = found[found["launch"].isin([*self.titles])]

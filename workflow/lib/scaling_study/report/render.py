@@ -53,7 +53,7 @@ def render_study(
     if compared is not None:
         content = model.Compared.model_validate(storage.read_json(compared))
     texts: dict[Path, str] = {}
-    views = []
+    views: list[page.View] = []
     for machine in _machines(study_folder, planned, content):
         script = study_folder / "launch" / f"recommended{machine.suffix}.sh"
         texts[script] = _launch_script(machine, planned, builds, script)

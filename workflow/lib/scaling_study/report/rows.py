@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 MARKED_SHIFT = 0.10
 """A profile that changes the step by a larger share is marked: it shows another step."""
+RULED_OUT = "ruled out"
+LEAST_SHARE = 0.005
+"""A smaller share is shown as 0%."""
 MAXED = 0.9
 """What is used to this part has nothing left to give."""
 STALLED = 0.1
@@ -48,6 +51,12 @@ class Tested:
     growth: Interval | None = None
     level: Interval | None = None
 
+    @property
+    def nothing(self) -> bool:
+        """Whether it is ruled out because it takes nothing at all."""
+        shares = [share.value or 0.0 for share in (self.growth, self.level) if share]
+        return self.result == RULED_OUT and all(abs(share) < LEAST_SHARE for share in shares)
+
 
 def tested(target: Target) -> list[Tested]:
     """Return what was ruled out, and then what was tested without a result."""
@@ -57,7 +66,7 @@ def tested(target: Target) -> list[Tested]:
             causes: Sequence[Cause] = getattr(getattr(target, side), result)
             for cause in causes:
                 found.setdefault((cause.title, result), {})[side] = cause.share
-    texts = {"ruled_out": "ruled out", "inconclusive": "undecided"}
+    texts = {"ruled_out": RULED_OUT, "inconclusive": "undecided"}
     return [Tested(title, texts[result], **shares) for (title, result), shares in found.items()]
 
 

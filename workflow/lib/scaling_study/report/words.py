@@ -735,13 +735,12 @@ def _causes(named: Sequence[Cause]) -> str:
 
 
 def _level(named: Sequence[Cause]) -> str:
-    """Name causes of a slow step of one process: ``a slow kernel takes 34% of its step``."""
-    takes = ["takes ", *[""] * len(named)]
-    texts = (
-        f"{_doubted(one)} {verb}{share_text(one.share)}"
-        for one, verb in zip(named, takes, strict=False)
+    """Name causes of a slow step of one process: ``34% of its step is a slow kernel``."""
+    of = [" of its step is", *[""] * len(named)]
+    return listed(
+        f"{share_text(cause.share)}{text} {_doubted(cause)}"
+        for cause, text in zip(named, of, strict=False)
     )
-    return f"{listed(texts)} of its step"
 
 
 def _doubted(cause: Cause) -> str:
