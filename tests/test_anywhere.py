@@ -159,7 +159,7 @@ def test_the_same_folder_is_the_same_study_however_it_is_named(away, measured):
 
 def test_code_that_has_changed_since_is_run_again(away, measured):
     away.allow(writing=True)
-    code = away.checkout / "workflow/lib/scaling_study/report/report.py"
+    code = away.checkout / "workflow/lib/scaling_study/report/page.py"
     text, before = code.read_text(), code.stat()
     code.write_text(f"{text}\n")
     _, said = away.study("--configfile", "mine.yaml", "--dry-run", "--quiet", "reason")

@@ -1,12 +1,16 @@
 """The sentences of headline and why, as tables: what was found, and which row answers it."""
 
 import dataclasses
+import re
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import synthetic_causes
 from scaling_study.report import words
-from scaling_study.report.model import Interval, Recommendation, Target
+from scaling_study.report.model import Failures, Interval, Noise, Recommendation, Target
 from scaling_study.report.words import Answer
 
 
@@ -73,10 +77,6 @@ def target(**changes):
     return Target.model_validate(synthetic_causes.target() | changes)
 
 
-def judged(named=(), **more):
-    return synthetic_causes.side(list(named), **more) if named else synthetic_causes.side([])
-
-
 SLOW = synthetic_causes.cause("blas", "A slow BLAS kernel", 0.34)
 NOISE = {"value": 1.3, "low": 0.9, "high": 1.9}
 FLAT = {"value": 1.01, "low": 0.99, "high": 1.03}
@@ -131,3 +131,76 @@ def test_a_long_list_names_the_first_ones_and_counts_the_others():
     assert words.listed(["a"]) == "a"
     assert words.listed(["a", "b", "c"]) == "a, b and c"
     assert words.listed("abcdef") == "a, b and 4 more"
+
+
+# No sentence disagrees with a number of the page.
+
+rates = st.floats(20, 5000)
+intervals = st.tuples(st.floats(0.01, 0.5), st.floats(0.01, 0.5))
+
+
+def candidate(launch, rate, n, spread, replicates):
+    """A launch that gives a rate, as a recommendation holds it."""
+    low, high = rate * (1 - spread[0]), rate * (1 + spread[1])
+    return {
+        "launch": launch, "label": launch, "n": n, "replicates": replicates, "steps_per_s": rate,
+        "low": low, "high": high, "models_per_hour": rate, "models_per_hour_low": low,
+        "models_per_hour_high": high,
+    }  # fmt: skip
+
+
+@st.composite
+def studies(draw):
+    """A machine with what a headline is made of; ratios are those of its rates."""
+    n, starts = draw(st.integers(1, 64)), draw(st.integers(1, 4))
+    best, other = draw(rates), draw(rates)
+    gain, spread = best / other, draw(intervals)
+    found = {"value": gain, "low": gain * (1 - spread[0]), "high": gain * (1 + spread[1])}
+    entry = {
+        "status": "ok",
+        "objective": draw(st.sampled_from(["models_per_hour", "steps_per_s"])),
+        "default": candidate("default", other, n, draw(intervals), starts),
+        "recommended": candidate("blas mkl", best, n, draw(intervals), starts)
+        | {"probability_best": draw(st.floats(0, 1))},
+        "ratio": found,
+        "ratio_same_n": found,
+        "ranking": [candidate(one, 1.0, n, (0.1, 0.1), starts) for one in ("default", "blas mkl")],
+    }
+    return SimpleNamespace(
+        recommendation=Recommendation.model_validate(entry),
+        confirmation=None,
+        noise=Noise(spread=draw(st.floats(0, 0.3))),
+        failures=Failures(),
+        provenance=SimpleNamespace(windows=0),
+    )
+
+
+def number(text):
+    return float(text.replace(",", ""))
+
+
+@given(studies())
+def test_no_sentence_disagrees_with_a_number_of_the_page(machine):
+    found = words.headline(machine)
+    row = words.choose(words.answer_of(machine))
+    default, best = (number(bar.value) for bar in found.bars)
+    said = re.findall(r"([\d.,]+)\N{MULTIPLICATION SIGN}", f"{found.verdict} {found.detail}")
+    once = machine.recommendation.recommended.once
+    assert once == (row == "one start")
+    if once:
+        assert not said  # a figure of one start is never quoted
+        assert all(bar.once for bar in found.bars)
+        return
+    wide = words.WIDE * machine.recommendation.ratio.low <= machine.recommendation.ratio.high
+    if row == "faster":
+        assert best > default
+        if not wide:
+            assert number(said[0]) == pytest.approx(best / default, rel=0.02)
+    if row in {"slower", "not confirmed"}:
+        assert best < default
+    low, high = map(number, said[-2:])
+    assert low <= best / default * 1.02
+    assert high >= best / default * 0.98
+    assert [bar.share for bar in found.bars] == pytest.approx(
+        [default / max(best, default), best / max(best, default)], rel=0.02
+    )

@@ -225,9 +225,7 @@ class Arm(Typed):
     label: str
     n: int
     queue: str
-    ran: str
     rounds: int
-    rounds_unseen: int = 0
     value: float
     low: float | None = None
     high: float | None = None
@@ -239,17 +237,11 @@ class Arm(Typed):
     ended_after: int | None = None
     cut: bool = False
     end_seen: bool = True
-    round_s: float = 0.0
-    longest_s: float = 0.0
     foreign_cpus: float = 0.0
 
     def gave(self, objective: str) -> Interval:
         """Return its rate, or the time of one model or step (s)."""
         return _interval(OBJECTIVES[objective].shown(self.value, self.low, self.high, self.n))
-
-    def promised(self, objective: str) -> float | None:
-        """Return the same, as it was predicted."""
-        return OBJECTIVES[objective].shown(self.predicted, None, None, self.n)[0]
 
 
 class Part(Typed):
@@ -383,7 +375,6 @@ class Provenance(Typed):
     windows_invalid: int
     steps: int
     wall_s: float
-    in_windows_s: float
     commit: str | None = None
     measured_hashes: tuple[str, ...] = ()
     harness_hashes: tuple[str, ...] = ()
@@ -561,7 +552,6 @@ class OperatorRow(Typed):
     operator: str
     phase: str | None = None
     group: str
-    calls_a: float | None = None
     calls_b: float | None = None
     self_a_s: float | None = None
     self_b_s: float | None = None
@@ -674,7 +664,6 @@ class Cause(Typed):
     share: Interval | None = None
     confidence: str = ""
     reason: str | None = None
-    looks: str | None = None
     source: str | None = None
     remedy: Remedy | None = None
     speaks_for: tuple[Evidence, ...] = Field((), alias="for")
