@@ -8,9 +8,9 @@ import pytest
 
 from configs import ROOT
 from scaling_study.analysis import imported, imported_causes
-from scaling_study.records.columns import OPERATORS
 from scaling_study.common.quantities import MISSING, TIMES
 from scaling_study.common.storage import write_json, write_table
+from scaling_study.records.columns import OPERATORS
 from scaling_study.report.imported import (
     operator_rows,
     render_imported,
@@ -107,9 +107,7 @@ def test_whether_the_work_was_the_same():
     assert [note.bad for note in sizes] == [False, True]
     assert "1.00 and 2.00 million floating-point operations with 1 and 2" in sizes[1].text
     assert work_notes(frame((1, "mm", 1.0, 1.0))) == []
-    assert (
-        "share no operator" in work_notes(frame((1, "a", 1.0, 1.0), (2, "b", 1.0, 1.0)))[0].text
-    )
+    assert "share no operator" in work_notes(frame((1, "a", 1.0, 1.0), (2, "b", 1.0, 1.0)))[0].text
 
 
 def test_operators_that_a_table_does_not_show_are_dashes():

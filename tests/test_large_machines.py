@@ -181,7 +181,8 @@ def test_the_launch_script_gives_each_member_its_cpu_and_its_node(name, tmp_path
     script.write_text(
         render_launch_script(
             Recommendation.model_validate(recommendation), plan, python="python",
-            binder=["/bin/echo"], queue=["/bin/false"], folder=str(tmp_path), kept=("PATH",), switches_file=Path("none"),
+            binder=["/bin/echo"], queue=["/bin/false"], folder=str(tmp_path), kept=("PATH",),
+            switches_file=Path("none"),
         )
     )  # fmt: skip
     subprocess.run(["/bin/bash", script, "logs"], cwd=tmp_path, check=True, capture_output=True)
