@@ -3,6 +3,7 @@
 import errno
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -213,7 +214,7 @@ def test_a_race_ends_where_no_start_would_tell_more(machine, tests, over):
     cohorts, rows = measured_by(plan, first, better_together)
     grown = with_files(plan, {plan["baseline"]: 1, plan["repeat"]: 1, plan["default"]: 2})
     starts = rounds.starts(cohorts, rates(*rows), grown)
-    unequal = [{"test": test} for test in tests]
+    unequal = [SimpleNamespace(test=test) for test in tests]
     found = rounds.next_round(grown, machine, starts, 1, NOW, unequal=unequal)
     assert (found["stage"] == "done") is over
     assert (found["choice"] is None) is over
