@@ -12,6 +12,7 @@ from scaling_study.common.quantities import MISSING, TIMES
 from scaling_study.common.storage import write_json, write_table
 from scaling_study.records.columns import OPERATORS
 from scaling_study.report.imported import (
+    Table,
     operator_rows,
     render_imported,
     same_unit,
@@ -63,7 +64,10 @@ def example(tmp_path_factory):
 
 
 def table(n, step_s, steps=10):
-    return {"n": n, "step_s": step_s, "step_from": "x", "steps": steps}
+    return Table(
+        n=n, path="x", steps=steps, steps_from="x", step_s=step_s, step_from="x", self_s=1.0,
+        rows_s=1.0, rows=1,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ class Table(Typed):
     steps_from: str
     step_s: float
     step_from: str
-    self_s: float
+    self_s: float | None = None
     rows_s: float
     rows: int
     unread: tuple[str, ...] = ()
