@@ -438,7 +438,7 @@ def test_the_recommendation_is_compared_with_today_and_without_it_with_the_defau
 
     launches = (test_recommend.DEFAULT, test_recommend.BASELINE, today)
     found = test_recommend.recommended(tmp_path / "a", *launches, change=with_today)
-    assert (found["today"]["n"], found["today"]["shell"]) == (2, PILED)
+    assert (found["today"]["n"], found["today"]["shell"]) == (2, [*PILED])
     assert found["today"]["at_n"]["n"] == found["recommended"]["n"] == 3
     assert found["ratio"]["value"] == pytest.approx(5, rel=0.03)
     assert "times what today's launch gives" in found["ratio"]["text"]
