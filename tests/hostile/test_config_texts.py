@@ -74,7 +74,7 @@ TEXTS = {
     "a template of Snakemake's": (b"__use_yte__: true\n" + STUDY, "run the Python expressions"),
     "another language": (b"<html><script>alert(1)</script></html>\n", "is text"),
     "ten megabytes": (b"# " + b"x" * 10_000_000 + b"\n" + STUDY, "at most 1,048,576 bytes"),
-    "a long name": (b"study: " + b"x" * 100_000 + b"\n", "is not a study name"),
+    "a long name": (b"study: " + b"x" * 100_000 + b"\n", "is not allowed; allowed: 1 to 64"),
     "an import of nothing": (b"study: s\nimport: {tables: {4: none.txt}}\n", "does not exist"),
     "an import of a pickle": (b"study: s\nimport: {tables: {4: pickle}}\n", "UTF-8"),
     "an import beside a workload": (STUDY + b"import: {}\n", "import: stands beside workload"),
