@@ -70,7 +70,9 @@ def test_the_best_machine_is_another_by_price(study):
     assert best["per_kwh"] is None
     assert write_verdict(content).startswith("fast gives ")
     notes = [note.text for note in write_notes(content)]
-    assert any(text.startswith("slow: ") and "models per EUR of fast" in text for text in notes)
+    assert any(
+        text.startswith("slow gives ") and "models per EUR of fast" in text for text in notes
+    )
     assert not any("kWh" in text for text in notes)
 
 
