@@ -41,7 +41,7 @@ def test_it_is_compiled_once_for_each_machine(tmp_path, monkeypatch):
 @needs_compiler
 def test_jobs_that_begin_at_once_all_get_a_whole_one(tmp_path):
     code = (
-        "import ctypes, pathlib, sys; from scaling_study.axes import blas; "
+        "import ctypes, pathlib, sys; from scaling_study.launch.axes import blas; "
         "path = blas.intel_path_library(pathlib.Path(sys.argv[1]), 'here'); "
         "print(path, ctypes.CDLL(path).mkl_serv_intel_cpu_true())"
     )

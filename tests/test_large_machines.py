@@ -161,8 +161,8 @@ def test_the_launch_script_gives_each_member_its_cpu_and_its_node(name, tmp_path
         "status": "ok",
         "tolerance": 0.02,
         "recommended": {
-            "label": "spread", "n": count, "steps_per_s": 1.0, "low": None, "high": None,
-            "models_per_hour": None, "probability_best": None,
+            "launch": "spread", "label": "spread", "n": count, "steps_per_s": 1.0, "low": None,
+            "high": None, "models_per_hour": None, "probability_best": None,
             "axes": {"inter_op": "default", "launcher": "exec"},
             "slots": list(found.slots), "requested_env": found.requested_env,
         },

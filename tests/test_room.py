@@ -145,7 +145,7 @@ def test_this_machine_has_room():
 
 @pytest.mark.skipif(os.getuid() == 0, reason="RLIMIT_NPROC does not bind root")
 def test_the_limit_of_processes_is_the_kernels():
-    code = "from scaling_study.probing import room; print(room.read_free_tasks())"
+    code = "from scaling_study.runner import headroom; print(headroom.read_free_tasks())"
     limited = ["bash", "-c", 'ulimit -u 4000; exec "$@"', "-", sys.executable, "-c", code]
     done = subprocess.run(limited, capture_output=True, text=True, check=True)
     assert "ulimit -u, 4000" in done.stdout
