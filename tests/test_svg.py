@@ -3,9 +3,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from matplotlib.figure import Figure
-from scaling_study.report.figure_style import drawing
 
 from scaling_study.report import svg
+from scaling_study.report.draw import drawing
 
 
 def draw(name="one", text="plain", alt="what it shows"):
