@@ -25,7 +25,7 @@ NUMA_MAPS = """\
 7ffd00000000 default stack anon=3 dirty=3 N10=3 kernelpagesize_kB=4
 """
 # It reports twice, once after the script has changed what it may change; its random state and
-# its standard output must be as before. Then what needs torch only because attest imports it.
+# its standard output must be as before. Then what needs torch only because readback imports it.
 CODE = """
 import json, os, sys
 from pathlib import Path
@@ -34,22 +34,22 @@ from scaling_study.member import readback
 if sys.argv[1] != "default":
     torch.set_num_interop_threads(int(sys.argv[1]))
 state = torch.random.get_rng_state()
-first = attest.report(with_kernel=True)
+first = readback.report(with_kernel=True)
 torch.set_default_dtype(torch.float64)
 multiply, types = torch.mm, set()
 def spy(left, right, out):
     types.update(str(matrix.dtype) for matrix in (left, right, out))
     return multiply(left, right, out=out)
 torch.mm = spy
-second = attest.report(with_kernel=False)
+second = readback.report(with_kernel=False)
 same = torch.equal(state, torch.random.get_rng_state())
 found = {"first": first, "second": second, "same": same, "pid": os.getpid()}
 found["types"] = list(types)
-found["nobody"] = [attest.owner("no_such_symbol_anywhere"), attest.sgemm_kernel(None)]
+found["nobody"] = [readback.owner("no_such_symbol_anywhere"), readback.sgemm_kernel(None)]
 Path.read_text = lambda _: sys.argv[2]
-found["literal"] = [attest.memory_policy()]
+found["literal"] = [readback.memory_policy()]
 Path.read_text = lambda _: sys.argv[2].replace(" heap", "")
-found["literal"].append(attest.memory_policy())
+found["literal"].append(readback.memory_policy())
 print(json.dumps(found))
 """
 CASES = {

@@ -266,7 +266,7 @@ def test_a_checkpoint_that_all_members_write_is_named(tmp_path, name, processes)
     before, after = (record.get("shared_files") for record in records["attestation"])
     assert (before, after) == (None, shared)  # the first checkpoint comes after the first step
     (cohort,) = read_rows(tmp_path / "0.jsonl").cohorts
-    assert cohort["shared_files"] == (shared or {})
+    assert cohort.shared_files == (shared or {})
 
 
 def test_a_script_that_ends_is_started_again(tmp_path):
