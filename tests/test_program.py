@@ -127,7 +127,7 @@ def workload(**keys):
         ({}, "workload.script", ("missing", "workload.module")),
         ({"script": "train.py", "module": "mypkg.train"}, "workload.script", ("beside",)),
         ({"module": "mypkg/train.py"}, "workload.module", ("mypkg.train",)),
-        ({"module": "my-pkg"}, "workload.module", ("no name",)),
+        ({"module": "my-pkg"}, "workload.module", ("the name of a module",)),
         ({"script": "train.py", "cwd": "mypk"}, "workload.cwd", ("does not exist", "mypkg")),
         ({"script": "trian.py", "cwd": "mypkg"}, "workload.script", ("in mypkg", "train.py")),
         ({"script": "mypkg/train.py", "cwd": "mypkg/train.py"}, "workload.cwd", ("no folder",)),
