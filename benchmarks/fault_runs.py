@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from scaling_study.diagnosis import verdict
 from scaling_study.experiments import microbenchmarks
 from scaling_study.host import probe
 from scaling_study.runner import measure
+from scaling_study.runner.supervisor import supervised
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,14 +54,7 @@ def command(case: Case, folder: Path) -> list[str]:
     plan, launch = plan_of(case, folder)
     return [
         *(sys.executable, str(FOLDER / "outside.py"), *case.outside(folder), "--"),
-        *(
-            sys.executable,
-            "-m",
-            "scaling_study.runner.supervisor",
-            "--watch",
-            str(os.getpid()),
-            "--",
-        ),
+        *supervised(),
         *(sys.executable, "-m", "scaling_study", "why"),
         *("--job", measure.job_text(plan, launch, "", "why"), "--target", launch["id"]),
         *("--replicate", "0", "--builds", str(folder / "builds"), "--study-folder", str(folder)),

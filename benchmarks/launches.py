@@ -102,19 +102,12 @@ def make_config_study(config: Mapping[str, Any], project: Path) -> None:
             shutil.copytree(source, target, dirs_exist_ok=True)
         else:
             shutil.copy(source, target)
-    keep = [
-        sys.executable,
-        "-m",
-        "scaling_study.runner.supervisor",
-        "--watch",
-        str(os.getpid()),
-        "--",
-    ]
     with folder("launches-") as own:
         file = own / "study.yaml"
         file.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
         snakemake = [sys.executable, "-m", "snakemake", "--cores", "all", "--configfile", str(file)]
-        with started([*keep, *snakemake], own, project, environment()) as process:
+        words = [*supervisor.supervised(), *snakemake]
+        with started(words, own, project, environment()) as process:
             status = process.wait()
         if status:
             said = last_lines(own / "output")

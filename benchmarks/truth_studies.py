@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from truth_processes import OverdueError, last_lines, started
 
 from scaling_study.config import plan
 from scaling_study.config.config import load_config
+from scaling_study.runner.supervisor import supervised
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,15 +64,8 @@ def study(name: str, counts: tuple[int, ...], folder: Path, deadline: float) -> 
     (project / "study.yaml").write_text(yaml.safe_dump(config(name, counts)), encoding="utf-8")
     results = Path("results") / f"truth-{name}"
     whole = ROWS[name].compares == PROCESSES
-    keep = [
-        sys.executable,
-        "-m",
-        "scaling_study.runner.supervisor",
-        "--watch",
-        str(os.getpid()),
-        "--",
-    ]
-    run = [*keep, sys.executable, "-m", "snakemake", "--cores", "all", "--configfile", "study.yaml"]
+    snakemake = [sys.executable, "-m", "snakemake", "--cores", "all", "--configfile", "study.yaml"]
+    run = [*supervised(), *snakemake]
     if whole:
         commands = [run]
     else:

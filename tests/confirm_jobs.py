@@ -1,9 +1,7 @@
 """Running real confirmations in tests: through the real entry and its keeper."""
 
 import json
-import os
 import subprocess
-import sys
 
 from jobs import STAGE, config, environment
 from scaling_study.config.config import load_config
@@ -12,6 +10,7 @@ from scaling_study.host import probe
 from scaling_study.records import codec
 from scaling_study.records.confirmation import DECODER
 from scaling_study.runner.measure import job_text
+from scaling_study.runner.supervisor import supervised
 
 
 def point(plan, launch, n):
@@ -58,14 +57,7 @@ def command(plan, found, folder):
     (folder / "analysis/recommendation.json").write_text(json.dumps(found))
     default = next(one for one in plan["launches"] if one["id"] == plan["default"])
     return [
-        *(
-            sys.executable,
-            "-m",
-            "scaling_study.runner.supervisor",
-            "--watch",
-            str(os.getpid()),
-            "--",
-        ),
+        *supervised(),
         *(*STAGE, "confirm"),
         *("--job", job_text(plan, default, "", "confirm")),
         *("--builds", str(folder / "builds"), "--study-folder", str(folder)),

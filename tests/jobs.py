@@ -10,6 +10,7 @@ from scaling_study.common import private
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.runner.measure import job_text
+from scaling_study.runner.supervisor import supervised
 
 ROOT = Path(__file__).parent.parent
 WORKLOADS = ROOT / "tests/workloads"
@@ -58,14 +59,7 @@ def profile_text(mapping):
 def kept(stage, folder, *options):
     """A measuring job of any kind below its keeper."""
     return [
-        *(
-            sys.executable,
-            "-m",
-            "scaling_study.runner.supervisor",
-            "--watch",
-            str(os.getpid()),
-            "--",
-        ),
+        *supervised(),
         *(*STAGE, stage, *options),
         *("--builds", str(folder / "builds"), "--study-folder", str(folder)),
         *("--log", str(folder / "log")),
@@ -102,14 +96,7 @@ def profile(mapping, folder):
 
 def command(job, folder, watched=None):
     return [
-        *(
-            sys.executable,
-            "-m",
-            "scaling_study.runner.supervisor",
-            "--watch",
-            str(watched or os.getpid()),
-            "--",
-        ),
+        *supervised(watched),
         *(*STAGE, "measure", "--job", job, "--replicate", "0"),
         *("--builds", str(folder / "builds"), "--log", str(folder / "log")),
         *("--output", str(folder / "0.jsonl")),

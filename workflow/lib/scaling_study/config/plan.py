@@ -205,11 +205,6 @@ def replicates_of(plan: Mapping[str, Any], launch: Mapping[str, Any]) -> int:
     return int(launch.get("replicates", plan["replicates"]))
 
 
-def asked_replicates(plan: Mapping[str, Any]) -> int | None:
-    """Return how many fresh cohorts of every launch a plan asks for; None where a race decides."""
-    return None if "searched" in plan else int(plan["replicates"])
-
-
 def priority(plan: Plan, launch: Launch, replicate: int) -> int:
     """Say how early a replicate of a launch is measured: higher is earlier.
 

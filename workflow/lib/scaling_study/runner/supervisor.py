@@ -77,6 +77,16 @@ def end_descendants(grace_s: float) -> None:
         time.sleep(0.01)
 
 
+def supervised(watched: int | None = None) -> list[str]:
+    """Return the words that run the command behind them below a supervisor.
+
+    Args:
+        watched: id of the process whose end ends the command; this process without one.
+    """
+    module = "scaling_study.runner.supervisor"
+    return [sys.executable, "-m", module, "--watch", str(watched or os.getpid()), "--"]
+
+
 def _noted(_signum: int, _frame: FrameType | None) -> None:
     """Do nothing: Python has written the signal's number into the wake-up pipe."""
 
