@@ -48,7 +48,7 @@ MACHINE = {
     **dict.fromkeys(("psi_memory_some_s", "psi_io_some_s", "throttled_s", "frequency_mhz")),
 }
 WINDOW = {
-    **dict.fromkeys(("cohort", "take", "window", "block"), 0),
+    **dict.fromkeys(("cohort", "attempt", "window", "block"), 0),
     "kind": "window",
     "valid": True,
     "flags": [],

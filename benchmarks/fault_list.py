@@ -87,7 +87,7 @@ class Fault:
         outside: options of injected_faults/outside.py, around the whole job.
         missing: why it cannot be injected here, or None.
         own: causes that come with what is around the fault, in its control too; as of a workload.
-        level: whether it slows one process alone already.
+        single_process: whether it slows one process alone already.
         promised: whether the self-test runs it unasked; others are for whoever writes causes.
         only: the workloads that it can be injected into; empty: all.
     """
@@ -104,7 +104,7 @@ class Fault:
     outside: Callable[[Dose], Options] = _none
     missing: Callable[[], str | None] = _possible
     own: Mapping[str, str] = field(default_factory=dict)
-    level: bool = False
+    single_process: bool = False
     promised: bool = True
     only: tuple[str, ...] = ()
 
@@ -225,7 +225,7 @@ def _ranks(title: str, cause: str, option: str) -> Fault:
         control=lambda _: ("ranks.py",),
         missing=one_cpu,
         own={"communication": "the ranks exchange their gradients in every step"},
-        level=True,
+        single_process=True,
         promised=False,
         only=("ncf", "plain"),
     )
@@ -237,7 +237,7 @@ def _loader(title: str, cause: str, kind: str, **more: Any) -> Fault:
         title,
         (cause,),
         wrapper=lambda dose: ("loaders.py", kind, "--seconds", dose.seconds()),
-        level=True,
+        single_process=True,
         promised=False,
         **{"only": ("plain", "images"), **more},
     )
@@ -265,7 +265,7 @@ _ALL = {
         "a program that stops the processes again and again",
         ("stopped",),
         outside=lambda dose: ("--stop", f"{0.5 * dose.strength:.3f}"),
-        level=True,
+        single_process=True,
         promised=False,
     ),
     "bound": Fault(
@@ -284,7 +284,7 @@ _ALL = {
         "a memory-bandwidth hog outside",
         ("foreign_load", "memory_bandwidth", "last_level_cache"),
         outside=lambda _: ("--hog", "memory", "--hogs", str(HALF)),
-        level=True,
+        single_process=True,
     ),
     "cpu_hog": Fault(
         "a CPU hog outside",
@@ -296,7 +296,7 @@ _ALL = {
         "more threads than CPUs, asleep while they wait",
         ("too_many_threads", "cpu_oversubscription"),
         axes={"intra_op": 4 * len(CPUS), "wait_policy": "passive"},
-        level=True,
+        single_process=True,
         promised=False,
     ),
     "one_cpu": Fault(
@@ -321,7 +321,7 @@ _ALL = {
         axes={"intra_op": 1, "blas": str(SLOW_GEMM)},
         env=lambda dose: {"SLOW_GEMM_PASSES": str(round(dose.multiplies * dose.strength))},
         missing=no_slow_gemm,
-        level=True,
+        single_process=True,
     ),
     "dask": Fault(
         "Dask's trim threshold",
@@ -329,7 +329,7 @@ _ALL = {
         axes={"intra_op": 1, "launcher": "dask"},
         control_axes={"intra_op": 1, "launcher": "dask", "allocator": "glibc-large-thresholds"},
         own={"helper_threads": "a Dask worker samples its own stack a hundred times a second"},
-        level=True,
+        single_process=True,
     ),
     "slow_exchange": _ranks(
         "a slow exchange of gradients between two ranks", "communication", "--exchange"
@@ -343,7 +343,7 @@ _ALL = {
         ("file_io",),
         wrapper=_sync,
         control=lambda dose: _sync(dose, "--buffered"),
-        level=True,
+        single_process=True,
         promised=False,
     ),
     "mapped": Fault(
@@ -351,7 +351,7 @@ _ALL = {
         ("file_io",),
         wrapper=_mapped,
         control=lambda dose: _mapped(dose, "--keep"),
-        level=True,
+        single_process=True,
         promised=False,
     ),
     "stream": Fault(
@@ -366,21 +366,21 @@ _ALL = {
         "a pause in every step",
         ("pauses",),
         wrapper=lambda dose: ("pause.py", "--seconds", dose.seconds()),
-        level=True,
+        single_process=True,
         promised=False,
     ),
     "gil": Fault(
         "a thread that holds the interpreter's lock",
         ("interpreter",),
         wrapper=_step_thread,
-        level=True,
+        single_process=True,
         promised=False,
     ),
     "collector": Fault(
         "a garbage collection in every step",
         ("interpreter",),
         wrapper=lambda _: ("collector.py",),
-        level=True,
+        single_process=True,
         promised=False,
     ),
     "recompiling": Fault(
@@ -388,7 +388,7 @@ _ALL = {
         ("compilation",),
         wrapper=_recompiling,
         control=lambda dose: _recompiling(dose, "--same"),
-        level=True,
+        single_process=True,
         promised=False,
     ),
     "denormals": Fault(
@@ -396,14 +396,14 @@ _ALL = {
         ("denormals",),
         wrapper=_denormals,
         control=lambda dose: _denormals(dose, "--normal"),
-        level=True,
+        single_process=True,
     ),
     "slow_loader": Fault(
         "a slow loader",
         # Older records do not time the making of batches.
         ("loader_storage", "data_loading"),
         wrapper=_slow_loader,
-        level=True,
+        single_process=True,
     ),
     "busy_loader": Fault(
         "a loader that works",
@@ -412,7 +412,7 @@ _ALL = {
         **ALONE,
         wrapper=_half_busy_loader,
         missing=one_cpu,
-        level=True,
+        single_process=True,
         promised=False,
     ),
     "bound_loader": Fault(
@@ -421,7 +421,7 @@ _ALL = {
         axes=BOUND,
         control_axes=BOUND,
         wrapper=lambda dose: _slow_loader(dose, "--busy"),
-        level=True,
+        single_process=True,
         promised=False,
     ),
     "workers": Fault(
@@ -433,7 +433,7 @@ _ALL = {
         wrapper=lambda dose: _loader_workers(dose, 2 * len(CPUS)),
         control=lambda dose: _loader_workers(dose, 0),
         own={"too_few_workers": BUSY, "loader_preparation": BUSY},
-        level=True,
+        single_process=True,
         promised=False,
     ),
     "rows": _loader("a loader that makes its batches row by row", "loader_rows", "rows"),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LONGEST_S = 3600.0
 """A job takes one to four minutes; one that takes this has gone wrong, and the others go on."""
 STOP_S = 60.0
-PARTS = ("growth", "level")
+PARTS = ("scaling_loss", "single_process_loss")
 
 Entry = dict[str, Any]
 
@@ -122,7 +122,7 @@ def machine() -> str:
 
 def diagnose(case: Case, results: Path) -> Entry:
     """Ask the verdict about the records of a case."""
-    own = results / "fingerprint.json"
+    own = results / "microbenchmarks.json"
     known = storage.read_json(own) if own.exists() else None
     try:
         found = verdict.diagnose([results / case.name / "0.jsonl"], known, None)
@@ -144,7 +144,7 @@ def summarise(found: Mapping[str, Any]) -> Entry:
     step_1, step_n = (_value(found.get(key)) for key in ("step_1_s", "step_n_s"))
     named: list[dict[str, Any]] = []
     if step_1 is not None and step_n is not None:
-        of = {"growth": step_n - step_1, "level": step_1}
+        of = {"scaling_loss": step_n - step_1, "single_process_loss": step_1}
         named = [
             {"part": part, "cause": one["cause"], "share": _value(one["share"]),
              "seconds": (_value(one["share"]) or 0.0) * of[part]}
@@ -172,13 +172,13 @@ def _value(estimate: Mapping[str, Any] | None) -> float | None:
     return None if estimate is None else estimate["value"]
 
 
-def measure_fingerprint(results: Path) -> None:
-    """Measure the machine's own ladder once for all runs.
+def measure_microbenchmarks(results: Path) -> None:
+    """Measure the machine's microbenchmarks once for all runs.
 
     Raises:
         RuntimeError: that failed.
     """
-    path = results / "fingerprint.json"
+    path = results / "microbenchmarks.json"
     if path.exists() and microbenchmarks.quiet(storage.read_json(path)):
         return
     results.mkdir(parents=True, exist_ok=True)
@@ -186,12 +186,17 @@ def measure_fingerprint(results: Path) -> None:
         [
             *(sys.executable, "-m", "scaling_study", "microbenchmarks"),
             *("--code", measure.harness_digest(*microbenchmarks.MODULES)),
-            *("--kept", str(results / "fingerprints"), "--log", str(results / "fingerprint.log")),
+            *(
+                "--kept",
+                str(results / "microbenchmarks"),
+                "--log",
+                str(results / "microbenchmarks.log"),
+            ),
             *("--output", str(path)),
         ]
     )
     if failure:
-        raise RuntimeError(f"the machine's fingerprint: {failure}")
+        raise RuntimeError(f"the machine's microbenchmarks: {failure}")
 
 
 class Ledger:

@@ -206,7 +206,7 @@ def clean_step_s(entry: Entry, entries: Sequence[Entry]) -> float | None:
     clean = mates(entry, entries) if _paired(case) else clean_runs(case, entries)
     if not clean:
         return None
-    if FAULTS[entry["fault"]].level:
+    if FAULTS[entry["fault"]].single_process:
         return float(clean[0]["step_n_s"])
     ratio = statistics.median(one["step_n_s"] / one["step_1_s"] for one in clean)
     return float(entry["step_1_s"] * ratio)
@@ -226,7 +226,7 @@ def mates(entry: Entry, entries: Sequence[Entry]) -> list[Entry]:
 def _paired(case: Case) -> bool:
     """Whether a run is compared with a clean one of the same half hour only."""
     fault = FAULTS[case.fault]
-    return case != clean_of(case) and (fault.level or fault.controlled)
+    return case != clean_of(case) and (fault.single_process or fault.controlled)
 
 
 def _apart(one: Entry, other: Entry) -> timedelta:

@@ -1,6 +1,6 @@
-"""Does the study of a feed add up, and do its predictions hold?
+"""Does the study of a data loader add up, and do its predictions hold?
 
-Each case is a script with a loader. Its feed is measured at one process, as `feed: quick` does, but
+Each case is a script with a loader, measured with one process as `data_loader: quick` does, but
 with every other way to load run beside the script as it is. Told are the parts of a step with what
 they do not account for, and each way's predicted and measured step. A prediction holds if it is
 within 15% of what is measured; a step adds up if at most 3% of it is left. Of injected faults, the
@@ -33,8 +33,8 @@ from fault_runs import plan_of_config
 
 from scaling_study.analysis.loader_windows import read_run
 from scaling_study.common.quantities import format_percent, format_seconds
-from scaling_study.config.efforts import FEEDS
-from scaling_study.diagnosis.loader_verdict import feed
+from scaling_study.config.efforts import LOADER_EFFORTS
+from scaling_study.diagnosis.loader_verdict import data_loader
 from scaling_study.experiments import loader_experiment as measured
 from scaling_study.runner import job_process, measure
 
@@ -97,20 +97,20 @@ def config(case: str, folder: Path) -> Json:
             "1" if one == "{member}" else one for one in content["workload"]["args"]
         ]
     content["launches"]["baseline"] |= ALLOCATOR
-    return content | {"feed": "full"}
+    return content | {"data_loader": "full"}
 
 
 def run(case: str, kept: Path) -> Json:
     """Measure one case, keep its records, and return its entry of the ledger."""
-    FEEDS["full"] = dataclasses.replace(FEEDS["quick"], blocks=6, ways=WAYS)
+    LOADER_EFFORTS["full"] = dataclasses.replace(LOADER_EFFORTS["quick"], blocks=6, ways=WAYS)
     folder = Path(tempfile.mkdtemp(prefix="feeds-"))
     began = time.monotonic()
     try:
         plan, launch = plan_of_config(config(case, folder))
-        job = measure.read_job(measure.job_text(plan, launch, "", "feed"), 0)
+        job = measure.read_job(measure.job_text(plan, launch, "", "data_loader"), 0)
         path = folder / "0.jsonl"
-        with job_process.prepared(f"feed ({case})", folder / "log", None):
-            measured.Feed(job, path, folder / "builds").run(1)
+        with job_process.prepared(f"data_loader ({case})", folder / "log", None):
+            measured.LoaderExperiment(job, path, folder / "builds").run(1)
         wall_s = time.monotonic() - began
         kept.parent.mkdir(exist_ok=True)
         shutil.copy(path, kept)
@@ -121,7 +121,7 @@ def run(case: str, kept: Path) -> Json:
 
 def tell(case: str, kept: Path) -> Json:
     """Return the ledger's entry of a case, from its records."""
-    found = feed([read_run(kept)])
+    found = data_loader([read_run(kept)])
     names = ("status", "reason", "parts", "variants", "ways", "left_out", "loaders", "fetching")
     chosen = {name: found[name] for name in (*names, "preparing")}
     return {"case": case, **chosen}

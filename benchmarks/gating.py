@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ladder import ROOT, run, step_ms
+from one_cohort import ROOT, run, step_ms
 
 from scaling_study.config.config import load_config
 from scaling_study.config.config_file import read_config

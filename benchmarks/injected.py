@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import fault_bare
 from fault_cases import WORKLOADS, Case
 from fault_list import FAULTS, NOTHING, ROOT
-from fault_runs import Ledger, case_of, diagnose, experiment, measure_fingerprint, not_possible
+from fault_runs import Ledger, case_of, diagnose, experiment, measure_microbenchmarks, not_possible
 from fault_scores import disturbed, markdown, to_run
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def main() -> None:
             if (options.results / case.name / "0.jsonl").exists():
                 ledger.add({**entry, **diagnose(case, options.results)})
     else:
-        measure_fingerprint(options.results)
+        measure_microbenchmarks(options.results)
         for wanted in cases(faults, options.workload, options.runs):
             for case in to_run(wanted, ledger, datetime.now(UTC)):
                 run_quietly(case, ledger, options.results)

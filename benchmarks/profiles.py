@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ladder import ROOT
+from one_cohort import ROOT
 
 from scaling_study.config.config import load_config
 from scaling_study.config.config_file import read_config
@@ -61,24 +61,24 @@ def main() -> None:
         folder = Path(name)
         points, took_s = profile(folder)
         for _ in range(cohorts):
-            # Long windows: the tax is a few percent of a step time that drifts by as much.
+            # Long windows: the overhead is a few percent of a step time that drifts by as much.
             (point,), _ = profile(
                 folder, processes=[1], operators=False, samples=SAMPLES, unprofiled_s=8.0
             )
-            spied.append(point["kinds"][0]["tax"])
+            spied.append(point["kinds"][0]["overhead"])
             (point,), _ = profile(
                 folder, processes=[2], stacks=False, calls=False, steps=50, unprofiled_s=8.0
             )
-            beside.append(point["kinds"][0]["others_tax"])
+            beside.append(point["kinds"][0]["others_overhead"])
             first, second = point["unprofiled_windows"]
             spread.append(abs(second / first - 1))
     print(
         json.dumps(
             {
-                "py_spy_tax": statistics.median(spied) - 1,
-                "py_spy_taxes": [tax - 1 for tax in spied],
-                "others_tax": statistics.median(beside) - 1,
-                "others_taxes": [tax - 1 for tax in beside],
+                "py_spy_overhead": statistics.median(spied) - 1,
+                "py_spy_overheads": [overhead - 1 for overhead in spied],
+                "others_overhead": statistics.median(beside) - 1,
+                "others_overheads": [overhead - 1 for overhead in beside],
                 "unprofiled_spread": max(spread),
                 "point_s": took_s / len(points),
             }

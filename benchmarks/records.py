@@ -40,13 +40,13 @@ def generate(study_folder: Path) -> None:
     sys.path.insert(0, str(ROOT / "tests"))
     synthetic = importlib.import_module("synthetic")
     count = -(-MEMBER_WINDOWS // (sum(NS) * REPLICATES * WINDOWS))
-    arms = ("default", "baseline", "repeat")
+    roles = ("default", "baseline", "repeat")
     launches = [
         synthetic.Launch(
-            {"intra_op": 1 if arms[index : index + 1] == ("repeat",) else max(index, 1)}
+            {"intra_op": 1 if roles[index : index + 1] == ("repeat",) else max(index, 1)}
             if index
             else {},
-            arms[index] if index < len(arms) else "grid",
+            roles[index] if index < len(roles) else "grid",
             synthetic.hard_saturation(40.0 + index % 17, 600.0 + index),
         )
         for index in range(count)

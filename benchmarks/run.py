@@ -1,6 +1,6 @@
 """Measure every figure that the project promises, on this machine, and print them in one table.
 
-    python benchmarks/run.py [--only attached ladder ...]
+    python benchmarks/run.py [--only attached one_cohort ...]
 
 Each figure is a ratio or a time of its own run; nothing else should run meanwhile. The quick study
 (`make report`) has to be there: the last figures are read from its results.
@@ -48,9 +48,9 @@ def attached() -> Iterator[Figure]:
     yield Figure("attached - bare, plain loop", "at most 25 us a step", text, added_us <= 25)
 
 
-def ladder() -> Iterator[Figure]:
+def one_cohort() -> Iterator[Figure]:
     """One full-size cohort, against a shell loop."""
-    found = run("ladder.py")
+    found = run("one_cohort.py")
     share, skew = found["inside_windows"], found["start_skew_p99_ms"]
     yield Figure("full-size cohort inside windows", "at least 80%", f"{share:.1%}", share >= 0.8)
     yield Figure("start skew, p99", "at most 2 ms", f"{skew:.3f} ms", skew <= 2)
@@ -63,23 +63,25 @@ def ladder() -> Iterator[Figure]:
 
 def isolated() -> Iterator[Figure]:
     """Ladder windows against fresh cohorts for each point."""
-    for n, row in run("ladder.py", "--isolated").items():
+    for n, row in run("one_cohort.py", "--isolated").items():
         spans = [f"{low:.2f} to {high:.2f}" for low, high in (row["ladder_ms"], row["isolated_ms"])]
         text = f"{spans[0]} and {spans[1]} ms"
-        yield Figure(f"ladder and isolated agree, n = {n}", "intervals overlap", text, row["agree"])
+        yield Figure(
+            f"one cohort and isolated agree, n = {n}", "intervals overlap", text, row["agree"]
+        )
 
 
 def profiles() -> Iterator[Figure]:
     """What profiling costs."""
     found = run("profiles.py")
     spied, beside, spread = (
-        found[key] for key in ("py_spy_tax", "others_tax", "unprofiled_spread")
+        found[key] for key in ("py_spy_overhead", "others_overhead", "unprofiled_spread")
     )
-    text = f"{spied:.1%} ({', '.join(f'{tax:.1%}' for tax in found['py_spy_taxes'])})"
-    yield Figure("tax of py-spy on the profiled member", "at most 10%", text, spied <= 0.1)
+    text = f"{spied:.1%} ({', '.join(f'{overhead:.1%}' for overhead in found['py_spy_overheads'])})"
+    yield Figure("overhead of py-spy on the profiled member", "at most 10%", text, spied <= 0.1)
     text = f"{beside:.1%}, unprofiled windows differ by {spread:.1%}"
     met = beside <= max(spread, 0.0)
-    yield Figure("tax of torch's profiler on the others", "within the A/A spread", text, met)
+    yield Figure("overhead of torch's profiler on the others", "within the A/A spread", text, met)
     point_s = found["point_s"]
     met = point_s <= LONGEST_PROFILE_S
     what = "profiling a point, 300 samples of its stacks"
@@ -144,7 +146,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "dry-run": dry_run,
     "records": records,
     "attached": attached,
-    "ladder": ladder,
+    "one_cohort": one_cohort,
     "isolated": isolated,
     "coordinator": coordinator,
     "profiles": profiles,

@@ -78,7 +78,7 @@ def grid(world: World, _budget_s: float) -> Found:
     launches = [*world.field.entrants]
     for _ in range(GRID_REPLICATES):
         for at in rng.permutation(len(launches)):
-            task = Task(launches[at], world.field.ladder)
+            task = Task(launches[at], world.field.process_counts)
             seen.add(world.measure([task], 0, GRID_WINDOWS, GRID_LONGEST_S))
     return Found(seen.best()[1], seen.spent_s)
 
@@ -90,16 +90,16 @@ def one_replicate(world: World, budget_s: float) -> Found:
     for at in rng.permutation(len(launches)):
         if seen.spent_s >= budget_s:
             break
-        _start(world, Task(launches[at], world.field.ladder), seen)
+        _start(world, Task(launches[at], world.field.process_counts), seen)
     return Found(seen.best()[1], seen.spent_s)
 
 
 def random_search(world: World, budget_s: float) -> Found:
     """Starts of random launches at random counts."""
     seen, rng = Seen(), np.random.default_rng(world.seed)
-    launches, ladder = [*world.field.entrants], world.field.ladder
+    launches, process_counts = [*world.field.entrants], world.field.process_counts
     while seen.spent_s < budget_s:
-        counts = rng.choice(ladder, min(RANDOM_COUNTS, len(ladder)), replace=False)
+        counts = rng.choice(process_counts, min(RANDOM_COUNTS, len(process_counts)), replace=False)
         launch = launches[int(rng.integers(len(launches)))]
         _start(world, Task(launch, tuple(sorted(map(int, counts)))), seen)
     return Found(seen.best()[1], seen.spent_s)
@@ -108,16 +108,18 @@ def random_search(world: World, budget_s: float) -> Found:
 def successive_halving(world: World, budget_s: float) -> Found:
     """A start of each launch, then of the better half, and so on, until there is one."""
     seen, left = Seen(), [*world.field.entrants]
-    ladder = world.field.ladder
-    places = np.linspace(0, len(ladder) - 1, HALVING_COUNTS).round().astype(int)
-    counts = tuple(ladder[at] for at in places)
+    process_counts = world.field.process_counts
+    places = np.linspace(0, len(process_counts) - 1, HALVING_COUNTS).round().astype(int)
+    counts = tuple(process_counts[at] for at in places)
     while left and seen.spent_s < budget_s:
         for launch in left:
             if seen.spent_s >= budget_s:
                 break
             _, (_, best) = seen.best(launch)
-            at = ladder.index(best)
-            near = ladder[max(0, at - 1) : at + 2] if (launch, best) in seen.logs else counts
+            at = process_counts.index(best)
+            near = (
+                process_counts[max(0, at - 1) : at + 2] if (launch, best) in seen.logs else counts
+            )
             _start(world, Task(launch, tuple(near)), seen)
         ranks = {launch: seen.best(launch)[0] for launch in left}
         left = sorted(left, key=lambda one: -ranks[one])[: max(1, len(left) // 2)]
@@ -138,7 +140,9 @@ def optuna_wilcoxon(world: World, budget_s: float) -> Found:
     while seen.spent_s < budget_s:
         trial = study.ask()
         launch = trial.suggest_categorical("launch", launches)
-        n = world.field.ladder[trial.suggest_int("n", 0, len(world.field.ladder) - 1)]
+        n = world.field.process_counts[
+            trial.suggest_int("n", 0, len(world.field.process_counts) - 1)
+        ]
         values: list[float] = []
         for step in range(TRIAL_STARTS):
             if seen.spent_s >= budget_s:

@@ -57,7 +57,7 @@ STEPS, SHORTEST_S = 50, 1.5
 EDGE_S = 0.35
 """Settling, and counters at a window's edges."""
 WINDOW_NOISE = 0.01
-OWN_LUCK = 0.4
+OWN_BIAS = 0.4
 """Share of a start's variance that each of its counts has for itself."""
 FAILS = 0.05
 """Share of launches that cannot start."""
@@ -113,7 +113,7 @@ class World:
         counts = process_counts.resolve("auto", topology(self.machine), None)
         named = process_counts.boundaries(topology(self.machine), None)
         self.step_s = float(np.exp(rng.uniform(math.log(0.004), math.log(0.05))))
-        self._ladder = np.array(counts, dtype=np.float64)
+        self._process_counts = np.array(counts, dtype=np.float64)
         self._base = self._curve(rng, list(named))
         default = Entrant("default", frozenset({("intra_op", "default")}), int(max(counts)))
         singles = [
@@ -144,8 +144,8 @@ class World:
     # The truth
 
     def _curve(self, rng: np.random.Generator, bounds: Sequence[int]) -> Floats:
-        """Log throughput of the baseline along the ladder."""
-        n, top = self._ladder, self._ladder[-2]
+        """Log throughput of the baseline over the process counts."""
+        n, top = self._process_counts, self._process_counts[-2]
         grow = np.log(n)
         if self.shape == "saturating":
             full, sharp = top * rng.uniform(0.1, 0.9), rng.uniform(1, 6)
@@ -165,8 +165,8 @@ class World:
         return (8, 2, 4)[value] if axis == "intra_op" else 1
 
     def _effect(self, rng: np.random.Generator, one: Entrant) -> Floats:
-        """What a launch changes in log throughput along the ladder."""
-        n, top = self._ladder, self._ladder[-2]
+        """What a launch changes in log throughput over the process counts."""
+        n, top = self._process_counts, self._process_counts[-2]
         kind = rng.random()
         size = (
             rng.normal(0, 0.003) if kind < 0.4 else
@@ -182,12 +182,12 @@ class World:
 
     def _slow(self, rng: np.random.Generator) -> Floats:
         """The default launch: up to three times faster alone, twenty times slower beside many."""
-        share = np.log(self._ladder) / np.log(self._ladder[-1])
+        share = np.log(self._process_counts) / np.log(self._process_counts[-1])
         alone, beside = rng.uniform(0, math.log(3)), rng.uniform(0.1, 1) * math.log(20)
         return np.asarray(alone * (1 - share) - beside * share)
 
     def curve(self, changes: Changes) -> Floats:
-        """Log throughput of a launch along the ladder."""
+        """Log throughput of a launch over the process counts."""
         if ("intra_op", "default") in changes:
             return np.asarray(self._base + self._rough)
         found = self._base.copy()
@@ -202,7 +202,7 @@ class World:
 
     def true(self, launch: str, n: int) -> float:
         """The throughput of a point."""
-        at = self.field.ladder.index(n)
+        at = self.field.process_counts.index(n)
         return float(np.exp(self.curve(self._known[launch].changes)[at]))
 
     def best(self) -> float:
@@ -302,8 +302,8 @@ class World:
         self, launch: str, counts: Sequence[int], windows: int, drift: float
     ) -> Mapping[int, float]:
         rng = self._rng
-        luck = rng.normal(0, self.noise * math.sqrt(1 - OWN_LUCK))
-        own = self.noise * math.sqrt(OWN_LUCK)
+        luck = rng.normal(0, self.noise * math.sqrt(1 - OWN_BIAS))
+        own = self.noise * math.sqrt(OWN_BIAS)
         return {
             n: self.true(launch, n)
             * math.exp(

@@ -1,4 +1,4 @@
-"""Running real confirmations in tests: through the real entry and its keeper."""
+"""Running real confirmations in tests: through the real entry and its supervisor."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ def point(plan, launch, n):
         "n": n,
         "steps_per_s": 100.0,
         "models_per_hour": 1000.0,
-        "between_share": 0.0,
+        "non_step_share": 0.0,
         "at_n": None,
         "axes": {},
     }
@@ -51,7 +51,7 @@ def planned(script, seconds, *, args=(), **sections):
 
 
 def command(plan, found, folder):
-    """The job that confirms, below its keeper."""
+    """The job that confirms, below its supervisor."""
     (folder / "plan.json").write_text(json.dumps(plan))
     (folder / "analysis").mkdir(exist_ok=True)
     (folder / "analysis/recommendation.json").write_text(json.dumps(found))

@@ -22,8 +22,8 @@ hypothesis.settings.load_profile("unhurried")
 # They measure, or start members: nothing else may run beside them. All others can share a machine.
 # fmt: off
 ALONE = (
-    "test_accounts", "test_attest", "test_builds", "test_capacity", "test_cohort", "test_confirm",
-    "test_counters", "test_keep", "test_kernels", "test_launch_script", "test_launchers",
+    "test_accounts", "test_readback", "test_builds", "test_capacity", "test_cohort", "test_confirm",
+    "test_counters", "test_supervisor", "test_kernels", "test_launch_script", "test_launchers",
     "test_machine_counters", "test_measure", "test_members", "test_perf_events", "test_injected",
     "test_model_queue", "test_openmp", "test_pool", "test_profile_launch", "test_program",
     "test_sampling", "test_script_fails", "test_today_study", "test_why", "test_worker",

@@ -24,9 +24,9 @@ def plain(folder):
     """A recommendation with experiments on causes."""
     study = rendering.make_study(folder)
     machine = rendering.machine_entry(study, "recommendation")["machine"]
-    targets = (synthetic_causes.target(), synthetic_causes.level_only())
+    targets = (synthetic_causes.target(), synthetic_causes.single_process_only())
     write_json(study / "analysis/causes.json", synthetic_causes.causes(machine, *targets))
-    write_json(study / "fingerprint.json", synthetic_causes.fingerprint(machine))
+    write_json(study / "microbenchmarks.json", synthetic_causes.microbenchmarks(machine))
     return rendering.render(study)
 
 
@@ -44,10 +44,10 @@ def one_model(folder):
 def data_loader(folder):
     """What the data loader costs."""
     study = rendering.make_study(folder, ns=(1, 2, 4))
-    plan = read_json(study / "plan.json") | {"feed": "quick"}
+    plan = read_json(study / "plan.json") | {"data_loader": "quick"}
     write_json(study / "plan.json", plan)
     machine = rendering.machine_entry(study, "recommendation")["machine"]
-    write_json(study / "analysis/feed.json", {"machines": [{"machine": machine, **LOADER}]})
+    write_json(study / "analysis/data_loader.json", {"machines": [{"machine": machine, **LOADER}]})
     return rendering.render(study)
 
 

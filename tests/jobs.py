@@ -1,4 +1,4 @@
-"""Running real measuring jobs in tests: small, but through the real entry and its keeper."""
+"""Running real measuring jobs in tests: small, but through the real entry and its supervisor."""
 
 import json
 import os
@@ -23,7 +23,7 @@ QUICK = {
     "longest_s": 3.0,
     "settle_s": 0.05,
     "warmup_steps": 3,
-    "retakes": 0,
+    "retries": 0,
     "start_timeout_s": 120.0,
 }
 
@@ -57,7 +57,7 @@ def profile_text(mapping):
 
 
 def kept(stage, folder, *options):
-    """A measuring job of any kind below its keeper."""
+    """A measuring job of any kind below its supervisor."""
     return [
         *supervised(),
         *(*STAGE, stage, *options),
@@ -144,5 +144,5 @@ def run(mapping, folder):
 
 def read(path):
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    kinds = ("cohort", "attestation", "window", "event", "settled", "end")
+    kinds = ("cohort", "readback", "window", "event", "settled", "end")
     return {kind: [record for record in records if record["kind"] == kind] for kind in kinds}

@@ -41,6 +41,6 @@ def taken(members, **changed):
 
 def window(members=(), **changed):
     """The record of a window of a cohort."""
-    known = {"cohort": 0, "take": 0}
+    known = {"cohort": 0, "attempt": 0}
     of_cohort = {name: changed.pop(name, value) for name, value in known.items()}
     return Window(**structs.asdict(taken(list(members), **changed)), **of_cohort)

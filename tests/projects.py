@@ -59,10 +59,10 @@ class Project:
         quick = "blocks=5, kernels=('register',), doses=(1.0,), dose_blocks=1"
         changed = f'EFFORTS["quick"] = replace(EFFORTS["quick"], {quick})'
         efforts.write_text(f"{efforts.read_text()}\n\n{changed}\n")
-        fingerprint = library / "experiments/microbenchmarks.py"
-        text = fingerprint.read_text()
+        microbenchmarks = library / "experiments/microbenchmarks.py"
+        text = microbenchmarks.read_text()
         assert "\nBLOCKS = 5\n" in text
-        fingerprint.write_text(text.replace("\nBLOCKS = 5\n", "\nBLOCKS = 1\n"))
+        microbenchmarks.write_text(text.replace("\nBLOCKS = 5\n", "\nBLOCKS = 1\n"))
 
     def configure(self, config):
         if not isinstance(config, str) and "workload" in config:

@@ -100,11 +100,11 @@ class SmallCohort:
         starts = [self.members.words(slot)[channel.RELEASED_NS], *(step.end_ns for step in found)]
         return [(step.end_ns - start, step) for start, step in zip(starts, found, strict=False)]
 
-    def attest(self, slot, order=channel.ATTEST):
+    def read_back(self, slot, order=channel.READ_BACK):
         """What a resting member reports of itself."""
         self.members.order([slot], order)
         assert self.members.wait_resting([slot], until()) == set(), self.log(slot)
-        return json.loads((self.folder / f"attestation-{slot}.json").read_text())
+        return json.loads((self.folder / f"readback-{slot}.json").read_text())
 
     def wait_ended(self, slot):
         """Wait until a member ends by itself; return its output."""

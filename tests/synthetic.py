@@ -37,7 +37,7 @@ MEASURE: dict[str, Any] = {
     "longest_s": 10.0,
     "settle_s": 0.2,
     "warmup_steps": 10,
-    "retakes": 2,
+    "retries": 2,
     "start_timeout_s": 300,
     "isolated": False,
 }
@@ -66,17 +66,17 @@ class Launch:
 
     Attributes:
         values: Axes that differ from all-default.
-        arm: Why it is in the plan.
+        role: Why it is in the plan.
         law: True throughput in steps/s of n processes.
         ending: Status of its cohorts; a failed or skipped one has no windows, a partial one lacks
             its largest process count.
-        check_ok: Whether its attestation passes.
+        check_ok: Whether its readback passes.
         invalid: Share of first takes that are flagged and taken again.
         never_valid: Process counts none of whose windows is valid.
     """
 
     values: dict[str, Any] = dataclasses.field(default_factory=dict)
-    arm: str = "grid"
+    role: str = "grid"
     law: Law = dataclasses.field(default_factory=lambda: hard_saturation(50.0, 150.0))
     ending: Literal["complete", "partial", "failed", "skipped"] = "complete"
     check_ok: bool = True
@@ -89,20 +89,20 @@ class Launch:
         slug = "-".join(f"{axis}-{value}" for axis, value in self.values.items()) or "default"
         digest = hashlib.sha256(json.dumps(self.values, sort_keys=True).encode()).hexdigest()[:6]
         slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", slug)
-        return f"{slug}-{digest}" + ("-repeat" if self.arm == "repeat" else "")
+        return f"{slug}-{digest}" + ("-repeat" if self.role == "repeat" else "")
 
     @property
     def label(self) -> str:
         """Differing values as text."""
         text = ", ".join(f"{axis} {value}" for axis, value in self.values.items()) or "default"
-        return text + (" (repeat)" if self.arm == "repeat" else "")
+        return text + (" (repeat)" if self.role == "repeat" else "")
 
     def planned(self) -> dict[str, Any]:
         """The launch as plan.json holds it."""
         return {
             "id": self.id,
             "label": self.label,
-            "arm": self.arm,
+            "role": self.role,
             "axes": AXES | self.values,
         }
 
@@ -218,7 +218,7 @@ def write_study(
         study: Name of the study.
         seed: Of everything drawn.
         launches: What is measured; `LAUNCHES` has one of every ending.
-        ns: The ladder.
+        ns: the process counts.
         replicates: Files per launch.
         windows: Valid windows per point and replicate.
         steps: Counted steps per member and window.
@@ -254,15 +254,15 @@ def write_study(
                 for cohort, where in enumerate(machines):
                     head = {
                         "kind": "cohort",
-                        "schema_version": 1,
+                        "schema_version": 2,
                         "study": study,
                         "launch": launch.id,
-                        "arm": launch.arm,
+                        "role": launch.role,
                         "label": launch.label,
                         "axes": AXES | launch.values,
                         "replicate": replicate,
                         "cohort": cohort,
-                        "ladder": list(ns),
+                        "process_counts": list(ns),
                         "seed": seed,
                         "measured_hash": measured_hash,
                         "harness_hash": harness_hash,
@@ -294,10 +294,10 @@ def _plan(
     steps_per_model: int | Literal["auto"] | None,
     objective: str,
 ) -> dict[str, Any]:
-    by_arm = {launch.arm: launch.id for launch in launches}
+    by_arm = {launch.role: launch.id for launch in launches}
     default = by_arm.get("default")
     return {
-        "schema_version": 1,
+        "schema_version": 2,
         "study": study,
         "description": "made up",
         "seed": seed,
@@ -379,7 +379,7 @@ def _cohort(
             "in_windows_s": 0.0,
         }
         return [head, end]
-    records = [head, _attestation(head, launch)]
+    records = [head, _readback(head, launch)]
     if launch.ending == "failed":
         end |= {
             "reason": "what was asked for did not take effect",
@@ -387,7 +387,7 @@ def _cohort(
             "in_windows_s": 0.0,
         }
         return [*records, end]
-    ns = head["ladder"]
+    ns = head["process_counts"]
     if launch.ending == "partial":
         lost = ns[-1]
         ns = ns[:-1]
@@ -420,7 +420,7 @@ def _cohort(
                             "window": number,
                             "block": block,
                             "n": n,
-                            "take": take,
+                            "attempt": take,
                             "valid": valid,
                             "flags": [] if valid else ["foreign_cpu", "short_overlap"],
                         },
@@ -434,7 +434,7 @@ def _cohort(
     return [*records, end]
 
 
-def _attestation(head: dict[str, Any], launch: Launch) -> dict[str, Any]:
+def _readback(head: dict[str, Any], launch: Launch) -> dict[str, Any]:
     effective = {
         axis: value if launch.check_ok or axis != "blas" else "bundled"
         for axis, value in head["axes"].items()
@@ -442,7 +442,7 @@ def _attestation(head: dict[str, Any], launch: Launch) -> dict[str, Any]:
     cpus = len(head["machine"]["topology"]["cpus"])
     count = launch.values.get("intra_op", cpus)
     return {
-        "kind": "attestation",
+        "kind": "readback",
         "cohort": head["cohort"],
         "checks": [
             {

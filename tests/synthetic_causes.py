@@ -1,4 +1,4 @@
-"""Verdicts made up: analysis/causes.json and fingerprint.json as the verdict writes them.
+"""Verdicts made up: analysis/causes.json and microbenchmarks.json as the verdict writes them.
 
 Each function of a target returns one of a different kind; `causes` puts targets into the file.
 """
@@ -46,7 +46,10 @@ SPINNING = cause(
     "OpenMP threads that spin while they wait",
     estimate(0.94, 0.05),
     proof=[
-        ("relief", "With passive waiting 94% of the added time comes back (89% to 99%, 5 blocks)."),
+        (
+            "intervention",
+            "With passive waiting 94% of the added time comes back (89% to 99%, 5 blocks).",
+        ),
         ("account", "71% of the added time is run-queue wait: four threads on two CPUs."),
         ("fact", "libgomp spins for long where OMP_WAIT_POLICY is not set."),
     ],
@@ -78,14 +81,14 @@ FAULTS = cause(
     "Page faults by the allocator's settings",
     estimate(0.08, 0.12),
     proof=[("account", "Minor faults a step: 2,300 and 2,410.")],
-    doubt=[("relief", "With raised thresholds 8% of the added time comes back (0% to 20%).")],
+    doubt=[("intervention", "With raised thresholds 8% of the added time comes back (0% to 20%).")],
     confidence="low",
 )
 OLD_BLAS = cause(
     "slow_blas",
     "A slow BLAS kernel",
     estimate(0.34, 0.04),
-    proof=[("relief", "With OpenBLAS a step alone takes 34% less (30% to 38%).")],
+    proof=[("intervention", "With OpenBLAS a step alone takes 34% less (30% to 38%).")],
     confidence="medium",
     remedy={
         "text": "Preload OpenBLAS.",
@@ -142,13 +145,13 @@ def accounts(times=None):
     ]
 
 
-def relief(name, title, comes_back, growth, level, **more):
+def intervention(name, title, comes_back, growth, level, **more):
     return {
-        "relief": name,
+        "intervention": name,
         "title": title,
         "comes_back": comes_back and estimate(comes_back, 0.05),
-        "growth": estimate(growth, 0.06) if growth is not None else None,
-        "level": estimate(level, 0.03) if level is not None else None,
+        "scaling_loss": estimate(growth, 0.06) if growth is not None else None,
+        "single_process_loss": estimate(level, 0.03) if level is not None else None,
         "units": 5,
         "status": "measured",
         "reason": None,
@@ -156,16 +159,16 @@ def relief(name, title, comes_back, growth, level, **more):
     }
 
 
-RELIEFS = [
-    relief("passive", "passive waiting", 0.94, 0.95, 0.01),
-    relief("one_thread", "one thread per operator", 0.97, 0.96, 0.05),
-    relief("pinned", "pinned to one CPU each", 0.31, 0.29, -0.04),
-    relief("large_thresholds", "glibc thresholds raised", 0.08, 0.06, 0.11),
-    relief("jemalloc", "jemalloc", 0.02, -0.03, 0.09),
-    relief("openblas", "OpenBLAS", None, None, None, status="failed",
+INTERVENTIONS = [
+    intervention("passive", "passive waiting", 0.94, 0.95, 0.01),
+    intervention("one_thread", "one thread per operator", 0.97, 0.96, 0.05),
+    intervention("pinned", "pinned to one CPU each", 0.31, 0.29, -0.04),
+    intervention("large_thresholds", "glibc thresholds raised", 0.08, 0.06, 0.11),
+    intervention("jemalloc", "jemalloc", 0.02, -0.03, 0.09),
+    intervention("openblas", "OpenBLAS", None, None, None, status="failed",
            reason="sgemm_ is still that of libtorch_cpu.so"),
-    relief("spread", "spread over caches and nodes", None, None, None, status="not_applicable",
-           reason="one L3 cache and one memory node"),
+    intervention("spread", "spread over caches and nodes", None, None, None,
+                 status="not_applicable", reason="one L3 cache and one memory node"),
 ]  # fmt: skip
 
 
@@ -198,7 +201,7 @@ def target(**changes):
         "target": "default-44136f",
         "launch": "default-44136f",
         "label": "default",
-        "arm": "default",
+        "role": "default",
         "n": 2,
         "effort": "quick",
         "status": "explained",
@@ -215,11 +218,11 @@ def target(**changes):
             "processes run two threads each on two CPUs, and a thread that has nothing to do keeps "
             "its CPU busy asking for work, so the thread that has work must wait for it."
         ),
-        "growth": side(
+        "scaling_loss": side(
             [SPINNING], [BANDWIDTH, QUOTA], [FAULTS], [NOT_TESTED],
             explained=estimate(0.94, 0.05), unexplained=estimate(0.06, 0.05),
         ),
-        "level": side(
+        "single_process_loss": side(
             ruled_out=[FAULTS | {"share": estimate(0.03), "confidence": "high"}], explained=None
         ),
         "accounts": accounts(),
@@ -228,9 +231,9 @@ def target(**changes):
             {"name": "threads", "title": "threads alive", "low": 9, "high": 18},
             {"name": "psi_cpu", "title": "pressure on CPUs (PSI)", "low": 0.01, "high": None},
         ],
-        "reliefs": RELIEFS,
+        "interventions": INTERVENTIONS,
         "sensitivities": SENSITIVITIES,
-        "fingerprint": [
+        "microbenchmarks": [
             {"kernel": name, "title": title, "inflation": estimate(1 + 0.1 * at), "n": 2}
             for at, (name, title) in enumerate(KERNELS.items())
         ],
@@ -249,12 +252,12 @@ def same():
     )  # fmt: skip
 
 
-def level_only():
+def single_process_only():
     return target(
-        target="recommended", launch="intra_op-1-aa", label="intra_op 1", arm="baseline",
+        target="recommended", launch="intra_op-1-aa", label="intra_op 1", role="baseline",
         step_n_s=estimate(9.9e-3, 1e-4), growth_ratio=estimate(1.02, 0.02),
         summary="It scales, but each step does its matrix products with an old kernel.",
-        growth=side(ruled_out=[BANDWIDTH]), level=side([OLD_BLAS], [FAULTS]),
+        scaling_loss=side(ruled_out=[BANDWIDTH]), single_process_loss=side([OLD_BLAS], [FAULTS]),
         accounts=accounts({
             "user": ("CPU time in user mode", 8.6e-3, 8.75e-3),
             "system": ("CPU time in the kernel", 0.4e-3, 0.42e-3),
@@ -267,7 +270,7 @@ def level_only():
 def unknown():
     return target(
         status="inconclusive", summary="No test explained the added time.",
-        growth=side(
+        scaling_loss=side(
             [], [BANDWIDTH], [FAULTS], [NOT_TESTED],
             explained=estimate(0.0, 0.05), unexplained=estimate(1.0, 0.05),
         ),
@@ -277,7 +280,8 @@ def unknown():
 def nothing():
     return target(
         status="nothing_to_explain", growth_ratio=estimate(1.01, 0.03),
-        step_n_s=estimate(9.8e-3), growth=side(ruled_out=[BANDWIDTH]), level=side(),
+        step_n_s=estimate(9.8e-3), single_process_loss=side(),
+        scaling_loss=side(ruled_out=[BANDWIDTH]),
         summary="Two processes are as fast as one.",
     )  # fmt: skip
 
@@ -299,12 +303,12 @@ def ended(status="failed"):
     )
     empty = {
         key: []
-        for key in ("accounts", "counts", "reliefs", "sensitivities", "fingerprint", "foreign",
-                    "waits")
+        for key in ("accounts", "counts", "interventions", "sensitivities", "microbenchmarks",
+                    "foreign", "waits")
     }  # fmt: skip
     return target(
         **missing, **empty, status=status, reason="a member was killed by signal 9",
-        growth=side(), level=side(),
+        scaling_loss=side(), single_process_loss=side(),
     )  # fmt: skip
 
 
@@ -314,7 +318,7 @@ def large():
         n=64, unit_count=3, start_sd=None, units="replicates", effort="full",
         growth_ratio=estimate(3.63, 0.2),
         step_1_s=estimate(28.8e-3, 1e-3), step_n_s=estimate(104.5e-3, 2e-3),
-        growth=side(
+        scaling_loss=side(
             [
                 SPINNING | {"title": "Memory bandwidth", "share": estimate(0.58, 0.1)},
                 cause("llc", "Last-level cache shared by 8 cores", estimate(0.31, 0.12),
@@ -334,8 +338,8 @@ def causes(machine, *targets):
     return {"schema_version": 1, "machines": [{"machine": machine, "targets": list(targets)}]}
 
 
-def fingerprint(machine, counts=(1, 2, 4, 8), blocks=3):
-    """Return fingerprint.json; every kernel but the control gets slower with its place."""
+def microbenchmarks(machine, counts=(1, 2, 4, 8), blocks=3):
+    """Return microbenchmarks.json; every kernel but the control gets slower with its place."""
     rows = []
     for at, kernel in enumerate(KERNELS):
         for n in counts:

@@ -15,7 +15,7 @@ def launches(speed):
     """A default and a better launch, and the repeat of that one."""
     default, better = (synthetic.hard_saturation(speed * n, speed * 4 * n) for n in (10, 50))
     return (
-        synthetic.Launch(arm="default", law=default),
+        synthetic.Launch(role="default", law=default),
         synthetic.Launch({"intra_op": 1}, "baseline", better),
         synthetic.Launch({"intra_op": 1}, "repeat", better),
     )

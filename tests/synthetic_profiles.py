@@ -26,13 +26,13 @@ STEPS = 5
 STACK = 'process 7:"python train.py";thread (7): MainThread;<module> (train.py:1)'
 
 
-def operators(many=False, factor=1.0, planted=None, steps=STEPS):
-    """Return the content of operators.json; `planted` are operators' further times as long."""
+def operators(many=False, factor=1.0, injected=None, steps=STEPS):
+    """Return the content of operators.json; `injected` are operators' further times as long."""
     rows = []
     for (operator, phase), (calls, self_s, inflation) in OPERATORS.items():
         each = self_s * factor * (inflation if many else 1.0)
         if many:
-            each *= (planted or {}).get(operator, 1.0)
+            each *= (injected or {}).get(operator, 1.0)
         rows.append(
             {
                 "operator": operator,
@@ -52,13 +52,13 @@ def step_s(content):
 
 
 def write_target(
-    folder, launch, machine, *, target=None, counts=(1, 8), factor=1.0, planted=None, label=None
+    folder, launch, machine, *, target=None, counts=(1, 8), factor=1.0, injected=None, label=None
 ):
     """Write profile/<target>/ of one launch under a study's folder; return the target's folder."""
     place = folder / "profile" / (target or launch.id)
     points = []
     for n in counts:
-        content = operators(n > 1, factor, planted)
+        content = operators(n > 1, factor, injected)
         (place / str(n)).mkdir(parents=True)
         (place / str(n) / "operators.json").write_text(json.dumps(content))
         profiled_s = step_s(content)
@@ -66,9 +66,9 @@ def write_target(
             {
                 "kind": "operators", "status": "ok", "reason": None, "remedy": None,
                 "steps": content["steps"], "step_s": profiled_s,
-                "tax": 1.22 if n == 1 else 1.04,
+                "overhead": 1.22 if n == 1 else 1.04,
                 "unprofiled_step_s": profiled_s / (1.22 if n == 1 else 1.04),
-                "others_tax": None if n == 1 else 1.004, "files": [f"{n}/operators.json"],
+                "others_overhead": None if n == 1 else 1.004, "files": [f"{n}/operators.json"],
             },
             {
                 "kind": "stacks", "status": "skipped", "reason": "py-spy: Permission denied",
@@ -81,7 +81,7 @@ def write_target(
         machine=machine["hash"],
         launch=launch.id,
         label=label or launch.label,
-        arm=launch.arm,
+        role=launch.role,
         target=target or launch.id,
         points=points,
     )
@@ -101,7 +101,7 @@ def add_stacks(place, *, lines=None):
         path.write_text("\n".join(raw if lines is None else lines) + "\n")
         point["kinds"][1] = {
             "kind": "stacks", "status": "ok", "reason": None, "remedy": None, "steps": 100,
-            "step_s": 0.02, "unprofiled_step_s": 0.019, "tax": 1.05, "others_tax": None,
+            "step_s": 0.02, "unprofiled_step_s": 0.019, "overhead": 1.05, "others_overhead": None,
             "rate_hz": 20, "native": True, "seconds": 10.0, "samples": 150, "members": 1,
             "turns": [
                 {"slot": 0, "pid": 7, "trainer_tid": 7, "seconds": 10.0, "steps": 100,
@@ -115,7 +115,7 @@ def add_stacks(place, *, lines=None):
 def write_manifest(place, **content):
     """Write profile.json; what is not given is that of a complete profile."""
     usual = {
-        "schema_version": 2, "status": "complete", "reason": None, "remedy": None,
+        "schema_version": 3, "status": "complete", "reason": None, "remedy": None,
         "same_as": None, "points": [],
     }  # fmt: skip
     place.mkdir(parents=True, exist_ok=True)

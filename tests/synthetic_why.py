@@ -1,7 +1,7 @@
-"""Runs of experiments made up from a known truth: a cause is planted with a known share.
+"""Runs of experiments made up from a known truth: a cause is injected with a known share.
 
-A `World` says where the time of a step goes for a cohort (the reference or a relief) at a process
-count. What is written is what the experiments write; noise is multiplied onto each window.
+A `World` says where the time of a step goes for a cohort (the reference or an intervention) at a
+process count. What is written is what the experiments write; noise is multiplied onto each window.
 """
 
 import copy
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from scaling_study.experiments.interventions import RELIEFS
+from scaling_study.experiments.interventions import INTERVENTIONS
 from synthetic import AXES, machine
 
 MS = 1e-3
@@ -40,11 +40,11 @@ TITLES = {
     "openblas": "OpenBLAS",
     "huge_pages": "huge pages asked for by malloc",
     "one_element": "ranks that exchange one number instead of gradients",
-    "no_collector": "Python's garbage collector off",
-    "unthrottled": "bursts that the quota leaves alone",
+    "no_gc": "Python's garbage collector off",
+    "quota_bursts": "bursts that the quota leaves alone",
 }
-WHOSE = {relief.name: relief.of for relief in RELIEFS if relief.of}
-RELIEF_AXES = {
+WHOSE = {intervention.name: intervention.of for intervention in INTERVENTIONS if intervention.of}
+INTERVENTION_AXES = {
     "passive": {"wait_policy": "passive"},
     "one_thread": {"intra_op": 1},
     "cleared": {"shell": "none"},
@@ -108,24 +108,24 @@ class World:
         n: Process count that is explained.
         cpus: CPUs of the machine.
         threads: Threads of an operator.
-        reliefs: What is tried.
-        loader: What is attested of the loader; empty for none.
+        interventions: What is tried.
+        loader: What is read_back of the loader; empty for none.
     """
 
     n: int = 2
     cpus: int = 2
     threads: int = 1
-    reliefs: tuple[str, ...] = (
+    interventions: tuple[str, ...] = (
         *("pinned", "large_thresholds", "cached_batches", "flush_denormals", "openblas"),
-        *("jemalloc", "huge_pages", "no_collector"),
+        *("jemalloc", "huge_pages", "no_gc"),
     )
     gflops: dict[str, float] = dataclasses.field(default_factory=dict)
     axes: dict[str, Any] = dataclasses.field(default_factory=dict)
     loader: dict[str, Any] = dataclasses.field(default_factory=dict)
     first: str = ""
-    """The cause that is planted; empty for none."""
+    """The cause that is injected; empty for none."""
 
-    def step(self, relief: str, n: int) -> Step:
+    def step(self, intervention: str, n: int) -> Step:
         """Where time goes for a cohort at a process count."""
         return self.crowd(Step(), n)
 
@@ -136,7 +136,7 @@ class World:
         return step
 
     def beside(self, kernel: str, dose: float) -> float:
-        """Step over step alone, beside bystanders."""
+        """Step over step alone, beside stressors."""
         return 1.0
 
     def inflation(self, kernel: str) -> float:
@@ -182,9 +182,9 @@ def write_run(
         effort: As the records have it.
     """
     records = [_head(world, replicate, effort)]
-    names = ["reference", *world.reliefs]
+    names = ["reference", *world.interventions]
     starts = [name for name in names if name not in WHOSE]
-    records += [_attestation(world, name) for name in starts]
+    records += [_readback(world, name) for name in starts]
     luck = {name: np.exp(rng.normal(0, start, world.n)) for name in starts}
     for block in range(blocks):
         odd = rng.integers(2 * len(names)) if rng.random() < outliers else -1
@@ -196,7 +196,7 @@ def write_run(
             if at == odd:
                 factor *= rng.choice([1.3, 1 / 1.3])
             step = world.step(name, n)
-            experiment = "reference" if name == "reference" else "relief"
+            experiment = "reference" if name == "reference" else "intervention"
             records.append(
                 _window(
                     world, step, experiment, name=name, n=n, block=block, factor=factor, first=block
@@ -206,9 +206,7 @@ def write_run(
         for kernel, dose in [("none", 0.0)] + [(k, d / 3) for k in KERNELS for d in (1, 2, 3)]:
             factor = np.exp(rng.normal(0, noise)) * world.beside(kernel, dose) * luck["reference"]
             alone = world.step("reference", 1)
-            window = _window(
-                world, alone, "bystander", name=kernel, n=1, block=block, factor=factor
-            )
+            window = _window(world, alone, "stressor", name=kernel, n=1, block=block, factor=factor)
             window |= {"dose": dose, "count": max(1, world.n - 1)}
             window["rate_share"] = None if kernel == "none" else 0.95
             records.append(window)
@@ -235,8 +233,8 @@ def write_run(
     return path
 
 
-def fingerprint(world: World, rng: np.random.Generator, noise: float = 0.03) -> dict[str, Any]:
-    """Return fingerprint.json of the world's machine."""
+def microbenchmarks(world: World, rng: np.random.Generator, noise: float = 0.03) -> dict[str, Any]:
+    """Return microbenchmarks.json of the world's machine."""
     rows = []
     for kernel in (*KERNELS, "multiply", "wake"):
         for n in sorted({1, world.n}):
@@ -262,12 +260,12 @@ def _head(world: World, replicate: int, effort: str) -> dict[str, Any]:
     where = world.machine()
     return {
         "kind": "why",
-        "schema_version": 1,
+        "schema_version": 2,
         "study": "synthetic",
         "target": "default-44136f",
         "launch": "default-44136f",
         "label": "default",
-        "arm": "default",
+        "role": "default",
         "axes": AXES | world.axes,
         "replicate": replicate,
         "effort": effort,
@@ -283,23 +281,27 @@ def _head(world: World, replicate: int, effort: str) -> dict[str, Any]:
             {"slot": slot, "cpus": None, "policy": "default", "oversubscribed": slot >= world.cpus}
             for slot in range(world.n)
         ],
-        "reliefs": [
+        "interventions": [
             {
-                "relief": name,
+                "intervention": name,
                 "title": TITLES[name],
-                "axes": RELIEF_AXES.get(name, {}),
-                "options": ({} if name in RELIEF_AXES else {name: True})
+                "axes": INTERVENTION_AXES.get(name, {}),
+                "options": ({} if name in INTERVENTION_AXES else {name: True})
                 | ({"of": WHOSE[name]} if name in WHOSE else {}),
             }
-            for name in world.reliefs
+            for name in world.interventions
         ],
         "not_applicable": [
-            {"relief": "spread", "title": TITLES["spread"], "reason": "only one last-level cache"}
+            {
+                "intervention": "spread",
+                "title": TITLES["spread"],
+                "reason": "only one last-level cache",
+            }
         ],
     }
 
 
-def _attestation(world: World, name: str) -> dict[str, Any]:
+def _readback(world: World, name: str) -> dict[str, Any]:
     threads = 1 if name in {"one_thread", "pinned"} else world.threads
     spins = 10 * MS if name != "passive" else 0.1 * MS
     member = {
@@ -315,7 +317,7 @@ def _attestation(world: World, name: str) -> dict[str, Any]:
         "loaders": [{"kind": "Loader", "workers": 0} | world.loader] if world.loader else [],
     }
     return {
-        "kind": "attestation",
+        "kind": "readback",
         "cohort": name,
         "checks": [{"axis": "launcher", "requested": "exec", "effective": "exec", "ok": True}],
         "members": [member | {"slot": slot} for slot in range(world.n)],
@@ -377,7 +379,7 @@ def _window(world, step, experiment, *, name, n, block, factor, first=0):
         "window": block,
         "block": block,
         "n": n,
-        "take": 0,
+        "attempt": 0,
         "valid": not flags,
         "flags": flags,
         "window_s": window_s,

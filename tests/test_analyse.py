@@ -71,9 +71,9 @@ def test_a_study_without_a_repeat_has_no_spread(tmp_path):
     assert noise["spread"] is None
 
 
-def test_attestation_shows_what_took_effect_and_what_did_not(study):
+def test_readback_shows_what_took_effect_and_what_did_not(study):
     _, content = study
-    (entry,) = content["attestation"]["machines"]
+    (entry,) = content["readback"]["machines"]
     launches = {each["label"]: each for each in entry["launches"]}
     failed = [
         check["axis"] for check in launches["intra_op 1, blas blis"]["checks"] if not check["ok"]
@@ -119,7 +119,7 @@ def test_an_all_failed_study_still_has_every_file(tmp_path):
     assert content["scaling"]["machines"][0]["launches"] == []
     assert content["recommendation"]["machines"][0]["status"] == "none"
     assert len(content["failures"]["machines"][0]["launches"]) == 3
-    assert content["attestation"]["machines"][0]["launches"] == []
+    assert content["readback"]["machines"][0]["launches"] == []
     assert content["provenance"]["machines"][0]["windows_valid"] == 0
 
 

@@ -189,7 +189,7 @@ def test_a_module_with_a_prefix_is_refused(away):
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("name", [None, "quick", "feed-images"])
+@pytest.mark.parametrize("name", [None, "quick", "loader-images"])
 def test_the_shipped_studies_find_their_scripts(away, tmp_path, name):
     given = ["--configfile", str(away.checkout / f"config/{name}.yaml")] if name else []
     code, said = away.study("--dry-run", *given, cwd=tmp_path)

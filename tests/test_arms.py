@@ -17,7 +17,10 @@ def arm(name, members, **changed):
 @pytest.mark.parametrize(
     ("sizes", "together"),
     [
-        ([4, 4, 1, 1], [[4], [4], [1, 1]]),  # as many members as CPUs, and reliefs of one alone
+        (
+            [4, 4, 1, 1],
+            [[4], [4], [1, 1]],
+        ),  # as many members as CPUs, and interventions of one alone
         ([1, 4, 1], [[1], [4], [1]]),  # in their order
         ([2, 1, 2, 2], [[2, 1], [2, 2]]),
         ([8, 1], [[8], [1]]),  # more members than CPUs start alone
@@ -48,7 +51,7 @@ def test_a_change_that_cannot_be_made_is_no_failure():
 
 
 def test_a_change_that_does_not_hold_is_a_failure():
-    report = {"impossible": {}, "changes": {"one_element": False, "no_collector": True}}
-    reason = unchanged(["one_element", "no_collector"], [report])
+    report = {"impossible": {}, "changes": {"one_element": False, "no_gc": True}}
+    reason = unchanged(["one_element", "no_gc"], [report])
     assert reason == "one_element did not take effect"
     assert not isinstance(reason, Impossible)

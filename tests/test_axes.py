@@ -63,7 +63,7 @@ def test_the_order_of_axes_is_that_in_names_of_launches():
         "shell", "build", "launcher", "intra_op", "inter_op", "wait_policy", "openmp", "blas",
         "isa", "allocator", "huge_pages", "placement", "openmp_affinity", "membind",
         "optimizer_kernel",
-        "matmul_precision", "autocast", "memory_format", "compile", "denormals", "collector",
+        "matmul_precision", "autocast", "memory_format", "compile", "denormals", "gc",
         "prefetch", "persistent_workers", "loader_workers", "loader_cpus", "ranks",
     ]  # fmt: skip
 
@@ -353,7 +353,7 @@ PLAIN = {
 }
 
 
-def attested(preload=(), env=None, **changed):
+def read_back(preload=(), env=None, **changed):
     environment = {**PLAIN["env"], **(env or {})}
     if preload:
         environment["LD_PRELOAD"] = ":".join(preload)
@@ -363,8 +363,8 @@ def attested(preload=(), env=None, **changed):
 SLOT = {"slot": 0, "cpus": None, "policy": "default"}
 
 
-def failed(attestations, **values):
-    rows = axis_table.checks(values, [SLOT], attestations)
+def failed(readbacks, **values):
+    rows = axis_table.checks(values, [SLOT], readbacks)
     known = [
         name
         for name, axis in axis_table.AXES.items()
@@ -389,7 +389,7 @@ JEMALLOC = {
 }
 
 RIGHT_AND_WRONG = [
-    # axis, value, attestations of members that got it, and of members that did not
+    # axis, value, readbacks of members that got it, and of members that did not
     ("launcher", "exec", [{}], [{"launcher": "fork"}]),
     ("launcher", "fork", [{"launcher": "fork"}], [{"launcher": "exec"}]),
     ("launcher", "dask", [{"launcher": "dask"}], [{"launcher": "exec"}]),
@@ -571,11 +571,11 @@ RIGHT_AND_WRONG = [
 )
 def test_a_check_holds_for_what_took_effect_and_for_nothing_else(axis, value, right, wrong):
     for got in right:
-        assert axis not in failed([attested(**got)], **{axis: value}), got
+        assert axis not in failed([read_back(**got)], **{axis: value}), got
     for got in wrong:
-        assert axis in failed([attested(**got)], **{axis: value}), got
+        assert axis in failed([read_back(**got)], **{axis: value}), got
         # One member of several is enough.
-        assert axis in failed([attested(**right[0]), attested(**got)], **{axis: value}), got
+        assert axis in failed([read_back(**right[0]), read_back(**got)], **{axis: value}), got
 
 
 def test_every_word_is_checked_above():
@@ -603,7 +603,7 @@ PER_SLOT = {"placement", "membind"}
 )
 def test_a_member_is_compared_with_its_slot(asked, got, wrong):
     slots = [SLOT | asked, {"slot": 1, "cpus": "0-1", "policy": "default"}]
-    rows = axis_table.checks({}, slots, [attested(**got), attested(slot=1)])
+    rows = axis_table.checks({}, slots, [read_back(**got), read_back(slot=1)])
     assert {row["axis"] for row in rows if not row["ok"]} == wrong
     for row in rows:
         if row["axis"] in wrong:
@@ -621,13 +621,13 @@ def test_a_library_is_compared_by_its_file_not_by_its_name(tmp_path):
     library.touch()
     link = tmp_path / "libopenblas.so.0"
     link.symlink_to(library)
-    got = attested(preload=[str(link)], sgemm=str(library))
+    got = read_back(preload=[str(link)], sgemm=str(library))
     assert "blas" not in failed([got], blas="openblas")
     assert "blas" not in failed([got], blas=str(link))
 
 
 def test_a_row_shows_the_member_in_which_it_does_not_hold():
-    members = [attested(intra_op=1), attested(intra_op=2, slot=1)]
+    members = [read_back(intra_op=1), read_back(intra_op=2, slot=1)]
     rows = {
         row["axis"]: row
         for row in axis_table.checks({"intra_op": 1}, [SLOT, SLOT | {"slot": 1}], members)
@@ -639,7 +639,7 @@ def test_a_row_shows_the_member_in_which_it_does_not_hold():
 
 
 def test_what_is_shown_as_effective():
-    kernel = attested(sgemm_kernel="SkylakeX", sgemm_gflops=249.6, huge_page_bytes=3 * 2**20)
+    kernel = read_back(sgemm_kernel="SkylakeX", sgemm_gflops=249.6, huge_page_bytes=3 * 2**20)
     rows = {row["axis"]: row["effective"] for row in axis_table.checks({}, [SLOT], [kernel])}
     assert rows == {
         "shell": "none",
@@ -658,7 +658,7 @@ def test_what_is_shown_as_effective():
         "placement": "slot 0: 0-1",
         "membind": "slot 0: default",
     }
-    one = attested(spin_s=None, huge_page_bytes=None, env=TRIM, thread_cpus=[[0], [1]])
+    one = read_back(spin_s=None, huge_page_bytes=None, env=TRIM, thread_cpus=[[0], [1]])
     rows = {row["axis"]: row["effective"] for row in axis_table.checks({}, [SLOT], [one])}
     assert rows["wait_policy"] == "one thread, nothing to wait for"
     assert rows["huge_pages"] == "unknown"

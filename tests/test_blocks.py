@@ -21,7 +21,7 @@ class Cohort:
         self.did = []
 
     def take(self, window, settings, first):
-        self.did.append(("take", window.n, settings, first))
+        self.did.append(("attempt", window.n, settings, first))
         outcome = self.outcomes.pop(0) if self.outcomes else "valid"
         if outcome == "ended":
             raise MemberEndedError([0])
@@ -46,7 +46,7 @@ def run(conditions, blocks=2, lost=None, **settings):
 
 
 def test_every_condition_takes_one_window_in_each_block_in_an_order_of_its_own():
-    conditions = [Condition("relief", name, Cohort(), 2) for name in "abcdef"]
+    conditions = [Condition("intervention", name, Cohort(), 2) for name in "abcdef"]
     records = run(conditions, blocks=4)
     orders = [tuple(one["name"] for one in records if one["block"] == at) for at in range(4)]
     assert all(sorted(order) == list("abcdef") for order in orders)
@@ -55,7 +55,7 @@ def test_every_condition_takes_one_window_in_each_block_in_an_order_of_its_own()
 
 
 def test_what_an_interrupted_run_has_taken_is_not_repeated():
-    conditions = [Condition("relief", name, Cohort(), 2) for name in "abc"]
+    conditions = [Condition("intervention", name, Cohort(), 2) for name in "abc"]
     whole = run(conditions)
     assert run(conditions, done={key(one) for one in whole}) == []
     (missing,) = run(conditions, done={key(one) for one in whole[:-1]})
@@ -64,15 +64,19 @@ def test_what_an_interrupted_run_has_taken_is_not_repeated():
 
 def test_a_disturbed_window_has_further_attempts_while_any_are_left():
     cohort = Cohort("foreign", "foreign")
-    records = run([Condition("relief", "a", cohort, 1)], blocks=1)
-    assert [(one["take"], one["valid"]) for one in records] == [(0, False), (1, False), (2, True)]
-    disturbed = [Condition("relief", name, Cohort(*["foreign"] * 9), 1) for name in "ab"]
+    records = run([Condition("intervention", "a", cohort, 1)], blocks=1)
+    assert [(one["attempt"], one["valid"]) for one in records] == [
+        (0, False),
+        (1, False),
+        (2, True),
+    ]
+    disturbed = [Condition("intervention", name, Cohort(*["foreign"] * 9), 1) for name in "ab"]
     assert len(run(disturbed, blocks=1, attempts=3)) == 2 + 3
     assert len(run(disturbed, blocks=1, further=1)) == 2 * 2
 
 
 def test_a_flag_that_every_attempt_would_have_ends_them():
-    (record,) = run([Condition("relief", "a", Cohort("throttled_burst"), 1)], blocks=1)
+    (record,) = run([Condition("intervention", "a", Cohort("throttled_burst"), 1)], blocks=1)
     assert not record["valid"]
 
 
@@ -85,28 +89,28 @@ def test_a_frozen_cohort_goes_on_for_its_windows_alone():
         yield {"rate_share": 0.5}
         seen.append(cohort.did[-1])
 
-    one = Condition("feed", "a", cohort, 4, asked=7, frozen=True, around=around)
+    one = Condition("data_loader", "a", cohort, 4, asked=7, frozen=True, around=around)
     (record,) = run([one], blocks=1)
     told = ("tell", (0, 1, 2, 3), 7)
-    assert cohort.did == [told, "thaw", ("take", 4, TIMING, 0), "freeze"]
+    assert cohort.did == [told, "thaw", ("attempt", 4, TIMING, 0), "freeze"]
     assert seen == [told, "freeze"]
     assert record["rate_share"] == 0.5
 
 
 def test_members_take_turns_where_not_all_train():
     cohort = Cohort()
-    run([Condition("relief", "a", cohort, 1, rotates=True)], blocks=3)
+    run([Condition("intervention", "a", cohort, 1, rotates=True)], blocks=3)
     assert [did[3] for did in cohort.did] == [0, 1, 2]
     stays = Cohort()
-    run([Condition("bystander", "a", stays, 1)], blocks=3)
+    run([Condition("stressor", "a", stays, 1)], blocks=3)
     assert [did[3] for did in stays.did] == [0, 0, 0]
 
 
 def test_conditions_of_a_lost_cohort_are_left_out_and_the_others_go_on():
     gone, lost = Cohort("ended"), []
     conditions = [
-        Condition("relief", "a", gone, 1, optional=True),
-        Condition("relief", "b", gone, 2, optional=True),
+        Condition("intervention", "a", gone, 1, optional=True),
+        Condition("intervention", "b", gone, 2, optional=True),
         Condition("reference", "reference", Cohort(), 1),
     ]
     records = run(conditions, blocks=3, lost=lost.append)

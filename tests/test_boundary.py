@@ -42,11 +42,11 @@ MACHINES = {
     16: machine(16, per_l3=8),
     192: machine(192, per_l3=8, per_node=48, smt=True),
 }
-LADDERS = {
+COUNTS_OF = {
     size: process_counts.resolve("auto", Topology.from_dict(one["topology"]), None)
     for size, one in MACHINES.items()
 }
-LADDERS[2] = (1, 2, 3, 4, 5, 6)  # the automatic one has three counts
+COUNTS_OF[2] = (1, 2, 3, 4, 5, 6)  # the automatic one has three counts
 
 
 def test_the_machines_are_what_the_tests_take_them_for():
@@ -87,7 +87,7 @@ def bend(points, rates):
 
 def found(shape, size, **noise):
     """The boundary that is named."""
-    points, rates = tables(shape, LADDERS[size], **noise)
+    points, rates = tables(shape, COUNTS_OF[size], **noise)
     knee = bend(points, rates)
     return knee and coinciding(knee, points, MACHINES[size])
 

@@ -29,7 +29,7 @@ def test_another_interpreter_is_measured_as_such(tmp_path, other_python):
     launch = {"build": other_python}
     records = run(config(WORKLOADS / "plain_loop.py", launch=launch, windows=1), tmp_path)
     assert records["end"][0]["status"] == "complete", records["end"]
-    (check,) = (c for c in records["attestation"][0]["checks"] if c["axis"] == "build")
+    (check,) = (c for c in records["readback"][0]["checks"] if c["axis"] == "build")
     assert check["ok"]
     assert other_python in check["effective"]
 

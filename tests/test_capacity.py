@@ -148,14 +148,14 @@ def test_what_a_member_was_seen_to_take_counts(left):
         ({"tasks": 1}, 9, [1, 1, 1, 1, 1]),  # each is tried, and says itself what it lacks
     ],
 )
-def test_reliefs_are_tried_together_as_far_as_they_fit(left, room, most, sizes):
+def test_interventions_are_tried_together_as_far_as_they_fit(left, room, most, sizes):
     left(**room)
     cohorts = [(200, 800), (200, 200), (200, 200), (300, 300), (300, 300)]
     needs = [Need(members, threads, "exec") for members, threads in cohorts]
     assert headroom.together(needs, most) == sizes
 
 
-def test_no_reliefs_are_no_groups(left):
+def test_no_interventions_are_no_groups(left):
     left()
     assert headroom.together([], 3) == []
 

@@ -4,7 +4,7 @@ import pytest
 
 from scaling_study.diagnosis.cause_tables import causes_list, interventions_table, updated
 from scaling_study.diagnosis.causes.cause_table import CAUSES
-from scaling_study.experiments.interventions import RELIEFS
+from scaling_study.experiments.interventions import INTERVENTIONS
 
 DOCUMENTATION = Path(__file__).parent.parent / "docs" / "why.md"
 
@@ -24,7 +24,7 @@ def test_every_cause_has_its_line_with_a_source_and_a_remedy():
 
 
 def test_every_intervention_has_its_row():
-    assert interventions_table().count("\n") == len(RELIEFS) + 2
+    assert interventions_table().count("\n") == len(INTERVENTIONS) + 2
 
 
 def test_a_file_without_a_place_is_refused():

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planted_worlds import (
+from injected_worlds import (
     CostlySleep,
     Faults,
     Oversubscribed,
@@ -21,7 +21,7 @@ from scaling_study.diagnosis import cause_file, verdict
 from scaling_study.diagnosis.causes.cause_table import CAUSES
 from scaling_study.records.codec import RecordError
 from scaling_study.records.columns import EXPERIMENTS
-from synthetic_why import MS, Step, World, fingerprint, write_run
+from synthetic_why import MS, Step, World, microbenchmarks, write_run
 
 ROOT = Path(__file__).parents[1]
 KNEE = {"value": 2.0, "low": 1.5, "high": 2.5, "boundary": None}
@@ -40,7 +40,7 @@ WANTED = {
 def test_every_cause_is_an_entry_with_all_its_texts():
     assert {cause.id for cause in CAUSES} == WANTED
     for cause in CAUSES:
-        assert cause.ways("growth") or cause.ways("level")
+        assert cause.ways("scaling_loss") or cause.ways("single_process_loss")
         for text in (cause.title, cause.plain, cause.looks, cause.source, cause.remedy):
             assert text.strip()
             assert "  " not in text
@@ -53,7 +53,7 @@ def test_every_cause_is_an_entry_with_all_its_texts():
 def diagnose(folder, world, seed=3, **options):
     rng = np.random.default_rng(seed)
     path = write_run(folder / "0.jsonl", world, rng, **options)
-    return verdict.diagnose([path], fingerprint(world, rng), KNEE)
+    return verdict.diagnose([path], microbenchmarks(world, rng), KNEE)
 
 
 def test_a_target_has_all_that_the_report_needs(tmp_path):
@@ -64,35 +64,38 @@ def test_a_target_has_all_that_the_report_needs(tmp_path):
     assert 0.02 <= target["start_sd"] < 0.05
     assert target["knee"] == KNEE
     assert 9 < target["growth_ratio"]["value"] < 11
-    growth = target["growth"]
+    growth = target["scaling_loss"]
     listed = [
         entry["cause"]
         for name in ("named", "ruled_out", "inconclusive", "not_tested")
         for entry in growth[name]
     ]
-    assert sorted(listed) == sorted(cause.id for cause in CAUSES if cause.ways("growth"))
+    assert sorted(listed) == sorted(cause.id for cause in CAUSES if cause.ways("scaling_loss"))
     assert growth["explained_share"]["value"] + growth["unexplained_share"][
         "value"
     ] == pytest.approx(1)
     found = growth["named"][0]
-    assert {one["kind"] for one in found["for"]} == {"relief", "fact"}
+    assert {one["kind"] for one in found["for"]} == {"intervention", "fact"}
     assert found["remedy"]["axes"] == {"intra_op": 1}
     assert "intra_op: 1" in found["remedy"]["config"]
     assert "OMP_NUM_THREADS=1" in found["remedy"]["command"]
-    assert {one["relief"] for one in target["reliefs"]} == {*Spinning().reliefs, "spread"}
-    spread = next(one for one in target["reliefs"] if one["relief"] == "spread")
+    assert {one["intervention"] for one in target["interventions"]} == {
+        *Spinning().interventions,
+        "spread",
+    }
+    spread = next(one for one in target["interventions"] if one["intervention"] == "spread")
     assert spread["status"] == "not_applicable"
     assert spread["reason"] == "only one last-level cache"
 
 
 def test_of_two_ways_out_the_faster_one_is_the_remedy(tmp_path):
     class SleepingIsBest(Spinning):
-        def step(self, relief, n):
-            slower = 2.0 if relief == "one_thread" else 1.0
-            step = Spinning.step(self, relief, n)
+        def step(self, intervention, n):
+            slower = 2.0 if intervention == "one_thread" else 1.0
+            step = Spinning.step(self, intervention, n)
             return dataclasses.replace(step, user=step.user * slower)
 
-    (found,) = diagnose(tmp_path, SleepingIsBest())["growth"]["named"]
+    (found,) = diagnose(tmp_path, SleepingIsBest())["scaling_loss"]["named"]
     assert found["remedy"]["axes"] == {"wait_policy": "passive"}
     assert found["remedy"]["config"].count("wait_policy: passive") == 1
     assert "OMP_WAIT_POLICY=PASSIVE" in found["remedy"]["command"]
@@ -102,13 +105,13 @@ def test_of_two_ways_out_the_faster_one_is_the_remedy(tmp_path):
 @pytest.mark.parametrize("gain", [0.5, 0.995])
 def test_what_batches_from_memory_show_is_mended_by_a_launch_that_was_faster(tmp_path, gain):
     class Apart(SlowWorker):
-        def step(self, relief, n):
-            if relief != "more_workers":
-                return SlowWorker.step(self, relief, n)
+        def step(self, intervention, n):
+            if intervention != "more_workers":
+                return SlowWorker.step(self, intervention, n)
             step = SlowWorker.step(self, "reference", n)
             return dataclasses.replace(step, load=step.load * gain, blocked=step.blocked * gain)
 
-    (found,) = diagnose(tmp_path, Apart())["level"]["named"]
+    (found,) = diagnose(tmp_path, Apart())["single_process_loss"]["named"]
     faster = gain < 0.98
     assert found["cause"] == "loader_storage"
     assert found["remedy"]["axes"] == ({"loader_workers": 1} if faster else None)
@@ -117,7 +120,7 @@ def test_what_batches_from_memory_show_is_mended_by_a_launch_that_was_faster(tmp
 
 def test_what_waking_threads_costs_is_no_part_of_what_spinning_took(tmp_path):
     """One thread needs no waking, and brings that part back too."""
-    growth = diagnose(tmp_path, CostlySleep())["growth"]
+    growth = diagnose(tmp_path, CostlySleep())["scaling_loss"]
     (found,) = growth["named"]
     assert found["cause"] == "spinning"
     assert found["share"]["value"] > 0.92
@@ -129,23 +132,23 @@ def test_sleep_that_makes_one_process_as_slow_as_many_shows_no_spinning(tmp_path
     """Nothing else brings that time back either."""
 
     class NoWayOut(CostlySleep):
-        def step(self, relief, n):
-            if relief in {"passive", "one_thread", "pinned"}:
+        def step(self, intervention, n):
+            if intervention in {"passive", "one_thread", "pinned"}:
                 return Step(user=100 * MS, helper_s=6 * MS)
-            return CostlySleep.step(self, relief, n)
+            return CostlySleep.step(self, intervention, n)
 
     target = diagnose(tmp_path, NoWayOut())
-    (relief,) = [one for one in target["reliefs"] if one["relief"] == "passive"]
-    assert relief["growth"]["value"] > 0.9
-    assert "spinning" not in {one["cause"] for one in target["growth"]["named"]}
+    (intervention,) = [one for one in target["interventions"] if one["intervention"] == "passive"]
+    assert intervention["scaling_loss"]["value"] > 0.9
+    assert "spinning" not in {one["cause"] for one in target["scaling_loss"]["named"]}
 
 
 def test_taking_turns_is_worth_what_fewer_members_bring_back(tmp_path):
     target = diagnose(tmp_path, TakingTurns())
-    (found,) = target["growth"]["named"]
+    (found,) = target["scaling_loss"]["named"]
     assert found["cause"] == "cpu_oversubscription"
     assert found["share"]["value"] > 0.95
-    assert {one["kind"] for one in found["for"]} == {"relief", "fact", "account"}
+    assert {one["kind"] for one in found["for"]} == {"intervention", "fact", "account"}
     waited = next(one for one in target["accounts"] if one["account"] == "runqueue")
     assert waited["share"] < 0.9  # the rest is user time: caches that others have filled
 
@@ -153,7 +156,7 @@ def test_taking_turns_is_worth_what_fewer_members_bring_back(tmp_path):
 def test_a_launch_with_two_modes_is_explained_though_its_blocks_differ(tmp_path):
     target = diagnose(tmp_path, TwoModes(), blocks=10)
     assert target["growth_ratio"]["high"] > 2 * target["growth_ratio"]["low"]
-    found = target["growth"]["named"][0]
+    found = target["scaling_loss"]["named"][0]
     assert found["cause"] == "spinning"
     assert found["share"]["low"] > 0.6
 
@@ -188,18 +191,20 @@ def test_the_summary_needs_no_word_of_the_trade(tmp_path):
 
 def test_a_remedy_that_makes_nothing_faster_is_no_cause(tmp_path):
     """One thread removes the growth of threads that share the work well, and helps nobody."""
-    from planted_worlds import Threaded
+    from injected_worlds import Threaded
 
     target = diagnose(tmp_path, Threaded())
-    relief = next(one for one in target["reliefs"] if one["relief"] == "one_thread")
-    assert relief["growth"]["value"] > 0.8
-    assert abs(relief["comes_back"]["value"]) < 0.2
-    assert [one["cause"] for one in target["growth"]["named"]] == ["cpu_oversubscription"]
+    intervention = next(
+        one for one in target["interventions"] if one["intervention"] == "one_thread"
+    )
+    assert intervention["scaling_loss"]["value"] > 0.8
+    assert abs(intervention["comes_back"]["value"]) < 0.2
+    assert [one["cause"] for one in target["scaling_loss"]["named"]] == ["cpu_oversubscription"]
 
 
 def test_dask_is_named_where_it_is_the_launcher(tmp_path):
     target = diagnose(tmp_path, Faults(axes={"launcher": "dask"}))
-    found = target["level"]["named"][0]
+    found = target["single_process_loss"]["named"][0]
     assert found["cause"] == "page_faults"
     assert any("Dask" in one["text"] for one in found["for"])
 
@@ -214,8 +219,8 @@ def test_three_starts_are_the_units(tmp_path):
     target = verdict.diagnose(paths, None, None)
     assert (target["units"], target["unit_count"]) == ("replicates", 3)
     assert target["start_sd"] is None
-    assert target["growth"]["named"][0]["cause"] == "cpu_oversubscription"
-    assert target["fingerprint"] == []
+    assert target["scaling_loss"]["named"][0]["cause"] == "cpu_oversubscription"
+    assert target["microbenchmarks"] == []
 
 
 def edit(path, change):
@@ -242,7 +247,7 @@ def test_a_job_without_windows_failed_with_its_reason(tmp_path):
     target = verdict.diagnose([path], None, None)
     assert target["status"] == "failed"
     assert target["reason"] == "no module named torch"
-    assert target["growth"]["named"] == []
+    assert target["scaling_loss"]["named"] == []
     json.dumps(target, allow_nan=False)
 
 
@@ -258,45 +263,53 @@ def test_one_block_is_no_verdict(tmp_path):
     assert target["status"] == "inconclusive"
 
 
-def test_a_relief_that_failed_says_so(tmp_path):
+def test_a_intervention_that_failed_says_so(tmp_path):
     path = write_run(tmp_path / "0.jsonl", Spinning(), np.random.default_rng(3))
 
     def fail(records):
         kept = [one for one in records if one.get("name") != "passive"]
-        return [*kept, {"kind": "relief_failed", "relief": "passive", "reason": "libomp is there"}]
+        return [
+            *kept,
+            {"kind": "intervention_failed", "intervention": "passive", "reason": "libomp is there"},
+        ]
 
     edit(path, fail)
     target = verdict.diagnose([path], None, None)
-    relief = next(one for one in target["reliefs"] if one["relief"] == "passive")
-    assert (relief["status"], relief["reason"]) == ("failed", "libomp is there")
-    untested = {one["cause"]: one["reason"] for one in target["growth"]["not_tested"]}
+    intervention = next(one for one in target["interventions"] if one["intervention"] == "passive")
+    assert (intervention["status"], intervention["reason"]) == ("failed", "libomp is there")
+    untested = {one["cause"]: one["reason"] for one in target["scaling_loss"]["not_tested"]}
     assert untested["spinning"] == "libomp is there"
     # What is left is seen by the more general cause.
-    assert target["growth"]["named"][0]["cause"] == "too_many_threads"
+    assert target["scaling_loss"]["named"][0]["cause"] == "too_many_threads"
 
 
-def test_a_relief_that_cannot_be_made_in_this_script_does_not_apply(tmp_path):
+def test_a_intervention_that_cannot_be_made_in_this_script_does_not_apply(tmp_path):
     path = write_run(tmp_path / "0.jsonl", RowByRow(), np.random.default_rng(3))
     reason = "the data set gives single rows only"
 
     def leave_out(records):
         kept = [one for one in records if one.get("name") != "whole_batches"]
-        return [*kept, {"kind": "relief_left_out", "relief": "whole_batches", "reason": reason}]
+        return [
+            *kept,
+            {"kind": "intervention_left_out", "intervention": "whole_batches", "reason": reason},
+        ]
 
     edit(path, leave_out)
     target = verdict.diagnose([path], None, None)
-    relief = next(one for one in target["reliefs"] if one["relief"] == "whole_batches")
-    assert (relief["status"], relief["reason"]) == ("not_applicable", reason)
-    untested = {one["cause"]: one["reason"] for one in target["level"]["not_tested"]}
+    intervention = next(
+        one for one in target["interventions"] if one["intervention"] == "whole_batches"
+    )
+    assert (intervention["status"], intervention["reason"]) == ("not_applicable", reason)
+    untested = {one["cause"]: one["reason"] for one in target["single_process_loss"]["not_tested"]}
     assert untested["loader_rows"] == reason
-    assert target["level"]["named"][0]["cause"] == "too_few_workers"
+    assert target["single_process_loss"]["named"][0]["cause"] == "too_few_workers"
 
 
 def study(folder, world=None):
     rng = np.random.default_rng(3)
     world = world or Oversubscribed()
     path = write_run(folder / "why/default-44136f/0.jsonl", world, rng)
-    write_json(folder / "fingerprint.json", fingerprint(world, rng))
+    write_json(folder / "microbenchmarks.json", microbenchmarks(world, rng))
     return path
 
 
@@ -307,7 +320,7 @@ def test_the_stage_writes_table_and_verdicts(tmp_path, capsys):
     assert "More work than CPUs" in capsys.readouterr().out
     content = read_json(tmp_path / "analysis/causes.json")
     (machine,) = content["machines"]
-    assert machine["targets"][0]["fingerprint"]
+    assert machine["targets"][0]["microbenchmarks"]
     assert len(read_table(tmp_path / "tables", EXPERIMENTS)) > 100
 
 
@@ -325,18 +338,18 @@ def test_replicates_of_different_workloads_are_not_pooled(tmp_path):
         cause_file.gather([first, second], tmp_path, None)
 
 
-def test_a_fingerprint_of_another_machine_is_not_used(tmp_path):
+def test_a_microbenchmark_of_another_machine_is_not_used(tmp_path):
     path = study(tmp_path)
-    other = read_json(tmp_path / "fingerprint.json") | {"machine": "another"}
-    write_json(tmp_path / "fingerprint.json", other)
-    _, content = cause_file.gather([path], tmp_path, tmp_path / "fingerprint.json")
-    assert content["machines"][0]["targets"][0]["fingerprint"] == []
+    other = read_json(tmp_path / "microbenchmarks.json") | {"machine": "another"}
+    write_json(tmp_path / "microbenchmarks.json", other)
+    _, content = cause_file.gather([path], tmp_path, tmp_path / "microbenchmarks.json")
+    assert content["machines"][0]["targets"][0]["microbenchmarks"] == []
 
 
-def test_a_fingerprint_of_a_disturbed_machine_is_no_evidence(tmp_path):
+def test_a_microbenchmark_of_a_disturbed_machine_is_no_evidence(tmp_path):
     rng = np.random.default_rng(3)
     path = write_run(tmp_path / "0.jsonl", World(), rng)
-    disturbed = fingerprint(World(), rng)
+    disturbed = microbenchmarks(World(), rng)
     for row in disturbed["rows"]:
         row["valid"] = False
-    assert verdict.diagnose([path], disturbed, None)["fingerprint"] == []
+    assert verdict.diagnose([path], disturbed, None)["microbenchmarks"] == []

@@ -53,7 +53,7 @@ def changed(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["flush_denormals", "cached_batches", "no_collector", "whole_batches", "quick_switches"]
+    "name", ["flush_denormals", "cached_batches", "no_gc", "whole_batches", "quick_switches"]
 )
 def test_a_change_takes_effect_alone(name):
     found = changed(name)
@@ -63,11 +63,11 @@ def test_a_change_takes_effect_alone(name):
 
 def test_without_the_collector_nothing_is_collected_asked_for_or_not():
     assert changed("flush_denormals")["ended"] == 1
-    assert changed("no_collector")["ended"] == 0
+    assert changed("no_gc")["ended"] == 0
 
 
 def test_cached_batches_keep_the_epochs_and_ask_the_dataset_no_more():
-    without, with_cache = changed("no_collector"), changed("cached_batches")
+    without, with_cache = changed("no_gc"), changed("cached_batches")
     assert without["drawn"] == 200
     assert [len(epoch) for epoch in without["epochs"]] == [20, 20]
     assert with_cache["drawn"] == 8 * 5
@@ -80,7 +80,7 @@ def test_cached_batches_keep_the_epochs_and_ask_the_dataset_no_more():
 def test_a_data_set_is_asked_for_whole_batches_where_they_are_the_same_rows():
     found = changed("whole_batches")
     assert found["drawn"] == 40 + 4  # one call for a batch; three rows, and the same at once
-    assert found["epochs"] == changed("no_collector")["epochs"]
+    assert found["epochs"] == changed("no_gc")["epochs"]
     assert found["impossible"] == {}
 
 

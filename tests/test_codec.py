@@ -35,7 +35,7 @@ def test_reads_every_record_with_its_line(tmp_path, lines):
     assert [number for number, _ in found] == list(range(1, len(lines) + 1))
     assert [record.__struct_config__.tag for _, record in found] == [
         "cohort",
-        "attestation",
+        "readback",
         *["window"] * 6,
         "end",
     ]
@@ -73,8 +73,8 @@ def test_says_that_a_line_was_cut_off(tmp_path, lines):
 
 
 def test_refuses_another_schema_version_before_anything_else(tmp_path):
-    path = write(tmp_path, '{"kind": "cohort", "schema_version": 2}\n')
-    known = r":1: it was written by another version of .* \(schema_version 2, this one reads 1\)"
+    path = write(tmp_path, '{"kind": "cohort", "schema_version": 3}\n')
+    known = r":1: it was written by another version of .* \(schema_version 3, this one reads 2\)"
     with pytest.raises(RecordError, match=known):
         list(codec.read(path, DECODER))
 

@@ -98,7 +98,7 @@ def test_a_member_that_ends_while_another_attests(make):
     one = make("plain_loop.py", members=3)
     one.start([0, 1, 2], 60)
     os.kill(one.members.pids[1], signal.SIGKILL)
-    assert len(one.attest(60, with_kernel=False)) == 2
+    assert len(one.read_back(60, with_kernel=False)) == 2
     assert one.alive == (0, 2)
     assert [event["what"] for event in one.events] == ["died"]
 
@@ -110,13 +110,13 @@ def test_on_a_large_machine_several_members_report_at_once_but_no_neighbours(mak
     monkeypatch.setattr(
         one.members, "order", lambda slots, what: asked.append(slots) or order(slots, what)
     )
-    reports = one.attest(60)
+    reports = one.read_back(60)
     assert asked == [[0], [1, 3, 5], [2, 4]]
     assert [report["slot"] for report in reports] == list(range(6))
     assert [bool(report["sgemm_kernel"]) for report in reports] == [True] + 5 * [False]
     asked.clear()
     monkeypatch.setattr(one, "_host", HOST)
-    one.attest(60, with_kernel=False)
+    one.read_back(60, with_kernel=False)
     assert asked == [[slot] for slot in range(6)]
 
 
@@ -125,9 +125,9 @@ def test_a_member_may_take_as_long_to_report_as_to_start(make, monkeypatch):
     one = make("plain_loop.py", members=2)
     one.start([0, 1], 60)
     monkeypatch.setattr(cohort, "HANG_S", 0.0)
-    assert [report["slot"] for report in one.attest(60)] == [0, 1]
+    assert [report["slot"] for report in one.read_back(60)] == [0, 1]
     os.kill(one.members.pids[1], signal.SIGSTOP)
-    assert [report["slot"] for report in one.attest(8)] == [0]
+    assert [report["slot"] for report in one.read_back(8)] == [0]
     assert one.events[0]["what"] == "hung"
     assert "8 s" in one.events[0]["reason"]
 
@@ -263,14 +263,14 @@ def test_a_script_that_can_run_only_once_gets_its_process_anew(make):
     one = make("only_once.py", ["--steps", 200])
     one.start([0], 60)
     pid = one.members.pids[0]
-    assert one.attest(60, with_kernel=False)[0]["once"] is False
+    assert one.read_back(60, with_kernel=False)[0]["once"] is False
     for at in range(60):
         record = one.take(windows.Window(at, 0, 1), SETTINGS)
         if one.members.words(0)[channel.RESTARTS] >= 2:
             break
     assert one.members.words(0)[channel.RESTARTS] >= 2
     assert (one.events, one.members.pids[0]) == ([], pid)
-    report = one.attest(60, with_kernel=False)[0]
+    report = one.read_back(60, with_kernel=False)[0]
     assert (report["once"], report["pid"]) == (True, pid)
     told = report["ended"]
     assert (told["steps"], told["shortest"], told["longest"]) == (200, 200, 200)
@@ -282,7 +282,7 @@ def test_a_round_of_two_optimizers_is_one_step(make):
     one.start([0], 60)
     one.warm_up(5, 10)
     one.take(windows.Window(0, 0, 1), SETTINGS)
-    report = one.attest(60, with_kernel=False)[0]
+    report = one.read_back(60, with_kernel=False)[0]
     critic, generator = report["counted"]["optimizers"]
     assert (critic["ends"], generator["ends"]) == (False, True)
     words = one.members.words(0)

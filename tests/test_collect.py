@@ -29,20 +29,29 @@ def of(frame, launch):
 
 def test_windows_hold_every_member_and_window_of_the_records(study):
     folder, _, collected = study
-    launch = synthetic.LAUNCHES[3]  # has retakes
+    launch = synthetic.LAUNCHES[3]  # has retries
     path = folder / "measure" / launch.id / "1.jsonl"
     records = [json.loads(line) for line in path.read_text().splitlines()]
     windows = [record for record in records if record["kind"] == "window"]
     rows = of(collected.windows, launch)
     rows = rows[rows["replicate"] == 1].reset_index(drop=True)
     assert len(rows) == sum(len(window["members"]) for window in windows)
-    assert any(window["take"] > 0 for window in windows)
+    assert any(window["attempt"] > 0 for window in windows)
     at = 0
     for window in windows:
         for member in window["members"]:
             row = rows.loc[at]
             step_s = np.array(member["step_us"]) / 1e6
-            for name in ("cohort", "window", "block", "n", "take", "valid", "window_s", "overlap"):
+            for name in (
+                "cohort",
+                "window",
+                "block",
+                "n",
+                "attempt",
+                "valid",
+                "window_s",
+                "overlap",
+            ):
                 assert row[name] == window[name]
             for name in ("slot", "steps", "steps_active", "threads", "rss_bytes", "active_s"):
                 assert row[name] == member[name]
@@ -69,7 +78,7 @@ def test_windows_hold_every_member_and_window_of_the_records(study):
 def ended(path, steps):
     """Have all members of a record file say after how many steps their script ended."""
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    (before,) = [record for record in records if record["kind"] == "attestation"]
+    (before,) = [record for record in records if record["kind"] == "readback"]
     told = {"starts": 2, "steps": steps, "shortest": steps, "longest": steps}
     after = before | {
         "when": "after",
@@ -260,14 +269,14 @@ def test_usable_cpus_are_the_mask_or_the_quota():
 
 def test_members_that_share_a_cpu_are_oversubscribed():
     slots = [{"oversubscribed": False}, {"oversubscribed": True}]
-    cohort = {"attestation": {"intra_op": [1, 1]}, "slots": slots, "axes": {}}
+    cohort = {"readback": {"intra_op": [1, 1]}, "slots": slots, "axes": {}}
     assert not oversubscribed(cohort, 1, cpus=8)
     assert oversubscribed(cohort, 2, cpus=8)
 
 
 def test_ranks_have_threads_each():
     slots = [{"oversubscribed": False}]
-    cohort = {"attestation": {"intra_op": [2]}, "slots": slots, "axes": {"ranks": 4}}
+    cohort = {"readback": {"intra_op": [2]}, "slots": slots, "axes": {"ranks": 4}}
     assert not oversubscribed(cohort, 1, cpus=8)
     assert oversubscribed(cohort, 1, cpus=7)
 

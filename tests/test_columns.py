@@ -16,7 +16,7 @@ def test_the_documentation_is_what_types_and_columns_say():
     assert records == docs.records_page(records)
 
 
-@pytest.mark.parametrize("union", [window.Record, experiment.WhyRecord, experiment.FeedRecord,
+@pytest.mark.parametrize("union", [window.Record, experiment.WhyRecord, experiment.LoaderRecord,
                                    confirmation.Record])  # fmt: skip
 def test_every_field_of_a_record_has_a_meaning(union):
     for record in get_args(union):

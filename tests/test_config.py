@@ -25,7 +25,7 @@ from scaling_study.launch.axes.axis_table import AXES, read_value
 MISTAKES = (FULL.parent / "mistakes.txt").read_text(encoding="utf-8").strip().split("\n\n")
 OPS = ("intra_op", "inter_op")
 REST = {"study": "study: s\n", "workload": "workload: {script: path/to/train.py}\n"}
-PLANTED = "sk-planted-0123456789"
+INJECTED = "sk-planted-0123456789"
 CODE = (
     "config.yaml, line 8: __use_yte__ = True: makes Snakemake run the Python expressions in the"
     " file; allowed: a config without this key"
@@ -68,7 +68,7 @@ def test_a_mistake_is_told(case):
     for line, wanted in zip(lines, expected, strict=True):
         pattern = re.escape(wanted).replace("…", ".*")
         assert re.fullmatch(rf"config\.yaml(, |: ){pattern}", line), line
-        assert "planted" not in line
+        assert "injected" not in line
         assert len(line) < 700
         assert line.isprintable()
 
@@ -79,7 +79,7 @@ def test_a_mistake_is_told(case):
         ({"workload": {"script": "path/to/train.py"}}, "study: missing; allowed: 1 to 64 letters"),
         ({"study": "s"}, "workload: missing; allowed: a section with the keys python, cwd"),
         (None, "config = None: is empty; allowed: a section with the keys study, desc"),
-        ([{"workload": {"env": {"KEY": PLANTED}}}], "config = [{'workload': {...}}]: is a list"),
+        ([{"workload": {"env": {"KEY": INJECTED}}}], "config = [{'workload': {...}}]: is a list"),
         (
             minimal(seed=[10**5000]),
             "seed = [<a number of 16610 bits>]: is a list; allowed: a whole",
@@ -154,7 +154,7 @@ def test_no_yaml_is_one_message_with_its_place(tmp_path, content, what):
         read_config(path)
     assert str(located(caught.value, [path])) == str(caught.value)
     assert re.fullmatch(rf"{path}: .*{re.escape(what)}.*", str(caught.value))
-    assert "planted" not in str(caught.value)
+    assert "injected" not in str(caught.value)
 
 
 def test_unreadable_files(tmp_path):
@@ -221,11 +221,11 @@ def test_values_are_read():
     [
         *(("why", word, "effort", word) for word in ("quick", "full", "off")),
         *(("why", False, "effort", "off"), ("why", {}, "effort", "quick")),
-        *(("why", {"effort": False}, "effort", "off"), ("feed", False, "", "off")),
+        *(("why", {"effort": False}, "effort", "off"), ("data_loader", False, "", "off")),
         *(("confirm", "off", "seconds", None), ("confirm", False, "seconds", None)),
         *(("confirm", {}, "seconds", 300.0), ("confirm", {"seconds": 12.5}, "seconds", 12.5)),
-        *(("confirm", {"seconds": "off"}, "seconds", None), ("feed", "full", "", "full")),
-        *(("confirm", {"seconds": False}, "seconds", None), ("feed", "off", "", "off")),
+        *(("confirm", {"seconds": "off"}, "seconds", None), ("data_loader", "full", "", "full")),
+        *(("confirm", {"seconds": False}, "seconds", None), ("data_loader", "off", "", "off")),
         *(("search", "grid", "budget_minutes", None), ("search", {}, "budget_minutes", None)),
         ("search", {"budget_minutes": 60}, "budget_minutes", 60.0),
         ("currency", "€", "", "€"),
@@ -252,10 +252,10 @@ def test_a_confirmation_leaves_a_race_its_time():
 def test_a_secret_is_passed_by_its_name(name, monkeypatch):
     script = {"script": "path/to/train.py"}
     passed = minimal(workload={**script, "pass_env": [name]})
-    monkeypatch.setenv(name, PLANTED)
+    monkeypatch.setenv(name, INJECTED)
     assert load_config(passed).workload.pass_env == (name,)
-    assert PLANTED not in str(make_plan(load_config(passed)).to_dict())
-    assert problem(minimal(workload={**script, "env": {name: PLANTED}})).nearest == (
+    assert INJECTED not in str(make_plan(load_config(passed)).to_dict())
+    assert problem(minimal(workload={**script, "env": {name: INJECTED}})).nearest == (
         f"pass_env: [{name}]"
     )
     harmless = {"TOKENIZERS_PARALLELISM": "false", "MONKEY": "1"}

@@ -1,4 +1,4 @@
-"""Real confirmations, small ones, through the real entry and its keeper."""
+"""Real confirmations, small ones, through the real entry and its supervisor."""
 
 import json
 import os

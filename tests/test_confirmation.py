@@ -140,7 +140,7 @@ def test_what_lies_between_iterations_is_a_part(tmp_path):
     recommendation = found()
     point = recommendation["machines"][0]["recommended"]
     # The windows have seen a fifth of the time between iterations, the rounds nothing.
-    point |= {"steps_per_s": 2 / 0.005, "between_share": 0.2}
+    point |= {"steps_per_s": 2 / 0.005, "non_step_share": 0.2}
     point |= {"models_per_hour": 2 * PER_HOUR / MODEL_S}
     records = rounds(1.0, 1.0)
     for one in records:

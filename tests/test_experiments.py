@@ -26,7 +26,7 @@ def test_a_run_has_a_row_per_window_with_all_columns(path):
     table = experiment_runs.frame([run])
     assert list(table.columns) == EXPERIMENTS.names
     assert len(table) == sum(json.loads(line)["kind"] == "window" for line in path.open())
-    assert set(table["experiment"]) == {"reference", "relief", "bystander"}
+    assert set(table["experiment"]) == {"reference", "intervention", "stressor"}
 
 
 def test_the_accounts_of_a_step_add_up_to_it(path):
@@ -75,11 +75,11 @@ def test_windows_of_a_cohort_that_did_not_prove_itself_are_of_no_use(path):
     def fail(one):
         one["checks"][0]["ok"] = False
 
-    change(path, "attestation", fail)
+    change(path, "readback", fail)
     table = experiment_runs.read_run(path).windows
-    reference = table[table["experiment"] != "relief"]
+    reference = table[table["experiment"] != "intervention"]
     assert not reference["usable"].any()
-    assert table.loc[table["experiment"] == "relief", "usable"].all()
+    assert table.loc[table["experiment"] == "intervention", "usable"].all()
 
 
 def test_a_window_that_lost_a_member_is_of_no_use(path):
@@ -98,7 +98,7 @@ def test_a_window_that_lost_a_member_is_of_no_use(path):
         ("window", lambda one: one.update(experiment="guess")),
         ("window", lambda one: one["members"][0].update(steps=3)),
         ("window", lambda one: one["members"].append(one["members"][0])),
-        ("why", lambda one: one.update(schema_version=2)),
+        ("why", lambda one: one.update(schema_version=1)),
         ("end", lambda one: one.update(status="fine")),
         ("samples", lambda one: one.pop("members")),
     ],

@@ -33,7 +33,7 @@ def study(**more):
         },
         "processes": [1],
         "launches": {"baseline": {"intra_op": 1}},
-        "measure": {**SHORT, "retakes": 0},
+        "measure": {**SHORT, "retries": 0},
         "confirm": "off",
         "profile": {"launches": []},
         "why": "off",
@@ -62,7 +62,7 @@ def status(project):
 
 
 ONE_START = {name: value for name, value in SHORT.items() if name != "replicates"}
-RACE = {"search": {"budget_minutes": 3}, "measure": {**ONE_START, "retakes": 0}}
+RACE = {"search": {"budget_minutes": 3}, "measure": {**ONE_START, "retries": 0}}
 
 
 @pytest.mark.parametrize(

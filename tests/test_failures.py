@@ -57,9 +57,9 @@ def test_shared_files_have_the_most_members_of_any_cohort(tmp_path):
         for replicate, files in enumerate(({"/a": 2, "/b": 4}, {"/a": 3})):
             path = folder / f"{replicate}.jsonl"
             text = path.read_text()
-            own = f'"kind": "attestation", "shared_files": {json.dumps(files)}'
-            assert text.count('"kind": "attestation"') == 1
-            path.write_text(text.replace('"kind": "attestation"', own))
+            own = f'"kind": "readback", "shared_files": {json.dumps(files)}'
+            assert text.count('"kind": "readback"') == 1
+            path.write_text(text.replace('"kind": "readback"', own))
 
     found = failures(tmp_path, synthetic.Launch(), edit=share, replicates=2)
     assert found.shared_files == {"/a": 3, "/b": 4}

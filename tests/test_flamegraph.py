@@ -134,17 +134,17 @@ def test_threads_stand_beside_the_trainer():
     assert root.children[0].a == pytest.approx(0.005)
 
 
-def test_a_planted_slowdown_is_the_reddest_frame():
+def test_a_injected_slowdown_is_the_reddest_frame():
     common = {f"main forward op{place}": 2.0 for place in range(20)}
-    before = profile(common | {"main forward planted sleep": 0.5}, label="n = 1")
+    before = profile(common | {"main forward injected sleep": 0.5}, label="n = 1")
     after = profile(
-        {path: 1.1 * ms for path, ms in common.items()} | {"main forward planted sleep": 12},
+        {path: 1.1 * ms for path, ms in common.items()} | {"main forward injected sleep": 12},
         label="n = 2",
     )
     root, _ = flame_tree.merge(before, after)
     pale = flame_tree.pale_seconds(before, after)
     reddest = max(flame_tree.walk(root), key=lambda node: heat(node.a, node.b, pale))
-    assert reddest.name in {"planted", "sleep"}
+    assert reddest.name in {"injected", "sleep"}
     rows = flamegraph.view("x", "x", before, after).rows
     assert rows[0].frame == "sleep"
     assert rows[0].difference == "+11.5 ms"
@@ -423,9 +423,9 @@ def test_nothing_is_wider_than_the_screen(page, tmp_path, width):
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["sleep", "spin", "mul"])
-def test_a_slowdown_planted_in_a_real_script_is_the_reddest_frame(tmp_path, kind):
+def test_a_slowdown_injected_in_a_real_script_is_the_reddest_frame(tmp_path, kind):
     args = ["--kind", kind, "--folder", str(tmp_path / "members"), "--member", "{member}"]
-    mapping = jobs.config(jobs.WORKLOADS / "planted.py", args=args)
+    mapping = jobs.config(jobs.WORKLOADS / "injected.py", args=args)
     mapping["profile"] = {"samples": 120, "unprofiled_s": 0.5, "rate_hz": 20, "operators": False}
     points = jobs.profile(mapping, tmp_path)["points"]
     few, many = (
@@ -441,16 +441,16 @@ def test_a_slowdown_planted_in_a_real_script_is_the_reddest_frame(tmp_path, kind
     root, _ = flame_tree.merge(few, many)
     trainer = next(group for group in root.children if group.name == TRAINER)
     pale = flame_tree.pale_seconds(few, many)
-    planted = find(trainer, f"planted_{kind} (workloads/planted.py)")
-    inside = {id(node) for node in flame_tree.walk(planted)}
+    injected = find(trainer, f"injected_{kind} (workloads/injected.py)")
+    inside = {id(node) for node in flame_tree.walk(injected)}
     red, callers, aside = [], [], []
     for node in flame_tree.walk(trainer):
         if not node.name.endswith((")", "]")):  # a phase
             continue
-        group = red if id(node) in inside else callers if holds(node, planted) else aside
+        group = red if id(node) in inside else callers if holds(node, injected) else aside
         group.append(heat(node.a, node.b, pale))
     # Callers that do nothing else are as red, or redder by a sample of their own.
     assert max(red) > 0.98 * max(callers)
     assert max(red) > max(aside)
-    below = {node.name for node in flame_tree.walk(planted)}
+    below = {node.name for node in flame_tree.walk(injected)}
     assert flamegraph.own_times(few, many)[0].frame in below

@@ -82,7 +82,7 @@ def test_without_stacks_there_is_nothing(tmp_path):
 
 
 @pytest.mark.skipif(browser.executable() is None, reason="Chromium is not installed")
-def test_the_page_has_them_with_the_kernels_beside_the_attestation(folder):
+def test_the_page_has_them_with_the_kernels_beside_the_readback(folder):
     study = rendering.make_study(folder, ns=(1, 8), replicates=1, windows=1, steps=3)
     report = rendering.render(study)
     names = {path.name for path in (study / "figures").glob("stacks-*")}

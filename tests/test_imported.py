@@ -66,7 +66,7 @@ def test_the_example_per_step_and_per_call(example):
     assert [round(each * 1e6, 1) for each in mm["total_s_per_call"]] == [94.6, 139.9, 259.7]
     assert list(mm["calls_per_step"]) == [18210 / 550, 18210 / 550, 34760 / 1050]
     assert set(frame["machine"]) == {"imported"}
-    assert frame["tax"].isna().all()
+    assert frame["overhead"].isna().all()
 
 
 def test_differences_recomputed_from_the_files(example):

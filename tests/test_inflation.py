@@ -16,7 +16,7 @@ from scaling_study.records.columns import OPERATORS
 def frame(before, after, steps=1):
     """Rows of launch l at 1 and 4 processes: (operator, phase, calls, self_s) each."""
     keys = ("operator", "phase", "calls", "self_s")
-    where = {"machine": "m", "launch": "l", "label": "L", "arm": "grid", "tax": None}
+    where = {"machine": "m", "launch": "l", "label": "L", "role": "grid", "overhead": None}
     return pd.concat(
         operator_rows(
             {"steps": steps, "rows": [dict(zip(keys, row, strict=True)) for row in rows]},
@@ -89,9 +89,9 @@ def test_the_content_is_plain_json(study):
     assert json.loads(json.dumps(content, allow_nan=False)) == content
 
 
-def test_a_planted_slowdown_is_the_top_row_and_in_the_sentence(tmp_path):
+def test_a_injected_slowdown_is_the_top_row_and_in_the_sentence(tmp_path):
     place = synthetic_profiles.write_target(
-        tmp_path, synthetic.LAUNCHES[1], synthetic.machine(), planted={"aten::view": 400}
+        tmp_path, synthetic.LAUNCHES[1], synthetic.machine(), injected={"aten::view": 400}
     )
     ((comparison,),) = (
         machine["comparisons"] for machine in compare_all(*read_profiles([place]))["machines"]

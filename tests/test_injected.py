@@ -27,9 +27,10 @@ import fault_cases  # noqa: E402
 import fault_list  # noqa: E402
 import fault_runs  # noqa: E402
 import fault_scores  # noqa: E402
-import injected  # noqa: E402
 from fault_cases import Case, clean_of  # noqa: E402
 from fault_list import FAULTS, NOTHING  # noqa: E402
+
+import injected  # noqa: E402
 
 OUTSIDE = [sys.executable, str(BENCHMARKS / "injected_faults/outside.py")]
 SHORT = WORKLOADS / "short_script.py"
@@ -164,7 +165,7 @@ def test_bursts_of_a_launch_are_not_held_back_by_its_quota(tmp_path):
         return lines, [json.loads(line) for line in lines]
 
     def bursts(n):
-        return [one for one in found if one.get("name") == "unthrottled" and one["n"] == n]
+        return [one for one in found if one.get("name") == "quota_bursts" and one["n"] == n]
 
     lines, found = records()
     windows = [one for one in found if one["kind"] == "window"]
@@ -181,10 +182,10 @@ def test_bursts_of_a_launch_are_not_held_back_by_its_quota(tmp_path):
         assert all(0 <= steps <= interventions.BURSTS for steps in missing)
 
     # An interrupted job goes on with the same bursts, without choosing again.
-    last = max(at for at, one in enumerate(found) if one.get("name") == "unthrottled")
+    last = max(at for at, one in enumerate(found) if one.get("name") == "quota_bursts")
     (tmp_path / "0.jsonl").unlink()
     (tmp_path / "0.jsonl.part").write_text("\n".join(lines[:last]) + "\n")
-    timing = found[0]["reliefs"][0]["options"]["timing"]
+    timing = found[0]["interventions"][0]["options"]["timing"]
     _, found = records()
     found = found[last:]
     again = bursts(1) + bursts(cpus)
@@ -204,7 +205,7 @@ def test_a_quota_that_holds_nobody_back_makes_windows_no_longer(tmp_path):
     head = json.loads((tmp_path / "0.jsonl").read_text().splitlines()[0])
     assert head["machine"]["quota_cpus"] == 2 * cpus
     assert head["shortest_s"] == EFFORTS["quick"].shortest_s
-    (left,) = [one for one in head["not_applicable"] if one["relief"] == "unthrottled"]
+    (left,) = [one for one in head["not_applicable"] if one["intervention"] == "quota_bursts"]
     assert "held nobody back" in left["reason"]
 
 
@@ -484,7 +485,7 @@ def entry(fault, run=0, *, step_n_s=0.02, named=(), workload="ncf", control=Fals
     return {
         "workload": workload, "fault": fault, "run": run, "control": control,
         "status": "explained", "reason": None, "n": 2, "step_1_s": 0.01, "step_n_s": step_n_s,
-        "named": [{"part": "growth", "cause": cause, "share": 1.0, "seconds": seconds}
+        "named": [{"part": "scaling_loss", "cause": cause, "share": 1.0, "seconds": seconds}
                   for cause, seconds in named],
         "started": NOW.isoformat(), "machine": "CPUs 0-1", "stolen_cpus": 0.0, **more,
     }  # fmt: skip
@@ -707,8 +708,8 @@ def test_seconds_of_named_causes():
         {
             "status": "explained", "reason": None, "n": 2,
             "step_1_s": estimate(0.01), "step_n_s": estimate(0.03),
-            "growth": {"named": [{"cause": "cpu_quota", "share": estimate(0.2)}]},
-            "level": {"named": [{"cause": "slow_blas", "share": estimate(0.5)}]},
+            "scaling_loss": {"named": [{"cause": "cpu_quota", "share": estimate(0.2)}]},
+            "single_process_loss": {"named": [{"cause": "slow_blas", "share": estimate(0.5)}]},
             "counts": [{"name": "steal_cpus", "low": 0.2, "high": None}, {"name": "threads"}],
         }
     )  # fmt: skip

@@ -19,8 +19,8 @@ from scaling_study.runner import journal
 from scaling_study.runner.journal import SAME, Journal, mark_of, read_part, settle
 
 HEAD = {
-    "kind": "cohort", "schema_version": 1, "study": "one", "launch": "default", "replicate": 0,
-    "axes": {"intra_op": 1}, "ladder": [1, 2], "seed": 5, "measure": {"steps": 9},
+    "kind": "cohort", "schema_version": 2, "study": "one", "launch": "default", "replicate": 0,
+    "axes": {"intra_op": 1}, "process_counts": [1, 2], "seed": 5, "measure": {"steps": 9},
     "measured_hash": "a", "harness_hash": "b", "machine_hash": "c",
     "started": "2026-01-01T00:00:00", "cohort": 0,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Machines of 192 and 384 CPUs: the ladder, every slot, and the launch script, on captured ones.
+"""Machines of 192 and 384 CPUs: process counts, slots and the launch script, on captured ones.
 
 What a slot must be is read from the machine's description, not from the code that placed it.
 """
@@ -30,7 +30,7 @@ def machine(name):
 
 
 def resolved(name, monkeypatch, placement="none", membind="none", **launch):
-    """The ladder, one member more than the machine has CPUs, and what was asked beforehand."""
+    """A launch of one member more than the machine has CPUs, and what was asked beforehand."""
     checked = []
     monkeypatch.setattr(headroom, "check", checked.extend)
     axes = {"placement": placement, "membind": membind, **launch}
@@ -63,7 +63,7 @@ def groups(name, kind):
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_the_ladder_ends_with_one_process_more_than_there_are_cpus(name, monkeypatch):
+def test_the_counts_end_with_one_process_more_than_there_are_cpus(name, monkeypatch):
     counts, found, _ = resolved(name, monkeypatch)
     assert counts[0] == 1
     assert counts[-3:] == [LARGE[name] - 1, LARGE[name], LARGE[name] + 1]

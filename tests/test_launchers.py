@@ -305,7 +305,7 @@ def dask(tmp_path_factory):
 
 def test_a_dask_member_is_a_bound_worker_with_dasks_environment(dask):
     cohort, _, pid = dask
-    got = cohort.attest(0)
+    got = cohort.read_back(0)
     assert (got["pid"], got["launcher"], got["cpus"]) == (pid, "dask", [CPU])
     assert (got["intra_op"], got["inter_op"]) == (1, 2)
     wanted = {**dask_launcher.environment(), "OMP_WAIT_POLICY": "PASSIVE"}

@@ -24,7 +24,7 @@ MEASURE = {
     "longest_s": 2.0,
     "settle_s": 0.05,
     "warmup_steps": 2,
-    "retakes": 20,  # whatever else runs meanwhile
+    "retries": 20,  # whatever else runs meanwhile
 }
 
 
@@ -102,7 +102,7 @@ def test_this_machine_is_not_measured_under_two_names(project):
 
 
 LAUNCHES = (
-    synthetic.Launch(arm="default", law=synthetic.hard_saturation(10.0, 20.0)),
+    synthetic.Launch(role="default", law=synthetic.hard_saturation(10.0, 20.0)),
     synthetic.Launch({"intra_op": 1}, "baseline", synthetic.hard_saturation(50.0, 100.0)),
     synthetic.Launch({"intra_op": 1}, "repeat", synthetic.hard_saturation(50.0, 100.0)),
 )

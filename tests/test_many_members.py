@@ -43,11 +43,11 @@ def found(job):
 
 
 def test_every_member_reports_what_it_got(found):
-    assert [attested["when"] for attested in found["attestation"]] == ["before", "after"]
-    for attested in found["attestation"]:
-        assert [member["slot"] for member in attested["members"]] == list(range(MEMBERS))
-        assert len({member["pid"] for member in attested["members"]}) == MEMBERS
-        assert [check for check in attested["checks"] if not check["ok"]] == []
+    assert [read_back["when"] for read_back in found["readback"]] == ["before", "after"]
+    for read_back in found["readback"]:
+        assert [member["slot"] for member in read_back["members"]] == list(range(MEMBERS))
+        assert len({member["pid"] for member in read_back["members"]}) == MEMBERS
+        assert [check for check in read_back["checks"] if not check["ok"]] == []
 
 
 def test_every_window_is_taken_and_has_exactly_its_members(found):

@@ -59,7 +59,7 @@ def test_records_follow_the_schema_and_nothing_is_left(normal):
 def test_windows_are_the_scheduled_ones_and_their_members_the_first_n(normal):
     _, records = normal
     head = records["cohort"][0]
-    planned = windows.schedule(head["ladder"], 2, head["seed"])
+    planned = windows.schedule(head["process_counts"], 2, head["seed"])
     assert [(one["window"], one["n"]) for one in records["window"]] == [
         (one.window, one.n) for one in planned
     ]
@@ -88,9 +88,9 @@ def test_time_accounts_of_a_member_add_up_to_its_wall_time(normal):
     assert 0 < account_s < 1.5 * sum(member["active_s"] for member in members)
 
 
-def test_attestation_stands_beside_the_request(normal):
+def test_readback_stands_beside_the_request(normal):
     _, records = normal
-    checks = {check["axis"]: check for check in records["attestation"][0]["checks"]}
+    checks = {check["axis"]: check for check in records["readback"][0]["checks"]}
     # Switches are looked at where a launch has them.
     assert set(checks) == {name for name, axis in AXES.items() if axis.effective is not None}
     assert all(check["ok"] for check in checks.values())
@@ -103,7 +103,7 @@ def test_more_threads_than_cores_take_effect(tmp_path):
     script = WORKLOADS / "plain_loop.py"
     records = run(config(script, processes=[1], launch=launch, windows=1), tmp_path)
     assert [end["status"] for end in records["end"]] == ["complete"]
-    checks = {check["axis"]: check for check in records["attestation"][0]["checks"]}
+    checks = {check["axis"]: check for check in records["readback"][0]["checks"]}
     assert checks["intra_op"]["effective"] == str(most)
 
 
@@ -173,7 +173,7 @@ def test_windows_that_had_not_settled_when_a_run_was_killed_are_taken_anew(chang
     rows = read_rows(tmp_path / "0.jsonl").rows
     again = rows["n"][rows["valid"] & (rows["cohort"] == 1)]
     assert not (rows["valid"] & (rows["cohort"] == 0) & rows["n"].isin(again)).any()
-    assert not rows.duplicated(["window", "take", "n", "slot"]).any()
+    assert not rows.duplicated(["window", "attempt", "n", "slot"]).any()
 
 
 def test_windows_are_taken_anew_until_the_script_has_settled(changing):
@@ -263,7 +263,7 @@ def test_a_checkpoint_that_all_members_write_is_named(tmp_path, name, processes)
     script = WORKLOADS / "checkpoints.py"
     records = run(config(script, args=["--out", str(out)], windows=1), tmp_path)
     shared = {str(out): processes} if processes else None
-    before, after = (record.get("shared_files") for record in records["attestation"])
+    before, after = (record.get("shared_files") for record in records["readback"])
     assert (before, after) == (None, shared)  # the first checkpoint comes after the first step
     (cohort,) = read_rows(tmp_path / "0.jsonl").cohorts
     assert cohort.shared_files == (shared or {})
@@ -328,7 +328,7 @@ def start_job(folder, script=WORKLOADS / "plain_loop.py", **measure_settings):
 
 
 @pytest.mark.timing
-@pytest.mark.parametrize("victim", ["caller", "keeper", "coordinator"])
+@pytest.mark.parametrize("victim", ["caller", "supervisor", "coordinator"])
 def test_a_kill_leaves_nothing_and_a_rerun_goes_on(tmp_path, victim):
     part = tmp_path / "0.jsonl.part"
 
@@ -338,12 +338,12 @@ def test_a_kill_leaves_nothing_and_a_rerun_goes_on(tmp_path, victim):
     caller = start_job(tmp_path)
     names = [path.name for path in tmp_path.glob(f"{private.PREFIX}*")]
     assert all((private.SHARED_MEMORY / name).exists() for name in names)
-    keeper, coordinator = (
+    supervisor, coordinator = (
         min(processes(tmp_path, text))
         for text in ("scaling_study.runner.supervisor", "scaling_study measure")
     )
     before = taken()
-    pids = {"caller": caller.pid, "keeper": keeper, "coordinator": coordinator}
+    pids = {"caller": caller.pid, "supervisor": supervisor, "coordinator": coordinator}
     os.kill(pids[victim], signal.SIGKILL)
     wait_for(lambda: left_behind(tmp_path, names) == [])
     caller.wait()
@@ -396,7 +396,7 @@ def test_two_launches_are_measured_in_turns_and_each_has_a_record_file_of_its_ow
     ]
     measure.in_turns(runs)
     files = [read_rows(path) for path in paths]
-    assert [[cohort.head.ladder for cohort in file.cohorts] for file in files] == [
+    assert [[cohort.head.process_counts for cohort in file.cohorts] for file in files] == [
         [[1, 2]],
         [[2]],
     ]

@@ -26,14 +26,14 @@ def prepared(values):
         pytest.skip(f"{unavailable.reason}: {unavailable.remedy}")
 
 
-def attested(cohort, values, env, slot, launcher="exec"):
+def read_back(cohort, values, env, slot, launcher="exec"):
     """Start a member, let it train, and return its report and the checks of some axes."""
     how = cohort.launcher(launcher, env=env, switches=switches(values))
     cohort.start(how, 0, SCRIPT, "--workers", 1, cpus=slot["cpus"])
     cohort.wait_resting([0])
     cohort.train(0)
     # On a busy machine waiting threads may come to rest after one of two looks.
-    got = min((cohort.attest(0) for _ in range(2)), key=lambda one: one["spin_s"])
+    got = min((cohort.read_back(0) for _ in range(2)), key=lambda one: one["spin_s"])
     rows = {row["axis"]: row for row in checks(values, [slot], [got])}
     return got, {name: rows[name] for name in SHOWN}
 
@@ -58,7 +58,7 @@ def cohort(tmp_path):
 def test_the_runtime_that_is_asked_for_runs_parallel_regions(cohort, runtime, launcher):
     """Its idle threads sleep where they are asked to: it is this runtime that they belong to."""
     values = {"intra_op": 2, "openmp": runtime, "wait_policy": "passive", "launcher": launcher}
-    got, rows = attested(cohort, values, prepared(values), SLOT, launcher)
+    got, rows = read_back(cohort, values, prepared(values), SLOT, launcher)
     assert {name: row["effective"] for name, row in rows.items() if not row["ok"]} == {}
     assert got["intra_op"] == 2
     assert got["thread_cpus"] is None
@@ -75,7 +75,7 @@ def test_the_runtime_that_is_asked_for_runs_parallel_regions(cohort, runtime, la
 def test_each_thread_has_a_cpu_of_its_slot(cohort, runtime, value):
     slot = slot_of_two()
     values = {"intra_op": 2, "placement": "cores", "openmp": runtime, "openmp_affinity": value}
-    got, rows = attested(cohort, values, prepared(values), slot)
+    got, rows = read_back(cohort, values, prepared(values), slot)
     assert {name: row["effective"] for name, row in rows.items() if not row["ok"]} == {}
     assert [len(mask) for mask in got["thread_cpus"]] == [1, 1]
     assert format_cpu_list(got["cpus"]) == slot["cpus"]
@@ -92,6 +92,6 @@ def test_threads_that_share_a_cpu_are_found(cohort, runtime):
     values = {"intra_op": 2, "placement": "cores", "openmp": runtime, "openmp_affinity": "close"}
     env = {name: text for name, text in prepared(values).items() if name != "KMP_AFFINITY"}
     bound = env | {"OMP_PROC_BIND": "close", "OMP_PLACES": "threads"}
-    got, rows = attested(cohort, values, bound, slot_of_two())
+    got, rows = read_back(cohort, values, bound, slot_of_two())
     assert got["thread_cpus"][0] == got["thread_cpus"][1]
     assert not rows["openmp_affinity"]["ok"]

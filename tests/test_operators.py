@@ -5,7 +5,7 @@ import pytest
 from scaling_study.profiling.operators import operator_rows
 from scaling_study.records.columns import OPERATORS
 
-WHERE = {"machine": "m", "launch": "l", "label": "L", "arm": "grid", "n": 4, "tax": 1.05}
+WHERE = {"machine": "m", "launch": "l", "label": "L", "role": "grid", "n": 4, "overhead": 1.05}
 
 
 def row(**values):
@@ -25,7 +25,7 @@ def test_sums_become_times_per_step_and_per_call():
     assert found["self_s_per_call"] == pytest.approx(0.2)
     assert found["total_s_per_call"] == pytest.approx(0.3)
     assert found["flops_per_step"] == 10
-    assert (found["n"], found["steps"], found["tax"]) == (4, 5, 1.05)
+    assert (found["n"], found["steps"], found["overhead"]) == (4, 5, 1.05)
 
 
 def test_rows_of_one_operator_and_phase_are_one():
@@ -38,11 +38,11 @@ def test_rows_of_one_operator_and_phase_are_one():
 
 def test_what_is_unknown_stays_unknown():
     content = {"steps": 1, "rows": [row(flops=None, calls=0), {"operator": "x", "phase": ""}]}
-    frame = operator_rows(content, **(WHERE | {"tax": None}))
+    frame = operator_rows(content, **(WHERE | {"overhead": None}))
     assert frame["flops_per_step"].isna().all()
     assert frame["self_s_per_call"].isna().all()
     assert math.isnan(frame["self_s_per_step"][1])
-    assert frame["tax"].isna().all()
+    assert frame["overhead"].isna().all()
 
 
 def test_no_rows_make_an_empty_table():

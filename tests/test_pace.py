@@ -18,7 +18,7 @@ def windows(slower, *, count=6, replicates=3, counts=(1, 2), noise=0.01, seed=1)
             "cohort": 0,
             "n": n,
             "window": window,
-            "take": 0,
+            "attempt": 0,
             "slot": slot,
             "valid": True,
             "step_median_s": 0.01 * n * slower ** (window >= count / 2) * draw.lognormal(0, noise),

@@ -41,7 +41,7 @@ def plan(**sections):
 
 
 def arms(made):
-    return [(launch.label, launch.arm) for launch in made.launches]
+    return [(launch.label, launch.role) for launch in made.launches]
 
 
 def test_nothing_asked_for_is_the_default_and_its_repeat():
@@ -64,7 +64,7 @@ def test_nothing_asked_for_is_the_default_and_its_repeat():
         ),
         *("allocator", "huge_pages", "placement", "openmp_affinity", "membind"),
         *("optimizer_kernel", "matmul_precision", "autocast", "memory_format", "compile"),
-        *("denormals", "collector", "prefetch", "persistent_workers", "loader_workers"),
+        *("denormals", "gc", "prefetch", "persistent_workers", "loader_workers"),
         *("loader_cpus", "ranks"),
     ]
 
@@ -90,7 +90,7 @@ def test_grid_is_the_full_product_over_the_baseline():
             "grid": {"isa": ["avx2", "avx512"], "allocator": ["glibc", "jemalloc", "tcmalloc"]},
         }
     )
-    grid = [launch.axes for launch in made.launches if launch.arm == "grid"]
+    grid = [launch.axes for launch in made.launches if launch.role == "grid"]
     assert [(axes["isa"], axes["allocator"]) for axes in grid] == [
         (isa, allocator)
         for isa in ("avx2", "avx512")
@@ -254,7 +254,7 @@ def test_plan_json_holds_what_measuring_needs():
             "measure",
             "workload",
         ),
-        *("confirm", "profile", "profiled", "why", "explained", "feed"),
+        *("confirm", "profile", "profiled", "why", "explained", "data_loader"),
     }
     assert stored["processes"] == [1, 2, 4]
     assert stored["replicates"] == stored["measure"]["replicates"] == 3
@@ -262,7 +262,7 @@ def test_plan_json_holds_what_measuring_needs():
     assert stored["launches"][0] == {
         "id": "default-44136f",
         "label": "default",
-        "arm": "default",
+        "role": "default",
         "axes": dict(DEFAULTS),
     }
     assert ["0-1", "2-3"] in [item["axes"]["placement"] for item in stored["launches"]]
@@ -334,7 +334,7 @@ def test_estimate_counts_cohorts_windows_and_minutes():
 @pytest.mark.parametrize(
     ("asked", "chosen"), [("ends", [1, 8]), ([2, 8, 8], [2, 8]), ([3], []), ([], [])]
 )
-def test_profiled_counts_are_the_ends_or_those_asked_for_that_the_ladder_has(asked, chosen):
+def test_profiled_counts_are_the_ends_or_those_asked_for_that_there_are(asked, chosen):
     assert chosen_counts(asked, [1, 2, 4, 8]) == chosen
 
 
@@ -368,11 +368,11 @@ def test_estimate_counts_the_experiments_that_explain():
     assert set(none.explained) == set()
     minutes = [estimate(made, (1, 2), start_s=5.0).why_minutes for made in (none, quick, full)]
     assert minutes[0] == (0.0, 0.0)
-    # Ten blocks of a reference and two reliefs, each alone and together, and 30 beside bystanders.
+    # Ten blocks of a reference and two interventions, alone and together, and 30 with stressors.
     windows = 10 * 2 * 3 + 30
     assert efforts.EFFORTS["quick"].dose_windows == 30
     one_s = 3 * 5.0 + windows * (0.2 + efforts.EDGE_S) + efforts.KERNELS_S + efforts.LOOKING_S
-    assert 60 * minutes[1][0] == pytest.approx(2 * one_s + efforts.FINGERPRINT_S)
+    assert 60 * minutes[1][0] == pytest.approx(2 * one_s + efforts.MICROBENCHMARKS_S)
     assert minutes[2][0] > 3 * minutes[1][0]
 
 
@@ -387,11 +387,11 @@ def test_slow_steps_make_the_longest_time_and_what_is_slower_is_said():
     effort = efforts.EFFORTS["quick"]
     window_s = effort.steps * efforts.SLOW_STEP_S + efforts.EDGE_S
     assert effort.shortest_s < window_s < effort.longest_s
-    relief = 1 + max(effort.reliefs)
-    blocks_s = efforts.FEWEST_BLOCKS * 2 * relief * window_s
-    one_s = relief * 5.0 + blocks_s + 30 * window_s + efforts.KERNELS_S + efforts.LOOKING_S
+    intervention = 1 + max(effort.interventions)
+    blocks_s = efforts.FEWEST_BLOCKS * 2 * intervention * window_s
+    one_s = intervention * 5.0 + blocks_s + 30 * window_s + efforts.KERNELS_S + efforts.LOOKING_S
     forecast = estimate(plan(why="quick"), (1, 2), start_s=5.0)
-    assert 60 * forecast.why_minutes[1] == pytest.approx(2 * one_s + efforts.FINGERPRINT_S)
+    assert 60 * forecast.why_minutes[1] == pytest.approx(2 * one_s + efforts.MICROBENCHMARKS_S)
     assert f"more where a step takes over {efforts.SLOW_STEP_S} s" in describe(
         plan(why="quick"), (1, 2), forecast
     )

@@ -114,14 +114,14 @@ def test_new_starts_of_a_script_are_no_part_of_a_step_where_other_windows_tell(t
 def test_what_drifted_between_the_jobs_of_a_race_is_no_part_of_a_rate():
     """Two launches, equally fast, each met by jobs that all the machine made faster or slower."""
     jobs, rows, batches = {"a": 1.0, "b": 1.3, "c": 0.8}, [], {}
-    for launch, arm in (("base", "baseline"), ("again", "repeat"), ("one", "one_change")):
+    for launch, role in (("base", "baseline"), ("again", "repeat"), ("one", "one_change")):
         for replicate, job in enumerate("abc" if launch == "base" else "bc"):
             batches["m", launch, replicate] = job
             for n in (1, 4):
                 rate = 10.0 * n * jobs[job]
-                rows.append(("m", launch, "", arm, n, replicate, 3, rate, n / rate, 0.0))
-    names = ["machine", "launch", "label", "arm", "n", "replicate"]
-    names += ["windows", "steps_per_s", "step_s", "between_share"]
+                rows.append(("m", launch, "", role, n, replicate, 3, rate, n / rate, 0.0))
+    names = ["machine", "launch", "label", "role", "n", "replicate"]
+    names += ["windows", "steps_per_s", "step_s", "non_step_share"]
     rates = pd.DataFrame(rows, columns=names)
     found = make_replicates([rates], {}, 100, batches)
     each = found["steps_per_s"] / found["n"]

@@ -30,8 +30,8 @@ def test_a_pool_is_measured_while_all_its_processes_train(tmp_path, how):
     records = run(study(how), tmp_path)
     (end,) = records["end"]
     assert (end["status"], end["reason"]) == ("complete", None)
-    (attestation,) = records["attestation"]
-    assert len({member["pid"] for member in attestation["members"]}) == 2
+    (readback,) = records["readback"]
+    assert len({member["pid"] for member in readback["members"]}) == 2
     (window,) = records["window"]
     for member in window["members"]:
         assert member["steps"] > 0
@@ -109,8 +109,8 @@ def test_axes_of_single_processes_are_refused_and_nothing_that_needs_gates_is_pl
     assert "placement" in str(raised.value)
     assert "allocator" in str(raised.value).partition("allowed")[2]
     del mapping["launches"]["one_change"]["placement"]
-    plan = make_plan(load_config({**mapping, "feed": "quick"}))
-    assert (plan.profiled, plan.explained, plan.feed) == ({}, {}, "off")
+    plan = make_plan(load_config({**mapping, "data_loader": "quick"}))
+    assert (plan.profiled, plan.explained, plan.data_loader) == ({}, {}, "off")
 
 
 def test_the_workload_of_these_tests_counts_its_steps():

@@ -7,8 +7,8 @@ AXES = {"launcher": "exec", "intra_op": 1, "build": "current"}
 
 
 def cohort(launch, *start_s, **axes):
-    attestation = {"start_s": list(start_s)} if start_s else None
-    return {"machine": "m", "launch": launch, "axes": AXES | axes, "attestation": attestation}
+    readback = {"start_s": list(start_s)} if start_s else None
+    return {"machine": "m", "launch": launch, "axes": AXES | axes, "readback": readback}
 
 
 def test_launches_that_differ_like_starts_of_one_launch_have_one_start():
@@ -51,7 +51,7 @@ def test_a_cohort_that_tells_no_start_is_left_out():
 
 def compiles(launch, start_s, seconds, *, anew):
     found = cohort(launch, start_s, compile="default")
-    found["attestation"]["compiled"] = [
+    found["readback"]["compiled"] = [
         {"seconds": 2 * seconds, "warm_up_s": seconds, "anew": anew, "times": 1}
     ]
     return found

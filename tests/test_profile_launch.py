@@ -34,13 +34,15 @@ def test_step_times_are_those_of_the_profiled_steps_and_of_others_beside_them():
     assert beside == pytest.approx([0.01] * 2)  # only steps that lie wholly between 50 and 80
 
 
-def test_the_tax_is_relative_to_the_windows_around():
-    taxes = profile_launch._taxes([[0.015, 0.025], [0.01], []], [0.01] * 3, [0.03, 0.01, 0.01])
-    assert taxes == {
+def test_the_overhead_is_relative_to_the_windows_around():
+    overheads = profile_launch._overheads(
+        [[0.015, 0.025], [0.01], []], [0.01] * 3, [0.03, 0.01, 0.01]
+    )
+    assert overheads == {
         "step_s": pytest.approx(0.02),
         "unprofiled_step_s": pytest.approx(0.02),
-        "tax": pytest.approx(1.0),
-        "others_tax": pytest.approx(1.0),
+        "overhead": pytest.approx(1.0),
+        "others_overhead": pytest.approx(1.0),
     }
 
 
@@ -69,7 +71,7 @@ def test_the_recommended_launch_is_that_of_this_machine():
 
 
 def test_a_recommended_launch_that_is_profiled_already_refers_to_that():
-    launch = {"id": "a", "label": "text", "arm": "grid"}
+    launch = {"id": "a", "label": "text", "role": "grid"}
     content = profile_launch.without_profile(launch, "m")
     assert (content["same_as"], content["status"], content["target"]) == (
         "a",
@@ -87,7 +89,7 @@ def real(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_every_kind_of_profile_is_taken_at_both_ends_of_the_ladder(real):
+def test_every_kind_of_profile_is_taken_at_the_lowest_and_the_highest_count(real):
     folder, found = real
     assert found["status"] == "complete"
     assert [point["n"] for point in found["points"]] == [1, 2]
@@ -97,9 +99,9 @@ def test_every_kind_of_profile_is_taken_at_both_ends_of_the_ladder(real):
         for kind in kinds.values():
             assert kind["status"] == "ok", kind
             assert all((folder / "out" / name).stat().st_size for name in kind["files"])
-            assert kind["tax"] == pytest.approx(kind["step_s"] / kind["unprofiled_step_s"])
+            assert kind["overhead"] == pytest.approx(kind["step_s"] / kind["unprofiled_step_s"])
         # Beside the few steps of the others, another member may not have a whole step of its own.
-        assert (kinds["stacks"]["others_tax"] is None) == (point["n"] == 1)
+        assert (kinds["stacks"]["others_overhead"] is None) == (point["n"] == 1)
         assert kinds["operators"]["steps"] == FEW["steps"]
 
 

@@ -20,17 +20,17 @@ def folders(tmp_path):
 
 def test_all_points_are_gathered(folders):
     manifests, operators = profiles.read_profiles(folders)
-    assert [one["arm"] for one in manifests] == ["default", "baseline", "one_change"]
-    assert set(zip(operators["arm"], operators["n"], strict=True)) == {
-        (arm, n) for arm in ("default", "baseline", "one_change") for n in (1, 8)
+    assert [one["role"] for one in manifests] == ["default", "baseline", "one_change"]
+    assert set(zip(operators["role"], operators["n"], strict=True)) == {
+        (role, n) for role in ("default", "baseline", "one_change") for n in (1, 8)
     }
     assert len(operators) == 6 * len(synthetic_profiles.OPERATORS)
-    assert operators.loc[operators["n"] == 1, "tax"].eq(1.22).all()
+    assert operators.loc[operators["n"] == 1, "overhead"].eq(1.22).all()
 
 
 def test_the_recommended_launch_comes_last_whatever_the_folders_order(folders):
     backwards = profiles.read_manifests(reversed(folders))
-    assert [one["arm"] for one in backwards] == ["default", "baseline", "one_change"]
+    assert [one["role"] for one in backwards] == ["default", "baseline", "one_change"]
     assert backwards[-1]["target"] == "recommended"
 
 
@@ -54,7 +54,7 @@ def test_a_launch_that_two_targets_share_is_read_once(tmp_path):
 def test_what_was_skipped_is_no_row(tmp_path):
     place = tmp_path / "profile" / "recommended"
     synthetic_profiles.write_manifest(
-        place, machine="m", launch=None, label=None, arm=None, target="recommended",
+        place, machine="m", launch=None, label=None, role=None, target="recommended",
         status="skipped", reason="no launch is recommended on this machine",
     )  # fmt: skip
     manifests, operators = profiles.read_profiles([place])
@@ -77,10 +77,10 @@ def test_a_broken_table_is_named(folders, content):
         profiles.read_profiles(folders)
 
 
-def test_pairs_are_the_ends_of_each_ladder_and_the_default_against_the_recommended():
+def test_pairs_are_the_ends_of_each_launch_and_the_default_against_the_recommended():
     manifests = [
-        {"arm": "default", "target": "d", "launch": "d"},
-        {"arm": "grid", "target": "recommended", "launch": "r"},
+        {"role": "default", "target": "d", "launch": "d"},
+        {"role": "grid", "target": "recommended", "launch": "r"},
     ]
     found = {"d": {1: "d1", 4: "d4", 8: "d8"}, "r": {1: "r1", 4: "r4"}, "x": {4: "x4"}}
     assert profiles.choose_pairs(manifests, found) == [
@@ -88,7 +88,7 @@ def test_pairs_are_the_ends_of_each_ladder_and_the_default_against_the_recommend
         ("counts", "r1", "r4"),
         ("launches", "d4", "r4"),
     ]
-    same = [manifests[0], {"arm": "default", "target": "recommended", "launch": "d"}]
+    same = [manifests[0], {"role": "default", "target": "recommended", "launch": "d"}]
     assert profiles.choose_pairs(same, {"d": {1: "d1"}}) == []
     assert profiles.choose_pairs([], {}) == []
 

@@ -113,8 +113,8 @@ def test_a_module_is_measured_in_its_folder_and_in_its_own_interpreter(package, 
     (end,) = records["end"]
     assert end["status"] == "complete", end
     assert (package / "ran-mypkg.train").exists()
-    for attestation in records["attestation"]:
-        assert {one["python"] for one in attestation["members"]} == {str(venv / "bin/python")}
+    for readback in records["readback"]:
+        assert {one["python"] for one in readback["members"]} == {str(venv / "bin/python")}
 
 
 def workload(**keys):

@@ -17,7 +17,7 @@ from scaling_study.search.race import (
 )
 from scaling_study.stats.throughputs import Start
 
-LADDER = (1, 2, 4, 7, 8, 9, 15, 16, 17)
+COUNTS = (1, 2, 4, 7, 8, 9, 15, 16, 17)
 BASELINE = Entrant("baseline", frozenset())
 DEFAULT = Entrant("default", frozenset({("intra_op", "default")}), threads=16)
 
@@ -27,7 +27,7 @@ def single(axis, value="on"):
 
 
 def field(*others, default=DEFAULT):
-    return Field(default, BASELINE, others, LADDER, boundaries=(8, 16))
+    return Field(default, BASELINE, others, COUNTS, boundaries=(8, 16))
 
 
 def plateau(at, top=1.0):
@@ -87,13 +87,13 @@ def test_first_come_the_baseline_and_the_default_launch_twice():
 
 
 def test_of_a_default_launch_that_is_the_baseline_there_are_two_starts():
-    both = Field(BASELINE, BASELINE, (), LADDER, (8, 16))
+    both = Field(BASELINE, BASELINE, (), COUNTS, (8, 16))
     (batch,) = Race(both, Settings(1e5), [], 0).next().batches
     assert [task.launch for task in batch] == ["baseline", "baseline"]
 
 
 def test_a_race_of_the_default_launch_alone_ends():
-    both = Field(BASELINE, BASELINE, (), LADDER, (8, 16))
+    both = Field(BASELINE, BASELINE, (), COUNTS, (8, 16))
     race, history, *_ = run(Machine(truth()), both)
     assert history[-1].reason
     assert race.choice.launch == "baseline"
@@ -338,7 +338,7 @@ def test_a_launch_of_several_threads_is_screened_at_fewer_processes():
 @pytest.mark.parametrize("launches", [2, 5])
 def test_what_a_batch_takes_is_expected_from_what_starts_took(launches):
     machine = Machine(truth())
-    starts = machine.measure([Task("baseline", LADDER), Task("default", (1, 16))], 0)
+    starts = machine.measure([Task("baseline", COUNTS), Task("default", (1, 16))], 0)
     race = Race(field(), Settings(1e5), starts, 1)
     batch = [Task("baseline", (8, 16))] * launches
     assert race.expected_s(batch) == pytest.approx(launches * (10.0 + 2 * 6.0), rel=0.3)

@@ -49,8 +49,9 @@ def files(script, *, replicates=3, number=12, counts=(1, 2), window_us=1_000_000
                 for slot in range(n):
                     counted, life = script.window(slot, n, window_us, 200_000)
                     made.append(
-                        {"n": n, "replicate": replicate, "cohort": 0, "window": window, "take": 0,
-                         "slot": slot, "steps": len(counted), "valid": True, "work": 1.0}
+                        {"n": n, "replicate": replicate, "cohort": 0, "window": window,
+                         "attempt": 0, "slot": slot, "steps": len(counted), "valid": True,
+                         "work": 1.0}
                     )  # fmt: skip
                     lives.append(life)
                     step_us += counted
@@ -66,7 +67,7 @@ def test_without_anything_between_a_rate_is_steps_over_time():
     for n, rows in given.replicates.groupby("n"):
         assert rows["steps_per_s"].to_numpy() == pytest.approx(n / (n * 6_030e-6), rel=0.02)
         assert rows["step_s"].to_numpy() == pytest.approx(n * 6_030e-6, rel=0.02)
-        assert rows["between_share"].to_numpy() == pytest.approx(0.0, abs=1e-9)
+        assert rows["non_step_share"].to_numpy() == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_validation_that_takes_half_the_time_is_in_the_rate_and_not_in_the_step():

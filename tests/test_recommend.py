@@ -98,8 +98,8 @@ def test_the_ranking_has_every_candidate_once_best_first(tmp_path):
         (row["steps_per_s"] for row in ranking),
         reverse=True,
     )
-    assert [row["arm"] for row in ranking] == ["baseline", "grid", "default"]  # no repeat
-    assert found["best"]["arm"] == "baseline"
+    assert [row["role"] for row in ranking] == ["baseline", "grid", "default"]  # no repeat
+    assert found["best"]["role"] == "baseline"
     assert ranking[-1]["ratio_to_default"] == 1.0
     assert ranking[0]["ratio_to_default"] == found["ratio"]["value"]
     assert ranking[0]["probability_best"] == found["recommended"]["probability_best"]

@@ -78,7 +78,7 @@ def test_a_counter_is_a_count(path, wrong):
 
 
 def test_windows_of_a_launch_that_did_not_take_effect_do_not_count(path):
-    edit(path, "attestation", lambda record: record["checks"][0].update(ok=False))
+    edit(path, "readback", lambda record: record["checks"][0].update(ok=False))
     file = read_rows(path)
     assert not file.rows["valid"].any()
     assert set(file.rows["flags"]) == {NOT_PROVEN}

@@ -1,8 +1,8 @@
 """A real study, recorded once: its tables and analyses are made anew from its records, and equal.
 
 tests/data/recorded.tar.xz is the folder of a study of tests/workloads/loader_workers.py (race,
-confirmation, profiles with calls, why and feed) on two CPUs, without what is drawn. A change that
-is meant to change a result records it anew, and says in its message what became different.
+confirmation, profiles with calls, why and data loader) on two CPUs, without what is drawn. A change
+that is meant to change a result records it anew, and says in its message what became different.
 """
 
 import json
@@ -19,7 +19,7 @@ from scaling_study.common.storage import read_json
 RECORDED = ROOT / "tests/data/recorded.tar.xz"
 TABLES = ("windows", "replicates", "between", "points", "operators", "experiments")
 ANALYSES = (
-    "attestation", "causes", "confirmation", "failures", "feed", "inflation", "noise", "pareto",
+    "readback", "causes", "confirmation", "failures", "data_loader", "inflation", "noise", "pareto",
     "provenance", "recommendation", "scaling", "single_changes",
 )  # fmt: skip
 
@@ -27,7 +27,7 @@ REMOVED = (
     # One knee is told, that of the scaling law; the boundary that it coincides with stands by it.
     "causes.machines.targets.signature", "causes.machines.targets.knee",
     # What nothing read: the tables, cohorts.json and the plan have it, or the page says it itself.
-    *(f"scaling.machines.{key}" for key in ("interval", "launches.label", "launches.arm")),
+    *(f"scaling.machines.{key}" for key in ("interval", "launches.label", "launches.role")),
     *(f"scaling.machines.launches.{key}" for key in ("points", "best_n", "recommended_n")),
     *(f"scaling.machines.launches.laws.{key}" for key in ("curve", "not_fitted")),
     *(f"single_changes.machines.baseline.{key}" for key in ("label", "ranks_wait")),
@@ -42,11 +42,14 @@ REWORDED = (
     "causes.machines.targets.summary",
     *(
         f"causes.machines.targets.{scope}.{status}.{key}"
-        for scope in ("growth", "level")
+        for scope in ("scaling_loss", "single_process_loss")
         for status in ("named", "ruled_out", "inconclusive")
         for key in ("for.text", "against.text", "looks", "remedy.text", "remedy.command")
     ),
-    *(f"causes.machines.targets.{scope}.not_tested.reason" for scope in ("growth", "level")),
+    *(
+        f"causes.machines.targets.{scope}.not_tested.reason"
+        for scope in ("scaling_loss", "single_process_loss")
+    ),
 )
 """Sentences and commands that are worded differently today."""
 

@@ -60,13 +60,13 @@ def test_the_cost_of_turns_is_that_of_the_member_whose_turn_it_is():
     around = ([0.01, 0.02], [0.01, 0.02])
     first = (0, [[0.011] * 20, [0.02] * 10])
     second = (1, [[0.022] * 10, [0.0105] * 20])
-    found = profile_launch._tax([first, second], *around)
-    assert found["tax"] == pytest.approx(1.1)
+    found = profile_launch._overhead([first, second], *around)
+    assert found["overhead"] == pytest.approx(1.1)
     assert found["step_s"] == pytest.approx(statistics.fmean([0.011] * 20 + [0.022] * 10))
-    assert found["tax"] == pytest.approx(found["step_s"] / found["unprofiled_step_s"])
-    assert found["others_tax"] == pytest.approx((1.0 + 1.05) / 2)
-    alone = profile_launch._tax([(0, [[0.011]])], [0.01], [0.01])
-    assert (alone["tax"], alone["others_tax"]) == (pytest.approx(1.1), None)
+    assert found["overhead"] == pytest.approx(found["step_s"] / found["unprofiled_step_s"])
+    assert found["others_overhead"] == pytest.approx((1.0 + 1.05) / 2)
+    alone = profile_launch._overhead([(0, [[0.011]])], [0.01], [0.01])
+    assert (alone["overhead"], alone["others_overhead"]) == (pytest.approx(1.1), None)
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_another_launch_that_fails_is_a_result_of_this_run_and_measured_by_the_n
 
 
 def test_windows_lost_to_other_programs_are_taken_by_the_next_run_and_the_others_kept(tmp_path):
-    mapping = config(FAILS, args=["--how", "none"], retakes=0)
+    mapping = config(FAILS, args=["--how", "none"], retries=0)
     path = tmp_path / "0.jsonl"
     run(mapping, tmp_path)
     lines = [json.loads(line) for line in path.read_text().splitlines()]

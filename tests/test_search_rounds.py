@@ -55,14 +55,14 @@ def single(plan, axis):
         one["id"]
         for one in plan["launches"]
         if [name for name, value in one["axes"].items() if base[name] != value] == [axis]
-        and one["arm"] != "default"
+        and one["role"] != "default"
     )
 
 
-def cohort(launch, replicate, ladder, *, batch="a", started=NOW, status="complete"):
+def cohort(launch, replicate, process_counts, *, batch="a", started=NOW, status="complete"):
     return {
-        "launch": launch, "replicate": replicate, "ladder": ladder, "batch": batch,
-        "started": started, "windows_valid": 2 * len(ladder), "windows_invalid": [],
+        "launch": launch, "replicate": replicate, "process_counts": process_counts, "batch": batch,
+        "started": started, "windows_valid": 2 * len(process_counts), "windows_invalid": [],
         "end": {"status": status, "start_s": 20.0, "wall_s": 50.0},
     }  # fmt: skip
 
@@ -79,7 +79,7 @@ def test_all_launches_of_the_plan_compete_but_the_repeat(machine):
     left = {one["id"] for one in plan["launches"]}
     left -= {plan["default"], plan["baseline"], plan["repeat"]}
     assert {one.launch for one in field.others} == left
-    assert field.ladder[-1] == 385
+    assert field.process_counts[-1] == 385
     assert {192, 384} <= set(field.boundaries)
     assert field.entrants[single(plan, "intra_op")].threads == 4
     assert field.default.threads == 384
@@ -122,7 +122,7 @@ def test_beside_one_thread_no_combination_changes_whose_threads_they_are(machine
 def test_of_counts_that_the_config_names_only_those_are_boundaries(machine):
     plan = planned([1, 100, 192])
     field = rounds.competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
-    assert (field.ladder, field.boundaries) == ((1, 100, 192), (1, 192)[1:])
+    assert (field.process_counts, field.boundaries) == ((1, 100, 192), (1, 192)[1:])
 
 
 def test_the_confirmation_and_the_reports_are_part_of_the_budget():
@@ -281,7 +281,7 @@ def test_a_whole_race_puts_winners_together_as_launches_with_names_of_their_own(
     assert history[-1]["reason"]
     choice = history[-1]["choice"]
     chosen = next(one for one in grown["launches"] if one["id"] == choice["launch"])
-    assert chosen["arm"] == "combined"
+    assert chosen["role"] == "combined"
     assert (chosen["axes"]["wait_policy"], chosen["axes"]["allocator"]) == (
         "passive", "glibc-large-thresholds",
     )  # fmt: skip
@@ -309,12 +309,14 @@ def write(folder, launch, replicate, **head):
     path.write_text(json.dumps({"kind": "cohort", "launch": launch, **head}) + "\n{}\n")
 
 
-def target(launch, *changes, scope="growth"):
+def target(launch, *changes, scope="scaling_loss"):
     """A target of causes.json whose causes are named in one scope, with these remedies."""
     named = [{"remedy": {"axes": axes}} for axes in changes]
-    return {"launch": launch, "growth": {"named": []}, "level": {"named": []}} | {
-        scope: {"named": named}
-    }
+    return {
+        "launch": launch,
+        "scaling_loss": {"named": []},
+        "single_process_loss": {"named": []},
+    } | {scope: {"named": named}}
 
 
 def test_what_experiments_showed_to_help_becomes_a_launch_unless_it_is_one_or_is_excluded():
@@ -322,13 +324,13 @@ def test_what_experiments_showed_to_help_becomes_a_launch_unless_it_is_one_or_is
     passive = single(plan, "wait_policy")
     targets = [
         target(passive, {"allocator": "glibc-large-thresholds"}, None, {"wait_policy": "passive"}),
-        target(passive, {"placement": "cores"}, scope="level"),
+        target(passive, {"placement": "cores"}, scope="single_process_loss"),
         target("of another plan", {"isa": "avx2"}),
     ]
     first, second = rounds.helpful(plan, targets)
     assert first["label"] == "intra_op 1, wait_policy passive, allocator glibc-large-thresholds"
     assert second["label"] == "intra_op 1, wait_policy passive, placement cores"
-    assert first["arm"] == "combined"
+    assert first["role"] == "combined"
     assert rounds.helpful({**plan, "launches": [*plan["launches"], first]}, targets) == [second]
     excluded = {**plan, "exclude": [{"placement": "cores", "wait_policy": "passive"}]}
     assert rounds.helpful(excluded, targets) == [first]
@@ -390,16 +392,16 @@ def test_launches_that_gave_nothing_are_those_whose_files_are_all_marked(tmp_pat
 
 def test_a_plan_grows_by_what_is_measured(tmp_path):
     plan = planned()
-    write(tmp_path, plan["baseline"], 0, arm="baseline")
-    write(tmp_path, plan["baseline"], 1, arm="baseline")
-    write(tmp_path, "both", 0, arm="combined", label="a and b", axes={"a": 1})
-    write(tmp_path, "gone", 0, arm="one_change", label="once in the config", axes={"a": 2})
+    write(tmp_path, plan["baseline"], 0, role="baseline")
+    write(tmp_path, plan["baseline"], 1, role="baseline")
+    write(tmp_path, "both", 0, role="combined", label="a and b", axes={"a": 1})
+    write(tmp_path, "gone", 0, role="one_change", label="once in the config", axes={"a": 2})
     grown = rounds.grown(plan, tmp_path)
     replicates = {launch["id"]: launch["replicates"] for launch in grown["launches"]}
     assert replicates[plan["baseline"]] == 2
     assert replicates[plan["default"]] == 0
     assert grown["launches"][-1] == {
-        "id": "both", "label": "a and b", "arm": "combined", "axes": {"a": 1}, "replicates": 1,
+        "id": "both", "label": "a and b", "role": "combined", "axes": {"a": 1}, "replicates": 1,
     }  # fmt: skip
     assert "gone" not in replicates
 

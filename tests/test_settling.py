@@ -18,7 +18,7 @@ def cohort(pace=lambda at: 1.0, phase=None, *, every=50, windows=6, counts=(1, 2
         phase: the same of what comes back every so many steps; None for nothing.
         every: steps from one to the next.
         windows: of each count.
-        counts: the ladder.
+        counts: the process counts.
         seed: of the draws.
         noise: of a step.
         of_window: of a window.

@@ -10,8 +10,8 @@ from scaling_study.common.storage import read_json, write_json
 QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
 
 
-def launch(arm, rate, **values):
-    return synthetic.Launch(values, arm, synthetic.linear(rate))
+def launch(role, rate, **values):
+    return synthetic.Launch(values, role, synthetic.linear(rate))
 
 
 STUDY = (
@@ -21,8 +21,8 @@ STUDY = (
     launch("one_change", 22.0, intra_op=4),
     launch("one_change", 21.0, intra_op=2),
     launch("one_change", 40.0, intra_op=1, allocator="mimalloc"),
-    launch("one_change", 30.0, intra_op=1, collector="frozen"),
-    launch("combined", 55.0, intra_op=1, allocator="mimalloc", collector="frozen"),
+    launch("one_change", 30.0, intra_op=1, gc="frozen"),
+    launch("combined", 55.0, intra_op=1, allocator="mimalloc", gc="frozen"),
 )
 
 
@@ -31,7 +31,7 @@ def analysed(folder, launches=STUDY, **options):
         folder, launches=launches, **{"noise": QUIET, "ns": (1, 2), **options}
     )
     for one in plan["launches"]:
-        one["axes"].setdefault("collector", "default")
+        one["axes"].setdefault("gc", "default")
     found = collect(folder, plan)
     write_json(folder / "found.json", single_changes(found.points, found.replicates, plan))
     return read_json(folder / "found.json")
@@ -43,7 +43,7 @@ def test_each_single_change_is_compared_with_the_baseline_alone(tmp_path):
     assert found["baseline"]["launch"] == STUDY[1].id
     assert [(one["axis"], one["value"]) for one in found["changes"]] == [
         ("intra_op", 2), ("intra_op", 4), ("intra_op", "default"), ("allocator", "mimalloc"),
-        ("collector", "frozen"),
+        ("gc", "frozen"),
     ]  # fmt: skip
     gains = [one["gain"]["value"] for one in found["changes"]]
     assert gains == pytest.approx([1.05, 1.1, 0.75, 2.0, 1.5], rel=0.02)
@@ -53,7 +53,7 @@ def test_each_single_change_is_compared_with_the_baseline_alone(tmp_path):
 
 def test_the_way_to_the_best_combination_begins_with_what_gains_most(tmp_path):
     first, second = analysed(tmp_path)["steps"]
-    assert (first["axis"], second["axis"]) == ("allocator", "collector")
+    assert (first["axis"], second["axis"]) == ("allocator", "gc")
     assert first["predicted"] == pytest.approx(2.0, rel=0.02)
     assert first["measured"]["value"] == pytest.approx(2.0, rel=0.02)
     # Both shorten every phase here: the stronger one counts, and not their product.
@@ -62,7 +62,7 @@ def test_the_way_to_the_best_combination_begins_with_what_gains_most(tmp_path):
 
 
 def test_a_combination_on_the_way_that_was_not_measured_has_no_figure(tmp_path):
-    three = launch("combined", 80.0, intra_op=2, allocator="mimalloc", collector="frozen")
+    three = launch("combined", 80.0, intra_op=2, allocator="mimalloc", gc="frozen")
     steps = analysed(tmp_path, (*STUDY[:7], three))["steps"]
     assert [one["measured"] is None for one in steps] == [False, True, False]
 

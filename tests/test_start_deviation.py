@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from planted_worlds import NoisyLoader
+from injected_worlds import NoisyLoader
 from scaling_study.analysis import experiment_runs
 from scaling_study.diagnosis.case import make_case
 from scaling_study.diagnosis.evidence import Query
@@ -72,7 +72,7 @@ def test_a_run_holds_its_members_step_less_their_waiting_for_a_cpu(tmp_path):
     assert list(members.columns) == experiment_runs.MEMBERS
     assert set(members["n"]) == {1, 2, 4}
     members = members[members["n"] > 1]
-    assert set(members["name"]) == {"reference", *World().reliefs}
+    assert set(members["name"]) == {"reference", *World().interventions}
     assert members.groupby(["name", "n", "slot"])["unhindered_s"].std().max() < 1e-6
     # With four members on two CPUs half of a step is waiting.
     reference = members[members["name"] == "reference"].groupby(["n", "slot"])["unhindered_s"]
@@ -88,7 +88,9 @@ def test_members_that_took_turns_alone_make_a_comparison_surer(tmp_path):
     assert case.alone["reference"] == case.alone["pinned"] == 4
     widths = []
     for alone in ({}, case.alone, case.alone | {"pinned": 1}):
-        found = recovered_share(dataclasses.replace(case, alone=alone), "level", "pinned")
+        found = recovered_share(
+            dataclasses.replace(case, alone=alone), "single_process_loss", "pinned"
+        )
         widths.append(found.high - found.low)
     assert widths[0] > widths[2] > widths[1]
 
@@ -116,7 +118,7 @@ def test_two_things_asked_of_one_start_are_compared_without_that_of_another(tmp_
     interference = recovered(("cached_batches",), ("loader_beside",))
 
     def found(case):
-        return interference(Query(case, "level", {})).estimate
+        return interference(Query(case, "single_process_loss", {})).estimate
 
     shared, apart = found(case), found(dataclasses.replace(case, shares_members_with={}))
     # Of a step of 17 ms, 5 are taken from training.

@@ -59,7 +59,7 @@ except KeyboardInterrupt:
 
 
 def told(where, locked, *signals):
-    """Send signals to Snakemake alone; return what it says of its end, and a keeper's command."""
+    """Send signals to Snakemake alone; return its last words and a supervisor's command."""
     process = subprocess.Popen(
         [sys.executable, "-c", SNAKEMAKE, where, locked],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -71,7 +71,7 @@ def told(where, locked, *signals):
         out, error = process.communicate(timeout=PATIENCE_S)
     ours = not has_ended(other)
     os.kill(other, signal.SIGKILL)
-    assert ours, "what a keeper has started is the keeper's to end"
+    assert ours, "what a supervisor has started is the supervisor's to end"
     assert process.returncode == 0, error
     assert error == f"{signal.Signals(signals[0]).name}: all jobs are being stopped\n"
     return out.strip()

@@ -37,7 +37,7 @@ VALUES = {
     "memory_format": ["channels_last"],
     "compile": ["default"],
     "denormals": ["flush"],
-    "collector": ["frozen"],
+    "gc": ["frozen"],
     "prefetch": [4],
     "persistent_workers": ["keep", "restart"],
     "loader_workers": [0, 2],
@@ -112,9 +112,9 @@ def test_the_lines_name_the_optimizers_that_the_script_uses(value, used, written
     ],
 )
 def test_the_classes_are_those_that_a_member_counted(counted, used):
-    attestation = {"launches": [{"launch": "other"}, {"launch": "it", "counted": counted}]}
-    assert optimizers_of(attestation, "it") == used
-    assert optimizers_of(attestation, "not measured") == []
+    readback = {"launches": [{"launch": "other"}, {"launch": "it", "counted": counted}]}
+    assert optimizers_of(readback, "it") == used
+    assert optimizers_of(readback, "not measured") == []
 
 
 @pytest.mark.parametrize("value", optimizer_kernel.KERNELS)
@@ -131,9 +131,9 @@ def member(folder, values, script=SCRIPT, *arguments, slot=SLOT):
         how = cohort.launcher(switches=switches(values))
         cohort.start(how, 0, script, *arguments, cpus=slot["cpus"])
         cohort.wait_resting([0])  # after its first step
-        got = cohort.attest(0)
+        got = cohort.read_back(0)
         cohort.train(0)
-        assert cohort.attest(0)["switches"] == got["switches"]
+        assert cohort.read_back(0)["switches"] == got["switches"]
     finally:
         cohort.close()
     rows = {row["axis"]: row for row in checks(values, [slot], [got])}
@@ -184,7 +184,7 @@ while True:
 def test_an_optimizer_that_keeps_no_state_has_a_first_step_too(tmp_path):
     script = tmp_path / "sgd.py"
     script.write_text(STATELESS)
-    values = {"optimizer_kernel": "fused", "collector": "frozen"}
+    values = {"optimizer_kernel": "fused", "gc": "frozen"}
     got, rows = member(tmp_path, values, script)
     assert all(row["ok"] for row in rows.values())
     assert got["switches"] == values
@@ -239,7 +239,7 @@ def test_what_shall_be_compiled_is(tmp_path, model):
         cohort.wait_resting([0])
         steps = cohort.train(0)
         assert steps[0][1].ns("compile") > 0  # after the first step, which runs as it is
-        assert cohort.attest(0)["compiled"]["times"] > 0
+        assert cohort.read_back(0)["compiled"]["times"] > 0
     finally:
         cohort.close()
 

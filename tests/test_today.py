@@ -13,7 +13,7 @@ import synthetic
 import test_confirmation
 import test_recommend
 from configs import minimal
-from planted_worlds import PileUp
+from injected_worlds import PileUp
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.config import load_config
@@ -29,8 +29,8 @@ from scaling_study.launch.axes.axis import MemoryPolicy, Where
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.member import bind, readback
 from scaling_study.search import rounds
-from synthetic_why import MS, Step, World, fingerprint, write_run
-from test_axes import MACHINE, SLOT, attested
+from synthetic_why import MS, Step, World, microbenchmarks, write_run
+from test_axes import MACHINE, SLOT, read_back
 
 PILED = ("OMP_PROC_BIND=close",)
 TRIM = "MALLOC_TRIM_THRESHOLD_=65536"
@@ -48,7 +48,7 @@ def plan(found=PILED, **sections):
 
 
 def arms(made):
-    return [(launch.label, launch.arm) for launch in made.launches]
+    return [(launch.label, launch.role) for launch in made.launches]
 
 
 def todays(made):
@@ -283,7 +283,7 @@ def test_a_policy_needs_the_library_that_sets_it():
 
 def test_an_axis_whose_variables_the_shell_sets_is_the_shells():
     axes = {"shell": (TRIM,)}
-    got = attested(env={"MALLOC_TRIM_THRESHOLD_": "65536"})
+    got = read_back(env={"MALLOC_TRIM_THRESHOLD_": "65536"})
     rows = {row["axis"]: row for row in axis_table.checks(axes, [SLOT], [got])}
     assert all(row["ok"] for row in rows.values())
     assert rows["allocator"]["requested"] == "what the shell says"
@@ -401,44 +401,46 @@ def test_rounds_are_compared_with_today(tmp_path):
 class Piled(PileUp):
     """Piled up by the shell: the members move apart without its variable, too."""
 
-    reliefs: tuple[str, ...] = (*PileUp().reliefs, "cleared")
+    interventions: tuple[str, ...] = (*PileUp().interventions, "cleared")
     axes: dict = dataclasses.field(default_factory=lambda: {"shell": [*PILED, "OMP_DYNAMIC=1"]})
 
-    def step(self, relief, n):
-        return PileUp.step(self, "pinned" if relief == "cleared" else relief, n)
+    def step(self, intervention, n):
+        return PileUp.step(self, "pinned" if intervention == "cleared" else intervention, n)
 
 
 @dataclasses.dataclass(slots=True)
 class Slowed(World):
     """A variable that makes each step longer, alone and together, in no other way that is known."""
 
-    reliefs: tuple[str, ...] = (*World().reliefs, "cleared")
+    interventions: tuple[str, ...] = (*World().interventions, "cleared")
     axes: dict = dataclasses.field(default_factory=lambda: {"shell": ["MKL_VERBOSE=1"]})
 
-    def step(self, relief, n):
-        return self.crowd(Step(user=(10 if relief == "cleared" else 15) * MS), n)
+    def step(self, intervention, n):
+        return self.crowd(Step(user=(10 if intervention == "cleared" else 15) * MS), n)
 
 
 def explained(folder, world):
     rng = np.random.default_rng(5)
     path = write_run(folder / "0.jsonl", world, rng, blocks=10)
-    return verdict.diagnose([path], fingerprint(world, rng), None)
+    return verdict.diagnose([path], microbenchmarks(world, rng), None)
 
 
 def test_a_pile_up_by_the_shell_names_the_variable_and_how_to_unset_it(tmp_path):
     target = explained(tmp_path, Piled())
-    (found,) = target["growth"]["named"]
+    (found,) = target["scaling_loss"]["named"]
     assert found["cause"] == "affinity_pileup"
     assert found["share"]["value"] > 0.8
     assert found["remedy"]["text"].endswith("Today's launch has OMP_PROC_BIND=close: unset it.")
     assert found["remedy"]["command"] == "unset OMP_PROC_BIND"
-    (reason,) = [one["reason"] for one in target["growth"]["not_tested"] if one["cause"] == "shell"]
+    (reason,) = [
+        one["reason"] for one in target["scaling_loss"]["not_tested"] if one["cause"] == "shell"
+    ]
     assert reason.startswith("The causes that are named")
 
 
 def test_what_no_other_cause_tells_of_is_the_shells(tmp_path):
     target = explained(tmp_path, Slowed())
-    (found,) = target["level"]["named"]
+    (found,) = target["single_process_loss"]["named"]
     assert found["cause"] == "shell"
     assert found["share"]["value"] == pytest.approx(1 / 3, abs=0.1)
     assert found["remedy"]["command"] == "unset MKL_VERBOSE"

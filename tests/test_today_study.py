@@ -74,8 +74,8 @@ def test_a_variable_that_piles_processes_up_is_what_is_slow_today(project):
     assert seen["against"] == "today"
     assert seen["ratio"]["value"] > 1.3
     (machine,) = json.loads((results / "analysis/causes.json").read_text())["machines"]
-    today = next(one for one in machine["targets"] if one["arm"] == "today")
-    first = today["growth"]["named"][0]
+    today = next(one for one in machine["targets"] if one["role"] == "today")
+    first = today["scaling_loss"]["named"][0]
     assert first["cause"] == "affinity_pileup"
     assert first["share"]["value"] > 0.5
     report = (project.folder / "reports/todays.html").read_text()

@@ -58,16 +58,16 @@ def project(tmp_path_factory):
     return project
 
 
-def attested(project):
+def read_back(project):
     for path in (project.folder / "results/toys/measure").glob("*polite*/*.jsonl"):
         for line in path.read_text().splitlines():
             record = json.loads(line)
-            if record["kind"] == "attestation":
+            if record["kind"] == "readback":
                 yield record
 
 
 def test_both_took_effect_and_that_was_read_in_the_member(project):
-    records = list(attested(project))
+    records = list(read_back(project))
     assert records
     for record in records:
         rows = {row["axis"]: row for row in record["checks"]}
@@ -153,7 +153,7 @@ def test_a_cause_is_named_where_a_fault_is_injected(project):
     causes = project.folder / "results/toys/analysis/causes.json"
     (entry,) = json.loads(causes.read_text())["machines"]
     (target,) = entry["targets"]
-    first, *_ = target["level"]["named"]
+    first, *_ = target["single_process_loss"]["named"]
     assert first["cause"] == "dozing"
     assert first["share"]["value"] > 0.3
     text = (project.folder / "reports/toys.html").read_text()

@@ -73,12 +73,12 @@ class World:
                                 }
                             )
         self.windows = pd.DataFrame(rows).assign(
-            machine="m", cohort=0, take=0, valid=True, instructions_per_step=np.nan
+            machine="m", cohort=0, attempt=0, valid=True, instructions_per_step=np.nan
         )
         self.cohorts = [
-            {"launch": launch, "attestation": {"intra_op": [1 if launch in SINGLE else threads]}}
+            {"launch": launch, "readback": {"intra_op": [1 if launch in SINGLE else threads]}}
             for launch in launches
-        ] + [{"launch": "skipped", "attestation": None}]
+        ] + [{"launch": "skipped", "readback": None}]
         self.waits = 0.0
 
     @property
@@ -192,7 +192,7 @@ def test_threads_that_may_spin_for_each_other_tell_nothing():
     assert many.tests
     many.waits = 0.5
     assert many.judge() == []
-    many.cohorts = [one | {"attestation": {"intra_op": [1]}} for one in many.cohorts]
+    many.cohorts = [one | {"readback": {"intra_op": [1]}} for one in many.cohorts]
     assert many.tests
 
 

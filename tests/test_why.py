@@ -13,7 +13,7 @@ from jobs import WORKLOADS, config, environment, processes, why_command
 from scaling_study.config import efforts
 from scaling_study.experiments import why
 from scaling_study.experiments.blocks import irregular, key
-from scaling_study.experiments.interventions import RELIEFS
+from scaling_study.experiments.interventions import INTERVENTIONS
 
 STAGE = "scaling_study why"
 
@@ -80,15 +80,15 @@ def step_s(windows):
 def test_what_is_tried_stands_first_and_every_cohort_is_proved(records):
     head = records[0]
     assert (head["kind"], head["n"], head["effort"]) == ("why", 2, "quick")
-    names = [one["relief"] for one in head["reliefs"]]
+    names = [one["intervention"] for one in head["interventions"]]
     assert "cached_batches" in names
-    assert "passive" in [one["relief"] for one in head["not_applicable"]]
+    assert "passive" in [one["intervention"] for one in head["not_applicable"]]
     # The data set gives no list of rows.
-    left_out = [record["relief"] for record in of(records, "relief_left_out")]
+    left_out = [record["intervention"] for record in of(records, "intervention_left_out")]
     assert left_out == ["whole_batches"]
-    proved = {record["cohort"]: record for record in of(records, "attestation")}
+    proved = {record["cohort"]: record for record in of(records, "readback")}
     assert set(proved) == {"reference", *names} - {*left_out}
-    changes = {relief.name: relief.change for relief in RELIEFS}
+    changes = {intervention.name: intervention.change for intervention in INTERVENTIONS}
     for name, record in proved.items():
         assert all(check["ok"] for check in record["checks"]), record["checks"]
         for member in record["members"]:
@@ -99,23 +99,23 @@ def test_what_is_tried_stands_first_and_every_cohort_is_proved(records):
 
 
 @pytest.mark.long
-def test_reference_and_reliefs_share_every_block(records):
-    left_out = {record["relief"] for record in of(records, "relief_left_out")}
-    names = {"reference", *(one["relief"] for one in records[0]["reliefs"])} - left_out
+def test_reference_and_interventions_share_every_block(records):
+    left_out = {record["intervention"] for record in of(records, "intervention_left_out")}
+    names = {"reference", *(one["intervention"] for one in records[0]["interventions"])} - left_out
     blocks = records[0]["blocks"]
     assert efforts.FEWEST_BLOCKS <= blocks <= efforts.EFFORTS["quick"].blocks
-    first_takes = [window for window in of(records, "window", take=0)
-                   if window["experiment"] != "bystander"]  # fmt: skip
-    taken = [(one["block"], one["name"], one["n"]) for one in first_takes]
+    first_attempts = [window for window in of(records, "window", attempt=0)
+                   if window["experiment"] != "stressor"]  # fmt: skip
+    taken = [(one["block"], one["name"], one["n"]) for one in first_attempts]
     # What slows one process as much as many is tried with one only.
-    alone = {relief.name for relief in RELIEFS if relief.alone}
+    alone = {intervention.name for intervention in INTERVENTIONS if intervention.alone}
     assert alone & names
     counts = {name: (1,) if name in alone else (1, 2) for name in names}
     expected = {(block, name, n) for block in range(blocks) for name in names for n in counts[name]}
     assert len(taken) == len(expected)
     assert set(taken) == expected
     turns = {name: {} for name in names}
-    for one in first_takes:
+    for one in first_attempts:
         if one["n"] == 1:
             turns[one["name"]][one["block"]] = one["members"][0]["slot"]
     for name, slots in turns.items():
@@ -126,10 +126,10 @@ def test_reference_and_reliefs_share_every_block(records):
 
 
 @pytest.mark.long
-def test_the_relief_of_the_planted_loader_brings_its_time_back(records):
+def test_the_intervention_of_the_injected_loader_brings_its_time_back(records):
     reference = of(records, "window", name="reference", n=1)
     cached = of(records, "window", name="cached_batches", n=1)
-    assert step_s(reference) - step_s(cached) > 0.003  # of the 4 ms that were planted
+    assert step_s(reference) - step_s(cached) > 0.003  # of the 4 ms that were injected
     pinned = of(records, "window", name="pinned", n=1)
     assert step_s(pinned) > 0.004
 
@@ -143,7 +143,7 @@ def test_one_cohort_trains_without_its_loader_and_beside_all_of_its_work(tmp_pat
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     records = [json.loads(line) for line in (tmp_path / "0.jsonl").read_text().splitlines()]
-    names = {record["cohort"] for record in of(records, "attestation")}
+    names = {record["cohort"] for record in of(records, "readback")}
     assert "cached_batches" in names
     assert "loader_beside" not in names
     waited_s = {}
@@ -157,9 +157,9 @@ def test_one_cohort_trains_without_its_loader_and_beside_all_of_its_work(tmp_pat
 
 
 @pytest.mark.long
-def test_bystanders_are_given_at_every_dose_and_checked(records):
+def test_stressors_are_given_at_every_dose_and_checked(records):
     effort = efforts.EFFORTS["quick"]
-    windows = of(records, "window", experiment="bystander")
+    windows = of(records, "window", experiment="stressor")
     doses = {(window["name"], round(window["dose"], 2)) for window in windows}
     assert doses == {
         ("none", 0.0),
@@ -212,7 +212,7 @@ def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
     assert whole.startswith(kept[: kept.rfind(b"\n") + 1])  # it went on after what was there
     records = [json.loads(line) for line in whole.splitlines()]
     assert len(of(records, "why")) == 1
-    taken = [key(window) for window in of(records, "window", take=0)]
+    taken = [key(window) for window in of(records, "window", attempt=0)]
     assert len(taken) == len(set(taken))
     assert records[-1]["status"] == "complete"
     # Windows hold many of the rare long steps, after the interruption too.
@@ -229,6 +229,6 @@ def test_a_launch_that_may_spin_takes_many_windows_however_irregular(tmp_path):
     done = subprocess.run(why_command(mapping, tmp_path), env=environment(tmp_path), check=False)
     assert done.returncode == 0
     head = json.loads((tmp_path / "0.jsonl").read_text().splitlines()[0])
-    assert "passive" in {one["relief"] for one in head["reliefs"]}
+    assert "passive" in {one["intervention"] for one in head["interventions"]}
     assert head["shortest_s"] == efforts.EFFORTS["quick"].shortest_s
     assert head["blocks"] >= efforts.FEWEST_BLOCKS

@@ -16,7 +16,7 @@ from scaling_study.runner.windows import Activity
 
 MS = 1_000_000
 
-ladders = st.lists(st.integers(1, 400), min_size=1, max_size=12, unique=True)
+counts_of = st.lists(st.integers(1, 400), min_size=1, max_size=12, unique=True)
 
 
 def activity(ends_ms, *, released_ms=0, parked_ms=None, fresh=(), slot=0, steps_active=None):
@@ -36,27 +36,27 @@ def activity(ends_ms, *, released_ms=0, parked_ms=None, fresh=(), slot=0, steps_
 # ---- the schedule
 
 
-@given(ladders, st.integers(1, 6), st.integers(0, 2**32))
-def test_a_schedule_is_blocks_of_permutations_of_the_ladder(ladder, blocks, seed):
-    schedule = windows.schedule(ladder, blocks, seed)
-    assert [one.window for one in schedule] == list(range(blocks * len(ladder)))
+@given(counts_of, st.integers(1, 6), st.integers(0, 2**32))
+def test_a_schedule_is_blocks_of_permutations_of_the_counts(process_counts, blocks, seed):
+    schedule = windows.schedule(process_counts, blocks, seed)
+    assert [one.window for one in schedule] == list(range(blocks * len(process_counts)))
     for block in range(blocks):
         taken = [one.n for one in schedule if one.block == block]
-        assert sorted(taken) == sorted(ladder)
+        assert sorted(taken) == sorted(process_counts)
     assert [one.block for one in schedule] == sorted(one.block for one in schedule)
 
 
 def test_a_schedule_depends_on_its_seed_only():
-    ladder = [1, 2, 3, 4, 8, 16]
-    orders = [[one.n for one in windows.schedule(ladder, 4, seed)] for seed in (7, 7, 8)]
+    process_counts = [1, 2, 3, 4, 8, 16]
+    orders = [[one.n for one in windows.schedule(process_counts, 4, seed)] for seed in (7, 7, 8)]
     assert orders[0] == orders[1] != orders[2]
 
 
 def test_every_place_of_a_block_gets_every_count_sometimes():
-    ladder = [1, 2, 3, 4]
-    firsts = {windows.schedule(ladder, 1, seed)[0].n for seed in range(50)}
-    lasts = {windows.schedule(ladder, 1, seed)[-1].n for seed in range(50)}
-    assert firsts == lasts == set(ladder)
+    process_counts = [1, 2, 3, 4]
+    firsts = {windows.schedule(process_counts, 1, seed)[0].n for seed in range(50)}
+    lasts = {windows.schedule(process_counts, 1, seed)[-1].n for seed in range(50)}
+    assert firsts == lasts == set(process_counts)
 
 
 def test_blocks_of_one_schedule_have_orders_of_their_own():

@@ -82,21 +82,41 @@ NOISE = {"value": 1.3, "low": 0.9, "high": 1.9}
 FLAT = {"value": 1.01, "low": 0.99, "high": 1.03}
 NONE = {"named": [], "ruled_out": [], "inconclusive": [], "not_tested": [],
         "explained_share": None, "unexplained_share": None}  # fmt: skip
-LEVEL = NONE | {"named": [SLOW]}
+SINGLE_PROCESS_LOSS = NONE | {"named": [SLOW]}
 WHY = [
     ("skipped", {"status": "skipped", "reason": "py-spy"}, "no experiments were made: py-spy"),
     ("failed", {"status": "failed", "reason": None}, "the experiments failed"),
-    ("growth", {}, "94% of the time that 2 processes add to a step: OpenMP threads that spin"),
-    ("level, and growth that is open", {"growth": NONE, "level": LEVEL}, "is unexplained"),
     (
-        "level",
-        {"growth": NONE, "level": LEVEL, "growth_ratio": FLAT},
+        "scaling_loss",
+        {},
+        "94% of the time that 2 processes add to a step: OpenMP threads that spin",
+    ),
+    (
+        "level, and growth that is open",
+        {"scaling_loss": NONE, "single_process_loss": SINGLE_PROCESS_LOSS},
+        "is unexplained",
+    ),
+    (
+        "single_process_loss",
+        {"scaling_loss": NONE, "single_process_loss": SINGLE_PROCESS_LOSS, "growth_ratio": FLAT},
         "One process alone is slow: 34% of its step is a slow BLAS kernel",
     ),
-    ("unknown", {"growth": NONE, "level": NONE}, "We do not know why"),
-    ("noisy", {"growth": NONE, "level": NONE, "growth_ratio": NOISE}, "differ too much"),
-    ("one process", {"growth": NONE, "level": NONE, "growth_ratio": None, "n": 1}, "Only one"),
-    ("scales", {"growth": NONE, "level": NONE, "growth_ratio": FLAT}, "it scales to 2 processes"),
+    ("unknown", {"scaling_loss": NONE, "single_process_loss": NONE}, "We do not know why"),
+    (
+        "noisy",
+        {"scaling_loss": NONE, "single_process_loss": NONE, "growth_ratio": NOISE},
+        "differ too much",
+    ),
+    (
+        "one process",
+        {"scaling_loss": NONE, "single_process_loss": NONE, "growth_ratio": None, "n": 1},
+        "Only one",
+    ),
+    (
+        "scales",
+        {"scaling_loss": NONE, "single_process_loss": NONE, "growth_ratio": FLAT},
+        "it scales to 2 processes",
+    ),
 ]
 
 
@@ -113,8 +133,8 @@ def test_every_row_of_why_is_reached():
 
 def test_what_is_left_is_never_hidden():
     assert words.unexplained(target()).value == pytest.approx(0.06)
-    assert words.unexplained(target(growth=NONE)).value == 1.0
-    assert words.unexplained(target(growth=NONE, growth_ratio=FLAT)) is None
+    assert words.unexplained(target(scaling_loss=NONE)).value == 1.0
+    assert words.unexplained(target(scaling_loss=NONE, growth_ratio=FLAT)) is None
 
 
 def test_a_figure_of_one_start_has_no_interval():

@@ -358,7 +358,7 @@ mark()
 
 
 def test_a_member_that_waits_at_its_gate_answers_questions_only(cohort, plain, monkeypatch):
-    """An attestation neither starts a step nor counts as one."""
+    """A readback neither starts a step nor counts as one."""
     code = """
 import sys, types
 fake = types.ModuleType("scaling_study.member.readback")
@@ -372,8 +372,8 @@ while True:
     plain.start(0, code)
     cohort.wait_resting([0])
     words = cohort.members.words(0)
-    for order, with_kernel in [(channel.ATTEST_KERNEL, True), (channel.ATTEST, False)]:
-        assert cohort.attest(0, order) == {
+    for order, with_kernel in [(channel.READ_BACK_KERNEL, True), (channel.READ_BACK, False)]:
+        assert cohort.read_back(0, order) == {
             "slot": 0, "launcher": "test", "with_kernel": with_kernel, "once": False,
             "switches": {}, "loaders": [], "ended": None,
             "counted": {"how": "optimizer", "optimizers": []},

@@ -85,7 +85,7 @@ def test_members_inherit_nothing_of_the_callers_tuning(project, whole):
         text = (project.folder / path).read_text()
         before, after = [
             record for record in map(json.loads, text.splitlines())
-            if record["kind"] == "attestation"
+            if record["kind"] == "readback"
         ]  # fmt: skip
         for member in before["members"] + after["members"]:
             assert member["env"].get("OMP_NUM_THREADS") != "7"
@@ -177,7 +177,7 @@ def test_the_recommended_launch_gives_what_it_says(project, whole):
     first = json.loads(
         (results / f"measure/{recommended['launch']}/0.jsonl").read_text().splitlines()[1]
     )
-    assert first["kind"] == "attestation"
+    assert first["kind"] == "readback"
     measured = {member["slot"]: member for member in first["members"]}
     reported = sorted(project.folder.glob("reported *.json"))
     assert len(reported) == recommended["n"]

@@ -20,7 +20,7 @@ from shapes import MACHINES  # noqa: E402
 
 PARTS = {
     "two": (
-        *(("probed",), ("placements", "ladder"), ("limited",), ("fresh",), ("threads",)),
+        *(("probed",), ("placements", "counts"), ("limited",), ("fresh",), ("threads",)),
         ("loaders",),
     ),
     "uneven": (("probed",), ("placements",)),
@@ -41,7 +41,7 @@ def boot(name, folder):
 
 @pytest.fixture(scope="session")
 def found(tmp_path_factory):
-    """What a part found in a machine: ``found("two", "ladder")``."""
+    """What a part found in a machine: ``found("two", "counts")``."""
     kept = os.environ.get("EMULATED_RESULTS")
     top = Path(kept).resolve() if kept else tmp_path_factory.mktemp("emulated")
 

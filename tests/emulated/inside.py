@@ -184,10 +184,10 @@ def measured(part, processes, axes, script=SCRIPT, **workload):
     return jobs.run(mapping | {"processes": processes}, folder)
 
 
-def ladder(_name):
+def counts(_name):
     """One member a CPU, and half as many again."""
     how = {"launcher": "fork", "placement": "spread", "membind": "local"}
-    return measured("ladder", [1, 16, 24], how)
+    return measured("counts", [1, 16, 24], how)
 
 
 def loaders(_name):
@@ -227,7 +227,7 @@ def in_cgroup(name):
     return found
 
 
-PARTS = (probed, placements, ladder, loaders, threads, limited, fresh, in_cgroup)
+PARTS = (probed, placements, counts, loaders, threads, limited, fresh, in_cgroup)
 
 
 def run_alone(name, part):
@@ -253,7 +253,7 @@ def run_group(name, parts):
 
 
 def main(name, *groups):
-    """Run one part, or groups of parts such as ``placements+ladder`` one after the other."""
+    """Run one part, or groups of parts such as ``placements+counts`` one after the other."""
     if len(groups) == 1 and "+" not in groups[0]:
         return run_alone(name, groups[0])
     # Pages that the kernel has marked to see who uses them are hidden from move_pages(2).

@@ -158,57 +158,57 @@ def test_a_fresh_interpreter_is_bound_before_it_begins(found):
     assert {node for pages in one["kernel"]["pages"].values() for node in pages} == {"2"}
 
 
-# ---- a ladder of 1, 16 and 24 members on 16 CPUs
+# ---- a counts of 1, 16 and 24 members on 16 CPUs
 
 
 @pytest.fixture
-def ladder(found):
-    return found("two", "ladder")
+def counts(found):
+    return found("two", "counts")
 
 
-def test_all_24_members_of_the_ladder_got_what_they_were_to_get(ladder):
-    attested, _ = ladder["attestation"]
-    assert [check for check in attested["checks"] if not check["ok"]] == []
-    (head,) = ladder["cohort"]
+def test_all_24_members_of_the_highest_count_got_what_they_were_to_get(counts):
+    read_back, _ = counts["readback"]
+    assert [check for check in read_back["checks"] if not check["ok"]] == []
+    (head,) = counts["cohort"]
     order = [0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15]
-    for member, slot, cpu in zip(attested["members"], head["slots"], order * 2, strict=False):
+    for member, slot, cpu in zip(read_back["members"], head["slots"], order * 2, strict=False):
         assert member["slot"] == slot["slot"]
         assert member["cpus"] == [cpu]
         assert member["policy"] == slot["policy"] == f"bind:{shapes.NODE_OF_CPU['two'][cpu]}"
-    assert len(attested["members"]) == len(head["slots"]) == 24
+    assert len(read_back["members"]) == len(head["slots"]) == 24
 
 
-def test_members_beyond_the_cpus_are_labelled_oversubscribed(ladder):
-    (head,) = ladder["cohort"]
+def test_members_beyond_the_cpus_are_labelled_oversubscribed(counts):
+    (head,) = counts["cohort"]
     assert [slot["oversubscribed"] for slot in head["slots"]] == [False] * 16 + [True] * 8
 
 
-def test_each_window_has_its_members_and_nobody_else_trained(ladder):
-    windows = {window["n"]: window for window in ladder["window"]}
+def test_each_window_has_its_members_and_nobody_else_trained(counts):
+    windows = {window["n"]: window for window in counts["window"]}
     assert sorted(windows) == [1, 16, 24]
     for n, window in windows.items():
         assert [member["slot"] for member in window["members"]] == list(range(n))
         assert min(member["steps"] for member in window["members"]) >= 3
         assert window["machine"]["trainers_cpus"] == min(n, 16)
         assert "sleeping_member_ran" not in window["flags"]
-    assert ladder["event"] == []
-    assert [end["status"] for end in ladder["end"]] == ["complete"]
+    assert counts["event"] == []
+    assert [end["status"] for end in counts["end"]] == ["complete"]
 
 
 def test_siblings_have_threads_too_where_that_is_asked(found):
     """Of itself MKL, and torch with it, takes a thread for each of the 8 cores at most."""
-    attested, _ = found("two", "threads")["attestation"]
-    checks = {check["axis"]: check for check in attested["checks"]}
+    read_back, _ = found("two", "threads")["readback"]
+    checks = {check["axis"]: check for check in read_back["checks"]}
     assert checks["intra_op"]["effective"] == "9"
     assert checks["intra_op"]["ok"]
 
 
 def test_loader_workers_have_the_rest_of_their_member_s_node(found):
     records = found("two", "loaders")
-    attested, _ = records["attestation"]
-    assert [check for check in attested["checks"] if not check["ok"]] == []
-    assert [member["cpus"] for member in attested["members"]] == [[0], [8], [4], [12]]
-    workers = [member["switches"]["loader_cpus"] for member in attested["members"]]
+    read_back, _ = records["readback"]
+    assert [check for check in read_back["checks"] if not check["ok"]] == []
+    assert [member["cpus"] for member in read_back["members"]] == [[0], [8], [4], [12]]
+    workers = [member["switches"]["loader_cpus"] for member in read_back["members"]]
     assert workers == ["1-3", "9-11", "5-7", "13-15"]
     assert [end["status"] for end in records["end"]] == ["complete"]
 
@@ -241,11 +241,11 @@ def test_what_the_cgroup_does_not_allow_is_refused_with_what_it_does(limited):
 def test_a_study_in_the_cgroup_ends_at_its_quota_and_keeps_to_its_cpus(limited):
     records = limited["records"]
     (head,) = records["cohort"]
-    attested, _ = records["attestation"]
-    assert head["ladder"] == [1, 2, 3, 4]
-    assert [member["cpus"] for member in attested["members"]] == [[4], [5], [6], [7]]
-    assert {member["policy"] for member in attested["members"]} == {"bind:1"}
-    assert [check for check in attested["checks"] if not check["ok"]] == []
+    read_back, _ = records["readback"]
+    assert head["process_counts"] == [1, 2, 3, 4]
+    assert [member["cpus"] for member in read_back["members"]] == [[4], [5], [6], [7]]
+    assert {member["policy"] for member in read_back["members"]} == {"bind:1"}
+    assert [check for check in read_back["checks"] if not check["ok"]] == []
     assert [end["status"] for end in records["end"]] == ["complete"]
     assert sorted(window["n"] for window in records["window"]) == [1, 2, 3, 4]
 

@@ -17,7 +17,7 @@ from scaling_study.config.plan import make_plan
 from scaling_study.runner.journal import read_part
 
 STUDY = "faults"
-# A keeper needs less than ten seconds on a machine that does nothing else.
+# A supervisor needs less than ten seconds on a machine that does nothing else.
 LONGEST_END_S = 120.0
 LONGEST_RUN_S = 300.0
 GO_ON = "then run the same command again: it goes on where it stopped"
@@ -27,7 +27,7 @@ VICTIMS = {
     "the coordinator": "scaling_study measure",
     "a member": "scaling_study.member.worker",
 }
-WHICH = ("experiment", "name", "dose", "n", "block", "window", "take")
+WHICH = ("experiment", "name", "dose", "n", "block", "window", "attempt")
 
 
 @contextlib.contextmanager

@@ -94,5 +94,5 @@ def test_nothing_that_lasts_is_measured_by_the_time_of_day():
         if isinstance(node, ast.Attribute) and ast.unparse(node) in of_day
     ]
     assert sorted(asked) == [
-        f"{name} datetime.now" for name in ("confirm", "fingerprint", "measure", "why")
+        f"{name} datetime.now" for name in ("confirm", "microbenchmarks", "measure", "why")
     ]

@@ -136,7 +136,7 @@ def test_what_is_printed_fills_no_disk(tmp_path):
     assert processes(tmp_path) == []
 
 
-def test_a_daemon_of_a_member_ends_even_if_the_keeper_is_killed(tmp_path, record_property):
+def test_a_daemon_of_a_member_ends_even_if_the_supervisor_is_killed(tmp_path, record_property):
     words = job("forks", tmp_path, windows=50)
     with subprocess.Popen(words, env=environment(tmp_path), start_new_session=True) as process:
         part = tmp_path / "0.jsonl.part"

@@ -79,13 +79,13 @@ def test_the_sandbox_shows_every_write_and_has_no_network(tmp_path):
 
 def test_it_comes_to_its_end(study):
     assert study.done.returncode == 0, study.done.output
-    attested = [
+    read_back = [
         record
         for path in (study.left / hostile_study.RESULTS / "measure").glob("*/0.jsonl")
         for record in map(json.loads, path.read_text().splitlines())
-        if record["kind"] == "attestation"
+        if record["kind"] == "readback"
     ]
-    assert attested  # members trained: they found every argument and variable as it should be
+    assert read_back  # members trained: they found every argument and variable as it should be
     assert study.report.exists()
 
 

@@ -50,7 +50,7 @@ MpiDefault=none
 ReturnToService=2
 # Without accounting a job's end must be seen in the queue.
 MinJobAge=3600
-# Seconds between SIGTERM and SIGKILL; more than the five that the keeper of a job needs.
+# Seconds between SIGTERM and SIGKILL; more than the five that the supervisor of a job needs.
 KillWait=15
 SchedulerParameters=sched_interval=1,batch_sched_delay=1
 PreemptType=preempt/partition_prio

@@ -28,7 +28,7 @@ MEASURE = {
     "longest_s": 2.0,
     "settle_s": 0.1,
     "warmup_steps": 1,
-    "retakes": 0,
+    "retries": 0,
 }
 
 
@@ -86,7 +86,7 @@ class Study(Project):
             name = f"{path.parent.name}/{path.name.removesuffix('.part')}"
             # While it is not collected, a finished file has two names.
             found[name] = [
-                (record["cohort"], record["n"], record["window"], record["take"])
+                (record["cohort"], record["n"], record["window"], record["attempt"])
                 for record in read_part(path)
                 if record["kind"] == "window"
             ]

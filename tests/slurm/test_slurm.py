@@ -233,7 +233,7 @@ def test_two_kinds_of_node_in_one_study(study, slurm):
         "whole": {"partition": "all", "constraint": "whole", "cores": slurm.cpus(), "price": 2.0},
         "small": {"partition": "all", "constraint": "small", "cores": 1, "price": 1.0},
     }
-    measure = {**config()["measure"], "retakes": 20}
+    measure = {**config()["measure"], "retries": 20}
     study.configure(config(machines=kinds, currency="EUR", processes=[1], measure=measure))
     code, said = study.run()
     assert code == 0, said

@@ -1,4 +1,4 @@
-# reads:  plan.json, all records, profile/, why/, feed/, confirm/
+# reads:  plan.json, all records, profile/, why/, data_loader/, confirm/
 # writes: tables/ as parquet and CSV; analysis/*.json; with named machines analysis/machines.json
 localrules:
     analyse,
@@ -8,7 +8,7 @@ localrules:
 ANALYSES = multiext(
     f"{HERE}/analysis/",
     *("scaling.json", "noise.json", "recommendation.json", "pareto.json"),
-    *("single_changes.json", "failures.json", "attestation.json", "provenance.json"),
+    *("single_changes.json", "failures.json", "readback.json", "provenance.json"),
 )
 
 
@@ -48,14 +48,14 @@ rule judge:
         rounds=STUDY.confirmed,
         profiles=STUDY.profiles,
         why=STUDY.explained,
-        fingerprint=[f"{HERE}/fingerprint.json"] if STUDY.explained else [],
-        feed=STUDY.loader,
+        microbenchmarks=[f"{HERE}/microbenchmarks.json"] if STUDY.explained else [],
+        data_loader=STUDY.loader,
         code=CODE,
     output:
         multiext(
             f"{HERE}/analysis/", "confirmation.json", "inflation.json", "causes.json"
         ),
-        [f"{HERE}/analysis/feed.json"] if STUDY.loader else [],
+        [f"{HERE}/analysis/data_loader.json"] if STUDY.loader else [],
         tables("operators", "experiments"),
     log:
         f"{HERE}/logs/judge.log",

@@ -1,6 +1,6 @@
 # reads:  the launch's entry of the plan; the analysis; the workload's files; the code that measures
-# writes: confirm/rounds.jsonl, profile/<launch>/, why/<launch>/<replicate>.jsonl, fingerprint.json,
-#         feed/<replicate>.jsonl
+# writes: confirm/rounds.jsonl, profile/<launch>/, why/<launch>/<replicate>.jsonl, microbenchmarks.json,
+#         data_loader/<replicate>.jsonl
 STUDIED = f"{JOB} --study-folder {{params.study:q}} --plan {STUDY.planned}"
 
 
@@ -80,9 +80,9 @@ rule microbenchmarks:
         analyses=ancient(ANALYSES),
         probed=PROBED,
     output:
-        f"{HERE}/fingerprint.json",
+        f"{HERE}/microbenchmarks.json",
     log:
-        f"{HERE}/logs/fingerprint.log",
+        f"{HERE}/logs/microbenchmarks.log",
     resources:
         **STUDY.node_resources,
         quiet=100,
@@ -102,9 +102,9 @@ rule loader_experiment:
         build=STUDY.any_builds,
         probed=PROBED,
     output:
-        f"{HERE}/feed/{{replicate}}.jsonl",
+        f"{HERE}/data_loader/{{replicate}}.jsonl",
     log:
-        f"{HERE}/logs/feed-{{replicate}}.log",
+        f"{HERE}/logs/data_loader-{{replicate}}.log",
     resources:
         **STUDY.node_resources,
         quiet=100,

@@ -57,7 +57,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "--output": {"type": Path, "required": True},
     "--cores": {"help": "CPUs that the config says it has; None where it does not"},
     "--code": {"required": True, "help": "digest of what measures"},
-    "--kept": {"type": Path, "required": True, "help": "folder of all machines' fingerprints"},
+    "--kept": {"type": Path, "required": True, "help": "folder of all machines' microbenchmarks"},
     "--round": {"type": Path, "required": True, "help": "rounds/<number>.json"},
     "--following": {"type": Path, "nargs": "*", "default": [], "help": "the next round, if any"},
     "--rounds": {"type": Path, "nargs": "+", "required": True, "help": "in their order"},
@@ -389,13 +389,13 @@ def why(options: argparse.Namespace) -> None:
             experiments.run(None if knee is None else knee.at.value)
 
 
-@_stage("--code", "--kept", "--probed", "--log", "--output", reads="results/.fingerprints")
+@_stage("--code", "--kept", "--probed", "--log", "--output", reads="results/.microbenchmarks")
 def microbenchmarks(options: argparse.Namespace) -> None:
     """Measure how much each part of the machine slows down, or take what is kept of it."""
     from scaling_study.experiments import microbenchmarks
     from scaling_study.runner import job_process
 
-    with job_process.prepared("fingerprint", options.log, options.probed):
+    with job_process.prepared("microbenchmarks", options.log, options.probed):
         microbenchmarks.take(options.kept, options.code, options.output)
 
 
@@ -408,8 +408,8 @@ def loader_experiment(options: argparse.Namespace) -> None:
 
     options.target = RECOMMENDED
     job, _, machine = _targeted(options)
-    with job_process.prepared(f"feed ({job.launch['label']})", options.log, options.probed):
-        one = loader_experiment.Feed(job, options.output, options.builds)
+    with job_process.prepared(f"data_loader ({job.launch['label']})", options.log, options.probed):
+        one = loader_experiment.LoaderExperiment(job, options.output, options.builds)
         if not job.launch["id"]:
             one.leave_out("no launch is recommended on this machine")
         else:
@@ -419,7 +419,9 @@ def loader_experiment(options: argparse.Namespace) -> None:
 
 
 @_stage(
-    "--study-folder", "--plan", reads="confirm, profile, why, feed, tables, analysis, plan.json"
+    "--study-folder",
+    "--plan",
+    reads="confirm, profile, why, data_loader, tables, analysis, plan.json",
 )
 def judge(options: argparse.Namespace) -> None:
     """Say what the confirmation, the profiles and the experiments show, in analysis/*.json."""
@@ -454,7 +456,7 @@ def compare(options: argparse.Namespace) -> int:
 
 @_stage(
     *("--study-folder", "--plan", "--builds", "--compared", "--report"),
-    reads="analysis, tables, profile, fingerprint.json and plan.json",
+    reads="analysis, tables, profile, microbenchmarks.json and plan.json",
 )
 def render(options: argparse.Namespace) -> None:
     """Render a study: figures/*.svg, launch/recommended.sh and the report."""

@@ -180,7 +180,7 @@ def expected_s(
     off: dict[str, dict[str, Any]] = {
         "profile": {"profiled": {}},
         "why": {"explained": {}},
-        "loader_experiment": {"feed": "off"},
+        "loader_experiment": {"data_loader": "off"},
     }
     found = {rule: all_s - whole_s(**without) for rule, without in off.items()}
     found["confirm"] = plan.confirm.seconds or 0.0

@@ -16,7 +16,7 @@ from scaling_study.common.storage import (
     write_json,
     write_table,
 )
-from scaling_study.config.efforts import EFFORTS, FEEDS
+from scaling_study.config.efforts import EFFORTS, LOADER_EFFORTS
 from scaling_study.config.work import with_learnt, work_by_launch
 from scaling_study.confirm.confirmation import summarise
 from scaling_study.diagnosis import loader_verdict
@@ -85,8 +85,8 @@ def judge(folder: Path, plan: Mapping[str, Any]) -> None:
     summarise_confirmation(folder, plan)
     compare_profiles(folder, [folder / "profile" / launch for launch in plan["profiled"]])
     judge_experiments(folder, plan)
-    if plan["feed"] in FEEDS:
-        judge_loader(folder, FEEDS[plan["feed"]].replicates)
+    if plan["data_loader"] in LOADER_EFFORTS:
+        judge_loader(folder, LOADER_EFFORTS[plan["data_loader"]].replicates)
 
 
 def summarise_confirmation(folder: Path, plan: Mapping[str, Any]) -> None:
@@ -129,30 +129,38 @@ def judge_experiments(folder: Path, plan: Mapping[str, Any]) -> None:
         for target in plan["explained"]
         for replicate in range(replicates)
     ]
-    experiments, content = gather(paths, folder, folder / "fingerprint.json" if paths else None)
+    experiments, content = gather(paths, folder, folder / "microbenchmarks.json" if paths else None)
     write_table(folder / "tables", columns.EXPERIMENTS, experiments)
     write_json(folder / "analysis" / "causes.json", content)
     journal.settle(paths)
     targets = [target for entry in content["machines"] for target in entry["targets"]]
     print(f"gathered {len(experiments)} windows of experiments on {len(targets)} launches")
     for target in targets:
-        named = [entry["title"] for side in ("growth", "level") for entry in target[side]["named"]]
+        named = [
+            entry["title"]
+            for side in ("scaling_loss", "single_process_loss")
+            for entry in target[side]["named"]
+        ]
         print(f"{target['target']}: {target['status']}{': ' if named else ''}{'; '.join(named)}")
 
 
 def judge_loader(folder: Path, replicates: int) -> None:
-    """Write analysis/feed.json: what the data loader costs, from the windows of its variants."""
-    runs = [read_run(folder / "feed" / f"{replicate}.jsonl") for replicate in range(replicates)]
+    """Write analysis/data_loader.json: what the data loader costs."""
+    runs = [
+        read_run(folder / "data_loader" / f"{replicate}.jsonl") for replicate in range(replicates)
+    ]
     machines = dict.fromkeys(run.head["machine_hash"] for run in runs)
     entries = [
         {
             "machine": machine,
-            **loader_verdict.feed([run for run in runs if run.head["machine_hash"] == machine]),
+            **loader_verdict.data_loader(
+                [run for run in runs if run.head["machine_hash"] == machine]
+            ),
         }
         for machine in machines
     ]
-    write_json(folder / "analysis" / "feed.json", {"schema_version": 1, "machines": entries})
-    print(f"feed: {', '.join(one['status'] for one in entries)}")
+    write_json(folder / "analysis" / "data_loader.json", {"schema_version": 1, "machines": entries})
+    print(f"data_loader: {', '.join(one['status'] for one in entries)}")
 
 
 def import_tables(study: ImportConfig, folder: Path) -> None:

@@ -12,7 +12,7 @@ from scaling_study.common.quantities import format_count
 from scaling_study.common.storage import read_json
 from scaling_study.config import plan
 from scaling_study.config.config import choose_machines
-from scaling_study.config.efforts import EFFORTS, FEEDS
+from scaling_study.config.efforts import EFFORTS, LOADER_EFFORTS
 from scaling_study.confirm import confirm
 from scaling_study.experiments import experiment, microbenchmarks
 from scaling_study.runner import journal, measure
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PROJECT = Path(__file__).parents[3]
 OPERATOR_GROUPS = "workflow/lib/scaling_study/profiling/operator_groups.yaml"
 BUILDS = "results/.builds"  # no study can have this name
-KEPT_MICROBENCHMARKS = "results/.fingerprints"
+KEPT_MICROBENCHMARKS = "results/.microbenchmarks"
 BIN = shlex.quote(str(Path(sys.executable).parent)).replace("{", "{{").replace("}", "}}")
 SHELL_PREFIX = f"set -euo pipefail; export PATH={BIN}:$PATH; "
 """Jobs run in the interpreter that runs Snakemake, wherever that is."""
@@ -42,7 +42,7 @@ DEPENDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "confirm": (confirm.MODULES, ("confirm",)),
     "profile": (("profiling/profile_launch",), ("profile",)),
     "why": (experiment.MODULES, ("why",)),
-    "loader_experiment": (experiment.MODULES, ("feed",)),
+    "loader_experiment": (experiment.MODULES, ("data_loader",)),
 }
 """What the jobs of a rule depend on besides what measuring does: modules, sections of the plan."""
 
@@ -153,8 +153,10 @@ class Study(StudyFiles):
             for target in made.explained
             for replicate in range(EFFORTS[made.why.effort].replicates)
         ]
-        replicates = FEEDS[made.feed].replicates if made.feed in FEEDS else 0
-        self.loader = [f"{here}/feed/{replicate}.jsonl" for replicate in range(replicates)]
+        replicates = (
+            LOADER_EFFORTS[made.data_loader].replicates if made.data_loader in LOADER_EFFORTS else 0
+        )
+        self.loader = [f"{here}/data_loader/{replicate}.jsonl" for replicate in range(replicates)]
         self.kept = [*self.records, *self.confirmed, *self.profiles, *self.explained, *self.loader]
         self.kept += [f"{here}/tables/points.parquet"]
         self.kept += [f"{self.results}/rounds/0.json"] if self.raced else []

@@ -37,7 +37,7 @@ DOMAINS: tuple[Domain, ...] = ("l3", "node", "socket")
 """Parts of a machine that have a cache or a memory of their own, smallest first."""
 FILES = (
     *("scaling", "noise", "recommendation", "pareto", "single_changes", "failures"),
-    *("attestation", "provenance"),
+    *("readback", "provenance"),
 )
 
 
@@ -78,7 +78,7 @@ class Settling:
 
 
 @dataclass(frozen=True, slots=True)
-class Attested:
+class Effective:
     """What a launch asked for and got.
 
     Attributes:
@@ -153,7 +153,7 @@ def analyse(
             pareto(own, cohorts, known),
             single_changes(own, own_rates, known),
             list_failures(cohorts, study["missing"]),
-            {"launches": attestation(cohorts, own_windows)},
+            {"launches": readback(cohorts, own_windows)},
             provenance(cohorts, description, study.get("samples", {})),
         )
         for name, entry in zip(FILES, found, strict=True):
@@ -219,7 +219,7 @@ def domain_laws(slots: Sequence[Json], topology: Topology) -> list[laws.Law]:
     return [laws.domain_saturation(domain, occupancy) for domain, occupancy in found]
 
 
-def attestation(cohorts: Sequence[Json], windows: pd.DataFrame) -> list[Attested]:
+def readback(cohorts: Sequence[Json], windows: pd.DataFrame) -> list[Effective]:
     """What each launch asked for and got; of its cohorts, one with a failed check if there is one.
 
     Args:
@@ -228,7 +228,7 @@ def attestation(cohorts: Sequence[Json], windows: pd.DataFrame) -> list[Attested
     """
     shown: dict[str, Json] = {}
     for cohort in cohorts:
-        got = cohort["attestation"]
+        got = cohort["readback"]
         if got is not None and (
             cohort["launch"] not in shown or not all(check["ok"] for check in got["checks"])
         ):
@@ -236,11 +236,11 @@ def attestation(cohorts: Sequence[Json], windows: pd.DataFrame) -> list[Attested
     paces = pace(windows)
     found = []
     for launch, cohort in shown.items():
-        got = cohort["attestation"]
+        got = cohort["readback"]
         changes, counted, once = (got.get(name) for name in ("changes", "counted", "once"))
         settling = _settling([one for one in cohorts if one["launch"] == launch])
         asked = launch, cohort["label"], got["checks"], got["member"]
-        found.append(Attested(*asked, changes, counted, once, paces.get(launch), settling))
+        found.append(Effective(*asked, changes, counted, once, paces.get(launch), settling))
     return found
 
 

@@ -40,13 +40,13 @@ CHANGED = {
     "harness_hash": "measuring code",
 }
 KEPT = (
-    *("replicate", "cohort", "ladder", "seed", "started", "measured_hash", "harness_hash"),
+    *("replicate", "cohort", "process_counts", "seed", "started", "measured_hash", "harness_hash"),
     *("axes", "slots", "requested_env", "batch"),
 )
 """What cohorts.json keeps of a cohort's first record, besides the plan's names and the machine."""
 
 CHANGEABLE = ("cpus", "policy", "intra_op", "inter_op", "isa", "default_dtype")
-"""Of an attestation: what a script can change while it trains."""
+"""Of a readback: what a script can change while it trains."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def _add_launch(
         for cohort in files[-1].cohorts:
             found.machines.setdefault(cohort.head.machine_hash, cohort.head.machine)
             found.cohorts.append(_described(cohort, launch, path.relative_to(study_folder)))
-            after = cohort.attestation_after
+            after = cohort.readback_after
             ended = [plain(one.ended) for one in after.members if one.ended] if after else []
             found.ended.setdefault(launch["id"], []).extend(ended)
     if any(len(file.rows) for file in files):
@@ -205,7 +205,7 @@ def _add_launch(
 
 
 def _names(launch: Mapping[str, Any]) -> dict[str, str]:
-    return {"launch": launch["id"], "label": launch["label"], "arm": launch["arm"]}
+    return {"launch": launch["id"], "label": launch["label"], "role": launch["role"]}
 
 
 def _read(path: Path, launch: Mapping[str, Any], replicate: int) -> FileRows:
@@ -244,13 +244,13 @@ def _described(cohort: CohortRecords, launch: Mapping[str, Any], file: Path) -> 
         "steps": cohort.steps,
         "settled": [plain(one) for one in cohort.settled],
         "shared_files": cohort.shared_files,
-        "attestation": _attested(cohort),
+        "readback": _readbacks(cohort),
     }
 
 
-def _attested(cohort: CohortRecords) -> dict[str, Any] | None:
+def _readbacks(cohort: CohortRecords) -> dict[str, Any] | None:
     """What the members of a cohort reported, as cohorts.json holds it."""
-    before, after = cohort.attestation, cohort.attestation_after
+    before, after = cohort.readback, cohort.readback_after
     if before is None:
         return None
     members = sorted(before.members, key=lambda member: member.slot)
@@ -276,7 +276,7 @@ def _attested(cohort: CohortRecords) -> dict[str, Any] | None:
 
 
 def _changes(before: Readback | None, members: Sequence[Readback]) -> list[dict[str, Any]]:
-    """What the script has changed in its first member between the two attestations."""
+    """What the script has changed in its first member between the two readbacks."""
     after = next((one for one in members if before and one.slot == before.slot), None)
     pairs = [(name, getattr(before, name), getattr(after, name)) for name in CHANGEABLE if after]
     return [
@@ -336,7 +336,9 @@ def _extra(found: _Found) -> pd.DataFrame:
         where = cohort["machine"], cohort["launch"]
         invalid.update((*where, window["n"]) for window in cohort["windows_invalid"])
         cpus = usable_cpus(found.machines[cohort["machine"]])
-        crowded.update((*where, n) for n in cohort["ladder"] if oversubscribed(cohort, n, cpus))
+        crowded.update(
+            (*where, n) for n in cohort["process_counts"] if oversubscribed(cohort, n, cpus)
+        )
     extra["windows_invalid"] = [invalid[point] for point in extra.index]
     extra["oversubscribed"] = [point in crowded for point in extra.index]
     return extra
@@ -357,7 +359,7 @@ def oversubscribed(cohort: Mapping[str, Any], n: int, cpus: float) -> bool:
         n: Process count.
         cpus: `usable_cpus` of its machine.
     """
-    attestation = cohort["attestation"]
-    threads = sum(attestation["intra_op"][:n]) if attestation is not None else 0
+    readback = cohort["readback"]
+    threads = sum(readback["intra_op"][:n]) if readback is not None else 0
     threads *= ranks.processes(cohort["axes"])
     return threads > cpus or any(slot["oversubscribed"] for slot in cohort["slots"][:n])

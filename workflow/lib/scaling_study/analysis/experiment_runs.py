@@ -49,9 +49,9 @@ class WhyRun:
 
     Attributes:
         head: Its first record.
-        attestations: By cohort: ``reference``, names of reliefs, ``kernels``.
-        failed: Reason by relief that did not start, prove itself or last.
-        left_out: Reason by relief that cannot be made in this script, which was tried.
+        readbacks: By cohort: ``reference``, names of interventions, ``kernels``.
+        failed: Reason by intervention that did not start, prove itself or last.
+        left_out: Reason by intervention that cannot be made in this script, which was tried.
         windows: Rows of tables/experiments.
         members: A row per member and window that counts: `name`, `n`, `block`, `slot` and
             `unhindered_s`, the step less its waiting for a CPU.
@@ -61,7 +61,7 @@ class WhyRun:
     """
 
     head: Json
-    attestations: dict[str, Json]
+    readbacks: dict[str, Json]
     failed: dict[str, str]
     left_out: dict[str, str]
     windows: pd.DataFrame
@@ -106,17 +106,19 @@ def read_run(path: Path) -> WhyRun:
     heads, windows = of_kind(records, experiment.Why), of_kind(records, experiment.Window)
     if len(heads) != 1:
         raise RecordError(f"{path}: {len(heads)} first records; {REMEDY}")
-    attestations = {one.cohort: one for one in of_kind(records, experiment.Attestation)}
+    readbacks = {one.cohort: one for one in of_kind(records, experiment.Readbacks)}
     unproven = frozenset(
-        name for name, one in attestations.items() if not all(check.ok for check in one.checks)
+        name for name, one in readbacks.items() if not all(check.ok for check in one.checks)
     )
     counted = member_rows(windows)
     ends = of_kind(records, experiment.End)
     return WhyRun(
         head=plain(heads[0]),
-        attestations={name: plain(one) for name, one in attestations.items()},
-        failed={one.relief: one.reason for one in of_kind(records, experiment.ChangeFailed)},
-        left_out={one.relief: one.reason for one in of_kind(records, experiment.ChangeLeftOut)},
+        readbacks={name: plain(one) for name, one in readbacks.items()},
+        failed={one.intervention: one.reason for one in of_kind(records, experiment.ChangeFailed)},
+        left_out={
+            one.intervention: one.reason for one in of_kind(records, experiment.ChangeLeftOut)
+        },
         windows=_frame(heads[0], windows, counted, unproven),
         members=_unhindered(windows, counted),
         samples=tuple(plain(one) for one in of_kind(records, experiment.Samples)),
@@ -144,7 +146,7 @@ def _frame(
         return EXPERIMENTS.frame()
     names = {
         "machine": head.machine_hash,
-        **{key: getattr(head, key) for key in ("launch", "label", "arm", "target", "replicate")},
+        **{key: getattr(head, key) for key in ("launch", "label", "role", "target", "replicate")},
     }
     rows = pd.DataFrame([names | _row(window, unproven) for window in windows])
     members = per_window(counted)
@@ -155,13 +157,13 @@ def _frame(
 
 def _row(window: experiment.Window, unproven: frozenset[str]) -> Json:
     """What a row holds besides what is counted."""
-    cohort = window.name if window.experiment == "relief" else "reference"
+    cohort = window.name if window.experiment == "intervention" else "reference"
     flags = [*window.flags, *([NO_SUCH_COHORT] if cohort in unproven else [])]
     # Remarks on a valid window make it no less valid, so they do not make it useless either.
     evidence = EVIDENCE.issuperset(_invalid(flags))
     whole = len(window.members) == window.n
     return {
-        **{key: getattr(window, key) for key in ("experiment", "name", "block", "n", "take")},
+        **{key: getattr(window, key) for key in ("experiment", "name", "block", "n", "attempt")},
         **{key: or_nan(getattr(window, key)) for key in ("dose", "count", "rate_share")},
         "valid": window.valid and NO_SUCH_COHORT not in flags,
         "usable": whole and NO_SUCH_COHORT not in flags and (window.valid or evidence),
@@ -188,7 +190,7 @@ def member_rows(windows: Sequence[experiment.Timed]) -> pd.DataFrame:
     ]
     names = ["window", *MACHINE_FIELDS, *MEMBER_FIELDS]
     rows = pd.DataFrame(np.array(values, dtype=np.float64), columns=names)
-    rows = rows.assign(replicate=0, cohort=0, take=0)
+    rows = rows.assign(replicate=0, cohort=0, attempt=0)
     step_us = np.concatenate([np.array(member.step_us, np.int64) for *_, member in flat])
     return window_rows([FileRows(rows, step_us, ())])
 

@@ -25,7 +25,7 @@ class LostLaunch:
 
     launch: str
     label: str
-    arm: str
+    role: str
     replicate: int
     status: str
     reason: str | None
@@ -59,7 +59,7 @@ class MemberEvent:
 
     launch: str
     label: str
-    arm: str
+    role: str
     replicate: int
     slot: int
     what: str
@@ -104,7 +104,7 @@ def list_failures(cohorts: Sequence[Json], missing: Sequence[Json]) -> Failures:
 
 
 def _names(entry: Json) -> tuple[str, str, str, int]:
-    return entry["launch"], entry["label"], entry["arm"], entry["replicate"]
+    return entry["launch"], entry["label"], entry["role"], entry["replicate"]
 
 
 def _ended_badly(cohort: Json, cohorts: Sequence[Json]) -> bool:
@@ -140,9 +140,9 @@ def _lost_points(cohorts: Sequence[Json]) -> list[LostPoint]:
     lost: dict[tuple[str, str], dict[int, None]] = {}
     for cohort in cohorts:
         if cohort["windows_valid"] or cohort["windows_invalid"]:
-            ladder = lost.setdefault((cohort["launch"], cohort["label"]), {})
-            ladder.update(dict.fromkeys(cohort["ladder"]))
+            process_counts = lost.setdefault((cohort["launch"], cohort["label"]), {})
+            process_counts.update(dict.fromkeys(cohort["process_counts"]))
     for cohort in cohorts:
         for n in cohort["ns_valid"]:
             lost[cohort["launch"], cohort["label"]].pop(n, None)
-    return [LostPoint(*names, n) for names, ladder in lost.items() for n in ladder]
+    return [LostPoint(*names, n) for names, process_counts in lost.items() for n in process_counts]

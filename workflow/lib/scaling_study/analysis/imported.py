@@ -238,9 +238,9 @@ def operator_frame(tables: Iterable[Imported]) -> pd.DataFrame:
             machine=IMPORTED,
             launch=IMPORTED,
             label=IMPORTED,
-            arm=IMPORTED,
+            role=IMPORTED,
             n=one.n,
-            tax=None,
+            overhead=None,
         )
         for one in tables
     ]

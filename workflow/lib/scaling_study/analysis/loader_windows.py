@@ -1,4 +1,4 @@
-"""One file of `feed/` as a table of its windows."""
+"""One file of `data_loader/` as a table of its windows."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class FeedRun:
+class LoaderRun:
     """One job: one start of all variants. Records are as their lines hold them.
 
     Attributes:
         head: Its first record.
-        attestations: What the first member of each variant reported, by the variant's name.
+        readbacks: What the first member of each variant reported, by the variant's name.
         windows: A row per valid window: `variant`, `replicate`, `block`, `dose`, `step_s`,
             everything per step that members count, `spread` (the step that one in twenty exceeds,
             over the median), `disk_bytes_per_s` (what the machine read from disks), and
@@ -44,7 +44,7 @@ class FeedRun:
     """
 
     head: Json
-    attestations: dict[str, Json]
+    readbacks: dict[str, Json]
     windows: pd.DataFrame
     ways: Json | None
     invalid: int
@@ -52,28 +52,31 @@ class FeedRun:
     use: Json | None = None
 
 
-def read_run(path: Path) -> FeedRun:
+def read_run(path: Path) -> LoaderRun:
     """Read one file.
 
     Args:
-        path: feed/<replicate>.jsonl.
+        path: data_loader/<replicate>.jsonl.
 
     Raises:
         RecordError: A record cannot be read or contradicts the ones before it.
     """
-    records = read_records(path, experiment.FEED)
-    heads, taken = of_kind(records, experiment.Feed), of_kind(records, experiment.FeedWindow)
+    records = read_records(path, experiment.DATA_LOADER)
+    heads, taken = (
+        of_kind(records, experiment.LoaderExperiment),
+        of_kind(records, experiment.LoaderWindow),
+    )
     if not heads:
         raise RecordError(f"{path}: it has no first record; {REMEDY}")
     ways, use, end = (
         _last(of_kind(records, kind))
-        for kind in (experiment.Ways, experiment.Use, experiment.FeedEnd)
+        for kind in (experiment.Ways, experiment.Use, experiment.LoaderEnd)
     )
-    return FeedRun(
+    return LoaderRun(
         head=plain(heads[0]),
-        attestations={
+        readbacks={
             one.cohort: plain(one.members[0])
-            for one in of_kind(records, experiment.FeedAttestation)
+            for one in of_kind(records, experiment.LoaderReadbacks)
         },
         windows=_rows(heads[0].replicate, taken),
         ways=ways,
@@ -87,7 +90,7 @@ def _last(records: list[Struct]) -> Json | None:
     return plain(records[-1]) if records else None
 
 
-def _rows(replicate: int, taken: list[experiment.FeedWindow]) -> pd.DataFrame:
+def _rows(replicate: int, taken: list[experiment.LoaderWindow]) -> pd.DataFrame:
     valid = [window for window in taken if window.valid]
     if not valid:
         return pd.DataFrame()
@@ -107,12 +110,12 @@ def _rows(replicate: int, taken: list[experiment.FeedWindow]) -> pd.DataFrame:
     return names.join(per_window(member_rows(valid)))
 
 
-def _disk_bytes_per_s(window: experiment.FeedWindow) -> float:
+def _disk_bytes_per_s(window: experiment.LoaderWindow) -> float:
     read = window.vmstat.get("pgpgin")
     return np.nan if read is None else 1024 * read / window.window_s
 
 
-def _spread(window: experiment.FeedWindow) -> float:
+def _spread(window: experiment.LoaderWindow) -> float:
     steps = [us for member in window.members for us in member.step_us]
     middle, long = np.quantile(steps, [0.5, 0.95]) if steps else (np.nan, np.nan)
     return float(long / middle)

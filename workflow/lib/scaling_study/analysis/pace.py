@@ -20,7 +20,7 @@ PART = 3
 """The first third of a cohort's windows is compared with the last third; with few, one with one."""
 
 COHORT = ["machine", "launch", "replicate", "cohort", "n"]
-COLUMNS = [*COHORT, "window", "take", "valid", "step_median_s"]
+COLUMNS = [*COHORT, "window", "attempt", "valid", "step_median_s"]
 """What is read of the table of windows."""
 
 
@@ -36,7 +36,7 @@ def pace(windows: pd.DataFrame) -> dict[str, intervals.Interval]:
     """
     valid = windows[windows["valid"]]
     logs = np.log(valid["step_median_s"])
-    taken = logs.groupby([valid[name] for name in (*COHORT, "window", "take")]).mean()
+    taken = logs.groupby([valid[name] for name in (*COHORT, "window", "attempt")]).mean()
     of_cohort = taken.groupby(COHORT)
     count, place = of_cohort.transform("size"), of_cohort.cumcount()
     part = np.maximum(1, count // PART)

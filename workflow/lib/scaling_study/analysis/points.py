@@ -13,7 +13,7 @@ from scaling_study.stats.throughputs import Start, Throughputs
 
 POINT = [*(column.name for column in WHERE), "n"]
 REPLICATE = [*POINT, "replicate"]
-WINDOW = [*REPLICATE, "cohort", "window", "take"]
+WINDOW = [*REPLICATE, "cohort", "window", "attempt"]
 SECONDS_PER_HOUR = 3600
 MEANS = [
     *(column.name for column in (*PER_STEP, RUNNABLE, CLOCK)),
@@ -83,8 +83,8 @@ def _drift(rows: pd.DataFrame) -> pd.Series:
     """By what factor each replicate's `batch` was faster than others, from what they share."""
     factors = pd.Series(1.0, index=rows.index)
     for _, own in rows.groupby("machine", sort=False):
-        arms = dict(zip(own["arm"], own["launch"], strict=True))
-        same = {arms["repeat"]: arms["baseline"]} if {"repeat", "baseline"} <= set(arms) else {}
+        roles = dict(zip(own["role"], own["launch"], strict=True))
+        same = {roles["repeat"]: roles["baseline"]} if {"repeat", "baseline"} <= set(roles) else {}
         batches = {name: number for number, name in enumerate(own["batch"].unique())}
         starts = [
             Start(
@@ -117,7 +117,7 @@ def points(windows: pd.DataFrame, rates: pd.DataFrame, extra: pd.DataFrame) -> p
     by_point = rates.groupby(POINT, sort=False)
     rows = pd.DataFrame({"replicates": by_point.size(), "windows": by_point["windows"].sum()})
     rows = rows.join(_means(rates)).join(_speedup(rates))
-    rows["between_share"] = by_point["between_share"].mean()
+    rows["non_step_share"] = by_point["non_step_share"].mean()
     rows["start_s"] = by_point["start_s"].mean()
     members = without_restarts(valid, POINT).groupby(POINT, sort=False)
     rows["steps"] = members["steps"].sum()

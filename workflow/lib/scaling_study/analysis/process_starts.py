@@ -32,13 +32,13 @@ def process_starts(cohorts: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str]
     """
     groups: dict[tuple[str, ...], dict[str, list[tuple[bool, float]]]] = {}
     for cohort in cohorts:
-        attestation = cohort["attestation"]
-        if attestation is not None and attestation["start_s"]:
+        readback = cohort["readback"]
+        if readback is not None and readback["start_s"]:
             alike = cohort["machine"], *(str(cohort["axes"].get(name)) for name in ALIKE)
             own = groups.setdefault(alike, {}).setdefault(cohort["launch"], [])
             # What is compiled in the first step is in start_s already.
-            anew, warm_up_s = compiling(attestation, "warm_up_s")
-            own.append((anew, float(np.mean(attestation["start_s"])) + warm_up_s))
+            anew, warm_up_s = compiling(readback, "warm_up_s")
+            own.append((anew, float(np.mean(readback["start_s"])) + warm_up_s))
     found = {}
     for (machine, *_), launches in groups.items():
         logs = [np.log(np.maximum(_usual(own), SHORTEST_S)) for own in launches.values()]
@@ -47,18 +47,18 @@ def process_starts(cohorts: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str]
     return found
 
 
-def compiling(attestation: Mapping[str, Any], what: str) -> tuple[bool, float]:
+def compiling(readback: Mapping[str, Any], what: str) -> tuple[bool, float]:
     """What torch.compile did in the members of a cohort.
 
     Args:
-        attestation: As cohorts.json holds it.
+        readback: As cohorts.json holds it.
         what: ``seconds``, all of them, or ``warm_up_s``: after the first step, before any window.
 
     Returns:
         Whether it compiled anything anew, instead of finding it in its cache, and how long it took
         a member (s).
     """
-    done = attestation.get("compiled") or []
+    done = readback.get("compiled") or []
     seconds = [one[what] for one in done]
     return any(one["anew"] for one in done), float(np.mean(seconds)) if seconds else 0.0
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 US_PER_S = 1e6
 KEY = ["n", "replicate"]
-REPLICATE_COLUMNS = ["n", "replicate", "windows", "steps_per_s", "step_s", "between_share"]
+REPLICATE_COLUMNS = ["n", "replicate", "windows", "steps_per_s", "step_s", "non_step_share"]
 BETWEEN_COLUMNS = ["n", "kind", "every_steps", "duration_s", "share", "seen"]
 
 
@@ -188,7 +188,7 @@ def _replicates(
     work: pd.Series,
 ) -> pd.DataFrame:
     """Rates by `KEY`; a step is one of the launch's mean work."""
-    windows = valid.groupby([*KEY, "cohort", "window", "take"]).size().groupby(KEY).size()
+    windows = valid.groupby([*KEY, "cohort", "window", "attempt"]).size().groupby(KEY).size()
     added = sum(
         (each * kinds[number - 1].per_step for number, each in excess.items()),
         start=pd.Series(0.0, index=windows.index),
@@ -203,7 +203,7 @@ def _replicates(
             "windows": windows,
             "steps_per_s": steps_per_s,
             "step_s": usual,
-            "between_share": 1 - usual * steps_per_s / members,
+            "non_step_share": 1 - usual * steps_per_s / members,
         }
     )
     return found.dropna(subset="steps_per_s").reset_index()[REPLICATE_COLUMNS]

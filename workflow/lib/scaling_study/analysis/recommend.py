@@ -50,7 +50,7 @@ class Point:
 
     launch: str
     label: str
-    arm: str
+    role: str
     n: int
     replicates: int
     oversubscribed: bool
@@ -58,7 +58,7 @@ class Point:
     step_s: float
     low: float
     high: float
-    between_share: float
+    non_step_share: float
     models_per_hour: float
     models_per_hour_low: float
     models_per_hour_high: float
@@ -204,12 +204,12 @@ def candidates(points: pd.DataFrame, cohorts: Sequence[Json]) -> list[Point]:
     names = [RENAMED.get(one.name, one.name) for one in fields(Point)]
     rows = zip(*(points[name].tolist() for name in names), strict=True)
     found = [Point(*row) for row in rows]
-    return [one for one in found if one.arm != "repeat" and one.launch not in refused]
+    return [one for one in found if one.role != "repeat" and one.launch not in refused]
 
 
 def _proven(cohort: Json) -> bool:
-    attestation = cohort["attestation"]
-    return attestation is None or all(check["ok"] for check in attestation["checks"])
+    readback = cohort["readback"]
+    return readback is None or all(check["ok"] for check in readback["checks"])
 
 
 def enough(points: Sequence[Point], tolerance: float, objective: Objective = STEPS) -> Point:

@@ -13,12 +13,12 @@ from scaling_study.records import codec
 from scaling_study.records.codec import RecordError
 from scaling_study.records.window import (
     DECODER,
-    Attestation,
     Cohort,
     End,
     Event,
     Life,
     Member,
+    Readbacks,
     Record,
     Settled,
     Taken,
@@ -37,7 +37,7 @@ NOT_PROVEN = "not_proven"
 UNSETTLED = "unsettled"
 """Flag of a window in which the script had not settled; later ones count instead."""
 
-WINDOW_FIELDS = ("cohort", "window", "block", "n", "take", "window_s", "start_skew_s", "overlap")
+WINDOW_FIELDS = ("cohort", "window", "block", "n", "attempt", "window_s", "start_skew_s", "overlap")
 MACHINE_FIELDS = WindowMachine.__struct_fields__
 LIFE_FIELDS = Life.__struct_fields__
 MEMBER_FIELDS = tuple(
@@ -53,8 +53,8 @@ class CohortRecords:
 
     Attributes:
         head: Its first record.
-        attestation: Before its first window.
-        attestation_after: After its last one.
+        readback: Before its first window.
+        readback_after: After its last one.
         end: Its last record; None where the job was cut off.
         events: What happened to its members.
         windows_valid: How many windows count.
@@ -66,8 +66,8 @@ class CohortRecords:
     """
 
     head: Cohort
-    attestation: Attestation | None = None
-    attestation_after: Attestation | None = None
+    readback: Readbacks | None = None
+    readback_after: Readbacks | None = None
     end: End | None = None
     events: list[Event] = field(default_factory=list)
     windows_valid: int = 0
@@ -104,7 +104,7 @@ class _Gathered:
     """
 
     cohorts: dict[int, CohortRecords] = field(default_factory=dict)
-    takes: set[tuple[int, int, int]] = field(default_factory=set)
+    attempts: set[tuple[int, int, int]] = field(default_factory=set)
     windows: list[tuple[float | None, ...]] = field(default_factory=list)
     valid: list[bool] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
@@ -147,7 +147,7 @@ def read_rows(path: Path) -> FileRows:
     rows["flags"] = np.repeat(np.array(gathered.flags, dtype=object), sizes)
     _leave_out_unsettled(gathered.cohorts, rows)
     for cohort in gathered.cohorts.values():
-        if cohort.attestation_after is not None and not proven(cohort.attestation_after):
+        if cohort.readback_after is not None and not proven(cohort.readback_after):
             _refuse(cohort, rows)
     return FileRows(
         rows,
@@ -179,14 +179,14 @@ def _add(gathered: _Gathered, record: Record) -> None:
     else:
         cohort.shared_files.update(record.shared_files or {})
         if record.when == "after":
-            cohort.attestation_after = record
+            cohort.readback_after = record
         else:
-            cohort.attestation = record
+            cohort.readback = record
 
 
-def proven(attestation: Attestation | None) -> bool:
+def proven(readback: Readbacks | None) -> bool:
     """Whether members showed that they got all that their launch asks for."""
-    return attestation is not None and all(check.ok for check in attestation.checks)
+    return readback is not None and all(check.ok for check in readback.checks)
 
 
 def _refuse(cohort: CohortRecords, rows: pd.DataFrame) -> None:
@@ -216,7 +216,7 @@ def _leave_out_unsettled(cohorts: dict[int, CohortRecords], rows: pd.DataFrame) 
         rows.loc[early, "valid"] = False
     for number, cohort in cohorts.items() if records else ():
         counted = rows[(rows["cohort"] == number) & rows["valid"]]
-        cohort.windows_valid = len(counted[["window", "take"]].drop_duplicates())
+        cohort.windows_valid = len(counted[["window", "attempt"]].drop_duplicates())
         cohort.ns_valid = [int(n) for n in counted["n"].unique()]
         cohort.steps = int(counted["steps"].sum())
 
@@ -224,7 +224,7 @@ def _leave_out_unsettled(cohorts: dict[int, CohortRecords], rows: pd.DataFrame) 
 def _add_window(gathered: _Gathered, cohort: CohortRecords, record: Window) -> None:
     _refuse_contradictions(gathered, record)
     members = record.members
-    flags = [*record.flags, *([] if proven(cohort.attestation) else [NOT_PROVEN])]
+    flags = [*record.flags, *([] if proven(cohort.readback) else [NOT_PROVEN])]
     valid = record.valid and NOT_PROVEN not in flags
     gathered.windows.append((*window_values(record), *machine_values(record.machine)))
     gathered.valid.append(valid)
@@ -245,10 +245,10 @@ def _add_window(gathered: _Gathered, cohort: CohortRecords, record: Window) -> N
 
 
 def _refuse_contradictions(gathered: _Gathered, record: Window) -> None:
-    take = (record.cohort, record.window, record.take)
-    if take in gathered.takes:
-        raise RecordError("cohort {}, window {}, take {} is in this file twice".format(*take))
-    gathered.takes.add(take)
+    attempt = (record.cohort, record.window, record.attempt)
+    if attempt in gathered.attempts:
+        raise RecordError("cohort {}, window {}, attempt {} is in this file twice".format(*attempt))
+    gathered.attempts.add(attempt)
     refuse_contradictions(record)
     if max((member.slot for member in record.members), default=0) >= record.n:
         slots = sorted(member.slot for member in record.members)

@@ -127,7 +127,7 @@ def single_changes(
     different = {
         launch: differing(launches[launch]["axes"], base)
         for launch in shown
-        if launch in launches and launches[launch]["arm"] != "repeat"
+        if launch in launches and launches[launch]["role"] != "repeat"
     }
     changes = [
         Change(shown[launch], axis, value, gain(launch))

@@ -52,7 +52,7 @@ FEWEST_FREE = 2
 """Degrees of freedom from which a launch's windows tell how much they differ."""
 START = ["launch", "n", "replicate"]
 COLUMNS = [
-    *("machine", *START, "cohort", "window", "take", "slot", "valid", "steps", "step_median_s"),
+    *("machine", *START, "cohort", "window", "attempt", "slot", "valid", "steps", "step_median_s"),
     *("user_s_per_step", "instructions_per_step"),
 ]
 """What is read of the table of windows."""
@@ -97,7 +97,7 @@ def unequal_work(
     single = {
         cohort["launch"]
         for cohort in cohorts
-        if cohort["attestation"] and set(cohort["attestation"]["intra_op"]) == {1}
+        if cohort["readback"] and set(cohort["readback"]["intra_op"]) == {1}
     }
     waits = points["runqueue_s_per_step"] > WAITS * points["user_s_per_step"]
     judged = points[points["launch"].isin(single) | ~waits]

@@ -12,7 +12,7 @@ from scaling_study.stats.intervals import STEP_BITS, Integers, grouped_quantiles
 US_PER_S = 1e6
 STEP_QUANTILES = {"step_median_s": 0.5, "step_p95_s": 0.95, "step_p99_s": 0.99}
 STEP_TIMES = {"step_s", "step_mean_s", *STEP_QUANTILES}
-WINDOW = ("replicate", "cohort", "window", "take")
+WINDOW = ("replicate", "cohort", "window", "attempt")
 """What tells a window of a launch from its others."""
 
 

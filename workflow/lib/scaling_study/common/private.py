@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (only a private folder of a random name is used)
 PREFIX = "scaling-study-"
 
-# Where a keeper tells its command which folder to make: the keeper outlives a killed command.
+# Where a supervisor, which outlives a killed command, tells it which folder to make.
 VARIABLE = "SCALING_STUDY_FOLDER"
 
 
@@ -69,7 +69,7 @@ def remove(folder: Path) -> None:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """Make the private folder, where the keeper wants it if there is one; remove it afterwards."""
+    """Make the private folder, where a supervisor wants it if there is one; remove it later."""
     given = os.environ.get(VARIABLE)
     own = Path(given) if given else choose()
     try:

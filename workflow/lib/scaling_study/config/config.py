@@ -92,7 +92,7 @@ class Measure(Section):
     warmup_steps: Annotated[int, Field(ge=0), unit("steps")] = 10
     """Steps of each member before the first window."""
 
-    retakes: Annotated[int, Field(ge=0, le=100), unit("windows")] = 2
+    retries: Annotated[int, Field(ge=0, le=100), unit("windows")] = 2
     """An invalid window is taken again at most this often."""
 
     start_timeout_s: Annotated[float, Field(gt=0)] = 300.0
@@ -102,7 +102,7 @@ class Measure(Section):
     """A member without the end of a step for this long is hung; longer if its steps are longer."""
 
     isolated: bool = False
-    """A fresh cohort for each point, instead of one for the whole ladder."""
+    """A fresh cohort for each point, instead of one for all process counts."""
 
     @field_validator("longest_s")
     @classmethod
@@ -146,7 +146,7 @@ class Profile(Section):
     """Which launches are profiled; a label is the plan's name of a launch, such as `intra_op 1`."""
 
     processes: Literal["ends"] | Counts = "ends"
-    """At which counts of the ladder; `ends` takes its lowest and its highest."""
+    """At which of the process counts; `ends` takes the lowest and the highest."""
 
     operators: bool = True
     """torch's profiler for a few steps of one member."""
@@ -284,7 +284,7 @@ class Config(Named):
     """What is measured."""
 
     processes: Literal["auto"] | Annotated[Counts, Field(min_length=1)] = "auto"
-    """The ladder; `auto` takes 1, powers of two, and counts around each boundary of the machine."""
+    """`auto` takes 1, powers of two, and counts around each boundary of the machine."""
 
     launches: Launches = Launches()
     """Which launches are measured beside the default one and the repeat of the baseline."""
@@ -322,7 +322,7 @@ class Config(Named):
     ] = Why()
     """Why it does not scale further."""
 
-    feed: Effort = "off"
+    data_loader: Effort = "off"
     """What the recommended launch's data loader costs, by waiting and by getting in the way."""
 
     currency: Annotated[

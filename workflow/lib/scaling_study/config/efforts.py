@@ -10,16 +10,16 @@ class Effort:
 
     Attributes:
         replicates: Fresh starts of everything.
-        blocks: Blocks of windows of the reference and its reliefs, at most.
+        blocks: Blocks of windows of the reference and its interventions, at most.
         blocks_s: What all blocks may take together; but there are never fewer than FEWEST_BLOCKS.
         steps: A window lasts until every member has done these steps, within the next bounds.
         shortest_s: A window lasts at least this long.
         longest_s: A window lasts at most this long.
         settle_s: Steps that begin before this time of a window do not count.
-        kernels: What bystanders run.
+        kernels: What stressors run.
         doses: The shares of time in which they do.
-        dose_blocks: Blocks of windows beside bystanders.
-        reliefs: How many reliefs usually apply, from and to; the machine and the launch decide.
+        dose_blocks: Blocks of windows beside stressors.
+        interventions: How many usually apply, from and to; the machine and the launch decide.
     """
 
     replicates: int
@@ -32,11 +32,11 @@ class Effort:
     kernels: tuple[str, ...]
     doses: tuple[float, ...]
     dose_blocks: int
-    reliefs: tuple[int, int]
+    interventions: tuple[int, int]
 
     @property
     def dose_windows(self) -> int:
-        """Windows beside bystanders, with the one without any in each block."""
+        """Windows beside stressors, with the one without any in each block."""
         return self.dose_blocks * (1 + len(self.kernels) * len(self.doses))
 
     def over_periods(self, shortest_s: float) -> Self:
@@ -64,15 +64,15 @@ class Effort:
         fit = max(FEWEST_BLOCKS, int(self.blocks_s / block_s))
         return replace(self, blocks=min(self.blocks, fit))
 
-    def seconds(self, reliefs: int, window_s: float, start_s: float) -> float:
+    def seconds(self, interventions: int, window_s: float, start_s: float) -> float:
         """Return what one start of everything takes.
 
         Args:
-            reliefs: how many apply.
+            interventions: how many apply.
             window_s: how long windows last.
             start_s: what a cohort takes from its start to its first window.
         """
-        cohorts, taken_s = 1 + reliefs, window_s + EDGE_S
+        cohorts, taken_s = 1 + interventions, window_s + EDGE_S
         block_s = 2 * cohorts * taken_s
         return (
             cohorts * start_s
@@ -102,7 +102,7 @@ EFFORTS = {
         kernels=("register", "llc", "memory"),
         doses=(1 / 3, 2 / 3, 1.0),
         dose_blocks=3,
-        reliefs=(2, 5),
+        interventions=(2, 5),
     ),
     "full": Effort(
         replicates=3,
@@ -115,13 +115,13 @@ EFFORTS = {
         kernels=("register", "multiply", "l2", "llc", "memory", "pages", "gather", "wake"),
         doses=(0.25, 0.5, 0.75, 1.0),
         dose_blocks=4,
-        reliefs=(6, 14),
+        interventions=(6, 14),
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class FeedEffort:
+class LoaderEffort:
     """How much is tried of a loader, and how long; as of an Effort.
 
     Attributes:
@@ -160,16 +160,16 @@ BEGIN_S = 0.5
 """So long they load in another way before that is measured: its workers begin."""
 
 
-def feed_seconds(name: str, start_s: float) -> tuple[float, float]:
+def loader_seconds(name: str, start_s: float) -> tuple[float, float]:
     """Return the shortest and longest time of what is tried on a loader.
 
     Args:
         name: of the effort; ``off`` takes none.
         start_s: what a cohort takes from its start to its first window.
     """
-    if name not in FEEDS:
+    if name not in LOADER_EFFORTS:
         return 0.0, 0.0
-    effort = FEEDS[name]
+    effort = LOADER_EFFORTS[name]
     starts = LIVING + (NEIGHBOURS if effort.neighbours else 0)
     windows = (VARIANTS + 2 * effort.ways) * effort.blocks + ALONE * ALONE_BLOCKS
     windows += NEIGHBOURS * len(DOSES) * effort.neighbours
@@ -182,9 +182,9 @@ def feed_seconds(name: str, start_s: float) -> tuple[float, float]:
     return shortest, longest
 
 
-FEEDS = {
-    "quick": FeedEffort(1, 8, steps=20, shortest_s=0.6, longest_s=1.5, settle_s=0.1),
-    "full": FeedEffort(
+LOADER_EFFORTS = {
+    "quick": LoaderEffort(1, 8, steps=20, shortest_s=0.6, longest_s=1.5, settle_s=0.1),
+    "full": LoaderEffort(
         3, 8, steps=50, shortest_s=2.0, longest_s=8.0, settle_s=0.2, ways=5, neighbours=4
     ),
 }
@@ -192,16 +192,16 @@ FEEDS = {
 # What a window takes beside its time: counters at both edges, and rest.
 EDGE_S = 0.15
 
-# The kernels alone, looking at members, and the fingerprint where the machine's is not known yet.
+# The kernels alone, looking at members, and microbenchmarks where the machine's are not known.
 KERNELS_S = 5.0
 LOOKING_S = 3.0
-FINGERPRINT_S = 27.0
+MICROBENCHMARKS_S = 27.0
 
 
 def seconds(name: str, targets: int, start_s: float) -> tuple[float, float]:
     """Return the shortest and longest time of the experiments on so many launches.
 
-    The longest has the most reliefs, and steps that take SLOW_STEP_S alone and together.
+    The longest has the most interventions, and steps that take SLOW_STEP_S alone and together.
 
     Args:
         name: of the effort; ``off`` takes none.
@@ -213,8 +213,8 @@ def seconds(name: str, targets: int, start_s: float) -> tuple[float, float]:
     effort = EFFORTS[name]
     slow_s = min(effort.longest_s, max(effort.shortest_s, effort.steps * SLOW_STEP_S))
     runs = targets * effort.replicates
-    few, many = effort.reliefs
+    few, many = effort.interventions
     return (
-        runs * effort.seconds(few, effort.shortest_s, start_s) + FINGERPRINT_S,
-        runs * effort.seconds(many, slow_s, start_s) + FINGERPRINT_S,
+        runs * effort.seconds(few, effort.shortest_s, start_s) + MICROBENCHMARKS_S,
+        runs * effort.seconds(many, slow_s, start_s) + MICROBENCHMARKS_S,
     )

@@ -32,18 +32,18 @@ LATE = 1.3
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How much a plan is, for one ladder.
+    """How much a plan is, for these process counts.
 
     Attributes:
         launches: Launches, with default and repeat.
         cohorts: Cohorts that are started.
-        windows: Windows over all points and replicates, without retakes.
+        windows: Windows over all points and replicates, without retries.
         profiles: Points that are profiled.
         explained: Launches that are explained.
         why_minutes: Shortest and longest time of the experiments that explain them.
         confirm_minutes: Time of the rounds that confirm the recommendation.
         minutes: Shortest and longest time of all.
-        feed_minutes: The same of what is tried on the data loader.
+        loader_minutes: The same of what is tried on the data loader.
     """
 
     launches: int
@@ -54,29 +54,32 @@ class Estimate:
     why_minutes: tuple[float, float]
     confirm_minutes: float
     minutes: tuple[float, float]
-    feed_minutes: tuple[float, float] = (0.0, 0.0)
+    loader_minutes: tuple[float, float] = (0.0, 0.0)
 
 
-def estimate(plan: Plan, ladder: Sequence[int], start_s: float = START_S) -> Estimate:
+def estimate(plan: Plan, process_counts: Sequence[int], start_s: float = START_S) -> Estimate:
     """Estimate a study from its settings alone.
 
     A step's time is not known yet, so a window takes between its shortest and its longest time.
-    Left out: retakes, launches that the machine must skip, and what is measured already.
+    Left out: retries, launches that the machine must skip, and what is measured already.
 
     Args:
         plan: The plan.
-        ladder: The process counts on this machine.
+        process_counts: The process counts on this machine.
         start_s: What a cohort takes from its start to its first window.
     """
     measure = plan.measure
     budget_s = None if plan.search.budget_minutes is None else 60 * plan.search.budget_minutes
     runs = len(plan.launches) * measure.replicates
-    cohorts = runs * (len(ladder) if measure.isolated else 1)
-    windows = runs * len(ladder) * measure.windows
-    profiles = len(plan.profiled) * len(chosen_counts(plan.profile.processes, ladder))
+    cohorts = runs * (len(process_counts) if measure.isolated else 1)
+    windows = runs * len(process_counts) * measure.windows
+    profiles = len(plan.profiled) * len(chosen_counts(plan.profile.processes, process_counts))
     profiling_s = len(plan.profiled) * (
         start_s
-        + sum(_profile_s(plan.profile, n) for n in chosen_counts(plan.profile.processes, ladder))
+        + sum(
+            _profile_s(plan.profile, n)
+            for n in chosen_counts(plan.profile.processes, process_counts)
+        )
     )
     explained = len(plan.explained)
     confirm_s = plan.confirm.seconds or 0.0
@@ -87,13 +90,13 @@ def estimate(plan: Plan, ladder: Sequence[int], start_s: float = START_S) -> Est
         grid_s = starts * start_s + windows * window_s + confirm_s
         return max(grid_s if budget_s is None else budget_s, confirm_s)
 
-    feed_s = efforts.feed_seconds(plan.feed, start_s)
+    loader_s = efforts.loader_seconds(plan.data_loader, start_s)
     shortest, longest = (
         ((measuring_s(window_s) + profiling_s) / 60, why_s / 60, one_s / 60)
         for window_s, why_s, one_s in zip(
             (measure.shortest_s, measure.longest_s),
             efforts.seconds(plan.why.effort, explained, start_s),
-            feed_s,
+            loader_s,
             strict=True,
         )
     )
@@ -106,15 +109,15 @@ def estimate(plan: Plan, ladder: Sequence[int], start_s: float = START_S) -> Est
         (shortest[1], longest[1]),
         confirm_s / 60,
         (sum(shortest), sum(longest)),
-        (feed_s[0] / 60, feed_s[1] / 60),
+        (loader_s[0] / 60, loader_s[1] / 60),
     )
 
 
-def chosen_counts(asked: str | Sequence[int], ladder: Sequence[int]) -> list[int]:
-    """Return the process counts to profile: the ladder's ends, or those asked for that it has."""
+def chosen_counts(asked: str | Sequence[int], process_counts: Sequence[int]) -> list[int]:
+    """Return the process counts to profile: the lowest and the highest, or those asked for."""
     if isinstance(asked, str):
-        return sorted({min(ladder), max(ladder)})
-    return sorted(set(asked) & set(ladder))
+        return sorted({min(process_counts), max(process_counts)})
+    return sorted(set(asked) & set(process_counts))
 
 
 def _profile_s(profile: Profile, n: int) -> float:
@@ -126,18 +129,18 @@ def _profile_s(profile: Profile, n: int) -> float:
 
 
 def describe(
-    plan: Plan, ladder: Sequence[int], forecast: Estimate, race: Sequence[str] = ()
+    plan: Plan, process_counts: Sequence[int], forecast: Estimate, race: Sequence[str] = ()
 ) -> str:
     """Say in a few lines what will be done.
 
     Args:
         plan: The plan.
-        ladder: The process counts on this machine.
+        process_counts: The process counts on this machine.
         forecast: What they will take.
         race: Lines on a race, which is known later (searching/forecast).
     """
-    counts = Counter(launch.arm for launch in plan.launches)
-    arms = ", ".join(f"{count} {arm}" for arm, count in counts.items())
+    counts = Counter(launch.role for launch in plan.launches)
+    roles = ", ".join(f"{count} {role}" for role, count in counts.items())
     dropped = f"; {len(plan.dropped)} excluded" if plan.dropped else ""
     launches = _count(forecast.launches, "launch", "launches")
     cohorts = _count(forecast.cohorts, "cohort", "cohorts")
@@ -148,10 +151,10 @@ def describe(
     return "\n".join(
         [
             f"Study {plan.study}: {printable(name(work.program(plan.workload.model_dump())))}",
-            f"  {launches}: {arms}{dropped}",
+            f"  {launches}: {roles}{dropped}",
             *([POOL] if plan.workload.pool else []),
             f"  today's launch: {_today(plan)}",
-            f"  processes: {', '.join(map(str, ladder))}",
+            f"  processes: {', '.join(map(str, process_counts))}",
             *race,
             *(
                 [f"  {cohorts} ({replicates} of each launch), {windows}{profiles}"]
@@ -160,7 +163,7 @@ def describe(
             ),
             *_confirm(plan, forecast),
             *_why(plan, forecast),
-            *_feed(plan, forecast),
+            *_data_loader(plan, forecast),
             f"  {_duration(forecast.minutes)}",
         ]
     )
@@ -191,12 +194,14 @@ def _why(plan: Plan, forecast: Estimate) -> list[str]:
     return [f"  why ({plan.why.effort}): experiments on {explained}, {took} of all; {slow}"]
 
 
-def _feed(plan: Plan, forecast: Estimate) -> list[str]:
+def _data_loader(plan: Plan, forecast: Estimate) -> list[str]:
     """What trying the data loader will take, where that is asked for."""
-    if not forecast.feed_minutes[1]:
+    if not forecast.loader_minutes[1]:
         return []
-    took = _duration(forecast.feed_minutes)
-    return [f"  feed ({plan.feed}): the recommended launch's data loader, {took} of all"]
+    took = _duration(forecast.loader_minutes)
+    return [
+        f"  data_loader ({plan.data_loader}): the recommended launch's data loader, {took} of all"
+    ]
 
 
 def _count(number: int, one: str, many: str) -> str:

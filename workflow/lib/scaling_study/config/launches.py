@@ -47,7 +47,7 @@ from scaling_study.launch.axes.axis_table import AXES, DEFAULTS, read_value
 from scaling_study.launch.axes.shell import CPUS, NONE, POLICY, PREFIXES
 from scaling_study.launch.axes.values import read_id_list
 
-Arm = Literal["default", "baseline", "repeat", "today", "one_change", "grid", "combined"]
+Role = Literal["default", "baseline", "repeat", "today", "one_change", "grid", "combined"]
 Axes = Mapping[str, Value]
 Found = tuple[str, ...]
 """A value of the axis ``shell`` that is not ``none``; empty where nothing was found."""
@@ -87,7 +87,7 @@ class Launch:
 
     id: str
     label: str
-    arm: Arm
+    role: Role
     axes: Axes
 
 
@@ -95,7 +95,7 @@ class Launch:
 class Candidate:
     """A launch that the config describes, and the place that does."""
 
-    arm: Arm
+    role: Role
     origin: str
     axes: Axes
 
@@ -105,7 +105,7 @@ class Expansion:
     """All launches that a config describes.
 
     Attributes:
-        kept: Each launch once, under the first arm that describes it; default, baseline and
+        kept: Each launch once, under the first role that describes it; default, baseline and
             today's (if they are others) come first.
         dropped: What was excluded, with the index of the first `exclude` that matches.
         repeated: Indices of `include` with the launch that each one equals.
@@ -163,7 +163,7 @@ def expand(
     """Describe every launch once, and drop what is excluded.
 
     The product of a grid and a list of changes contain the default, the baseline and each other
-    by nature: such launches merge, under the first arm of default, baseline, today, one_change,
+    by nature: such launches merge, under the first role of default, baseline, today, one_change,
     grid. An `include` names one launch, so one that is there already is reported.
 
     Args:
@@ -208,18 +208,18 @@ def expand(
 
 
 def named(
-    axes: Axes, arm: Arm, defaults: Axes = DEFAULTS, builds: Collection[Value] = ()
+    axes: Axes, role: Role, defaults: Axes = DEFAULTS, builds: Collection[Value] = ()
 ) -> Launch:
     """Give a launch its id and label.
 
     Args:
         axes: its values.
-        arm: its arm.
+        role: its role.
         defaults: the values of the study's default launch.
         builds: all values of the axis `build` in the study.
     """
-    text = arm if arm == "today" else label(axes, defaults, builds)
-    return Launch(launch_id(axes, defaults), text, arm, axes)
+    text = role if role == "today" else label(axes, defaults, builds)
+    return Launch(launch_id(axes, defaults), text, role, axes)
 
 
 def repeat_of(baseline: Launch) -> Launch:
@@ -499,7 +499,7 @@ class Launches(Section):
             what = f"is the same launch as launches.{other.origin} ({axes})"
             shown = shorten(self.include[index])
             yield Problem(("include", index), shown, what, "a launch that is not there yet")
-        if expansion.dropped and all(c.arm in ALWAYS for c in expansion.kept):
+        if expansion.dropped and all(c.role in ALWAYS for c in expansion.kept):
             what = f"drops all {len(expansion.dropped)} launches of grid, one_change and include"
             shown = shorten(list(self.exclude))
             yield Problem(("exclude",), shown, what, "what leaves one of them")

@@ -13,7 +13,7 @@ from scaling_study.config.workload import Workload
 
 # 1: the first format. 2: with what is explained. 3: with how long is confirmed. 4: with the search.
 # 5: with what no combination may have, and the nodes of a race. 6: with the objective.
-SCHEMA_VERSION: Literal[7] = 7
+SCHEMA_VERSION: Literal[8] = 8
 
 # Where a launch stands within its replicate: 20 bits keep ties among 10,000 launches rare (and a
 # tie only leaves two neighbours in the scheduler's own order), and priorities small integers.
@@ -43,16 +43,16 @@ class Plan(BaseModel):
         repeat: Id of the A/A repeat of the baseline.
         launches: All launches, default, baseline and repeat first.
         dropped: What the config excludes, with the reason.
-        processes: The ladder's counts, or `auto`: resolved where it is measured.
+        processes: The process counts, or `auto`: resolved where it is measured.
         profiled: What is profiled: `recommended`, which only the analysis knows, or the id of a
             launch; each with what the config calls it.
         explained: The same for the launches whose end of scaling is explained.
-        feed: How much is tried on the recommended launch's data loader.
+        data_loader: How much is tried on the recommended launch's data loader.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    schema_version: Literal[7] = SCHEMA_VERSION
+    schema_version: Literal[8] = SCHEMA_VERSION
     study: str
     description: str
     seed: int
@@ -73,7 +73,7 @@ class Plan(BaseModel):
     profiled: Mapping[str, str]
     why: Why
     explained: Mapping[str, str]
-    feed: Literal["quick", "full", "off"] = "off"
+    data_loader: Literal["quick", "full", "off"] = "off"
     workload: Workload
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,8 +108,8 @@ def make_plan(config: Config, shell: Found = ()) -> Plan:
     defaults = expansion.kept[0].axes
     described = (*expansion.kept, *(item for item, _ in expansion.dropped))
     builds = {item.axes["build"] for item in described}
-    launches = [named(item.axes, item.arm, defaults, builds) for item in expansion.kept]
-    baseline = next((item for item in launches if item.arm == "baseline"), launches[0])
+    launches = [named(item.axes, item.role, defaults, builds) for item in expansion.kept]
+    baseline = next((item for item in launches if item.role == "baseline"), launches[0])
     repeat = repeat_of(baseline)
     launches.insert(launches.index(baseline) + 1, repeat)
     # With a pool nothing can be done to single processes while others train.
@@ -124,7 +124,7 @@ def make_plan(config: Config, shell: Found = ()) -> Plan:
         default=launches[0].id,
         baseline=baseline.id,
         repeat=repeat.id,
-        today=next((item.id for item in launches if item.arm == "today"), None),
+        today=next((item.id for item in launches if item.role == "today"), None),
         launches=tuple(launches),
         dropped=tuple(
             Dropped(
@@ -144,7 +144,7 @@ def make_plan(config: Config, shell: Found = ()) -> Plan:
         profiled=_targets("profile", profiled, launches, baseline),
         why=config.why,
         explained=_targets("why", explained, launches, baseline),
-        feed="off" if pool else config.feed,
+        data_loader="off" if pool else config.data_loader,
         workload=workload,
     )
 

@@ -1,4 +1,4 @@
-"""The ladder: how many processes are measured on this machine, and why those counts."""
+"""How many processes are measured on this machine, and why those counts."""
 
 import math
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ def boundaries(topology: Topology, quota_cpus: float | None) -> dict[int, tuple[
 def resolve(
     processes: Sequence[int] | Literal["auto"], topology: Topology, quota_cpus: float | None
 ) -> tuple[int, ...]:
-    """The ladder of a launch on this machine.
+    """The process counts of a launch on this machine.
 
     ``auto`` is 1, the powers of two, and just below, at and just above every boundary, up to one
     more process than CPUs (or than the quota): oversubscription by one. It stays short because only

@@ -219,10 +219,10 @@ class Confirmation:
     def _resolve(self, launch: str, n: int) -> resolve.Resolved:
         """Resolve a launch as its cohorts were: slots depend on how many there are."""
         if launch not in self._resolved:
-            ladder = resolve.counts(self._job.plan, self._machine)
+            process_counts = resolve.counts(self._job.plan, self._machine)
             axes = self._launches[launch]["axes"]
             self._resolved[launch] = resolve.resolve(
-                self._job.plan, axes, self._machine, self._builds, [n, *ladder]
+                self._job.plan, axes, self._machine, self._builds, [n, *process_counts]
             )
         return self._resolved[launch]
 

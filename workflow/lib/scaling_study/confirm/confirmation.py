@@ -371,7 +371,7 @@ def _difference(
         said_s = SECONDS_PER_HOUR * point["n"] / predicted
         said_start_s = max(0.0, said_s - steps_per_model * point["n"] / point["steps_per_s"])
         beside_s = start_s + (arm.mean("end_s") or 0.0)
-        said_steps_s = own_steps * ordinary_s / (1 - point["between_share"])
+        said_steps_s = own_steps * ordinary_s / (1 - point["non_step_share"])
         steps_s = own_steps * iteration_s
         times = [
             said_start_s + said_steps_s,

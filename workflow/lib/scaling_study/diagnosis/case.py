@@ -27,9 +27,9 @@ from scaling_study.stats.ratios import Pairs, Units
 from scaling_study.stats.variances import NO_PRIOR, Prior, start_deviation
 
 T = TypeVar("T")
-Scope = Literal["growth", "level"]
+Scope = Literal["scaling_loss", "single_process_loss"]
 REFERENCE = "reference"
-UNTHROTTLED = "unthrottled"
+QUOTA_BURSTS = "quota_bursts"
 """The intervention that is the reference in short bursts: it resumes from rest all the time."""
 CELL = ["experiment", "name", "dose", "n", "replicate", "block"]
 Measurements = Mapping[Any, Mapping[str, Floats]]
@@ -65,7 +65,7 @@ class Case:
         units: What intervals are over.
         start_sd: Standard deviation between starts of one launch, as part of its step at n.
         alone: By name, how many of its members took turns in the windows of one process.
-        attested: First report of each cohort's first member.
+        read_back: First report of each cohort's first member.
         placeable: How many of the reference's members can have a CPU of their own, by their masks.
         failed: Reason by intervention without a result.
         left_out: Reason by intervention that does not apply.
@@ -73,7 +73,7 @@ class Case:
             shares.
         sampled: What training threads were found doing, by n.
         foreign: Programs beside the study.
-        fingerprint: fingerprint.json, if there is one.
+        microbenchmarks: microbenchmarks.json, if there is one.
     """
 
     head: Mapping[str, Any]
@@ -84,7 +84,7 @@ class Case:
     units: Units
     start_sd: float
     alone: Mapping[str, int]
-    attested: Mapping[str, Mapping[str, Any]]
+    read_back: Mapping[str, Mapping[str, Any]]
     placeable: int
     failed: Mapping[str, str]
     left_out: Mapping[str, str]
@@ -92,7 +92,7 @@ class Case:
     shares_members_with: Mapping[str, str]
     sampled: Mapping[int, Sampled]
     foreign: Sequence[Mapping[str, Any]]
-    fingerprint: Mapping[str, Any] | None
+    microbenchmarks: Mapping[str, Any] | None
     cache: dict[object, Any] = dataclasses.field(default_factory=dict)
     """What was derived from it already, by what it is of."""
 
@@ -116,12 +116,12 @@ class Case:
     @property
     def threads(self) -> int:
         """Threads of an operator in the reference."""
-        return int(self.attested.get(REFERENCE, {}).get("intra_op") or 1)
+        return int(self.read_back.get(REFERENCE, {}).get("intra_op") or 1)
 
     @property
     def loaders(self) -> Sequence[Mapping[str, Any]]:
         """What the reference reports of its loaders."""
-        found: Sequence[Mapping[str, Any]] = self.attested.get(REFERENCE, {}).get("loaders", ())
+        found: Sequence[Mapping[str, Any]] = self.read_back.get(REFERENCE, {}).get("loaders", ())
         return found
 
     @property
@@ -148,20 +148,20 @@ class Case:
 
     def measured(self, name: str, scope: Scope) -> bool:
         """Whether a cohort has what a comparison in this scope needs."""
-        if name == UNTHROTTLED and scope == "level":
+        if name == QUOTA_BURSTS and scope == "single_process_loss":
             return False  # a burst costs a process something that training without rest does not
-        counts = (1, self.n) if scope == "growth" else (1,)
+        counts = (1, self.n) if scope == "scaling_loss" else (1,)
         return all((name, n) in self.measurements for n in counts)
 
     def under(self, scope: Scope) -> Floats:
         """What shares are of: added time over T(1) in growth, 1 at the level of one process."""
         one = self.step(1)
-        return self.step(self.n) / one - 1 if scope == "growth" else one / one
+        return self.step(self.n) / one - 1 if scope == "scaling_loss" else one / one
 
     def account(self, column: str, scope: Scope, name: str = REFERENCE) -> Floats:
         """A time per step as part of T(1): what it adds from 1 to n, or what it is at 1."""
         alone = self.time(column, 1, name)
-        if scope == "growth":
+        if scope == "scaling_loss":
             return (self.time(column, self.n, name) - alone) / self.step(1, name)
         return alone / self.step(1, name)
 
@@ -228,12 +228,12 @@ def machine_facts(machine: Mapping[str, Any]) -> Machine:
     )
 
 
-def make_case(runs: Sequence[WhyRun], fingerprint: Mapping[str, Any] | None) -> Case | None:
+def make_case(runs: Sequence[WhyRun], microbenchmarks: Mapping[str, Any] | None) -> Case | None:
     """Arrange the runs of one target.
 
     Args:
         runs: Its replicates, at least one.
-        fingerprint: fingerprint.json of the machine.
+        microbenchmarks: microbenchmarks.json of the machine.
 
     Returns:
         None where the reference has no usable window at 1 and at n.
@@ -244,13 +244,13 @@ def make_case(runs: Sequence[WhyRun], fingerprint: Mapping[str, Any] | None) -> 
     waits = {n: sampled([s for run in runs for s in run.samples], n) for n in (1, head["n"])}
     parts = runqueue.split(rows, allowed_cpus=machine.allowed_cpus, online_cpus=machine.online_cpus)
     rows = rows.join(parts).join(_stolen(rows))
-    attested = _attested(runs)
-    rows = rows.join(_blocked(rows, waits, attested))
+    read_back = _readbacks(runs)
+    rows = rows.join(_blocked(rows, waits, read_back))
     blocks = rows[["replicate", "block"]].drop_duplicates().sort_values(["replicate", "block"])
     places = pd.MultiIndex.from_frame(blocks).get_indexer(
         pd.MultiIndex.from_frame(rows[["replicate", "block"]])
     )
-    beside = rows["experiment"] == "bystander"
+    beside = rows["experiment"] == "stressor"
     reference = rows[rows["name"] == REFERENCE]
     starts = reference["replicate"].nunique()
     step_s = reference.loc[reference["n"] == head["n"], "step_s"].mean()
@@ -263,26 +263,32 @@ def make_case(runs: Sequence[WhyRun], fingerprint: Mapping[str, Any] | None) -> 
         units="replicates" if starts >= ratios.ENOUGH_REPLICATES else "blocks",
         start_sd=start_deviation([run.members for run in runs], step_s),
         alone=_alone(runs),
-        attested=attested,
+        read_back=read_back,
         placeable=_placeable(runs[0]),
         failed={name: reason for run in runs for name, reason in run.failed.items()},
         left_out={
-            **{one["relief"]: one["reason"] for run in runs for one in run.head["not_applicable"]},
+            **{
+                one["intervention"]: one["reason"]
+                for run in runs
+                for one in run.head["not_applicable"]
+            },
             **{name: reason for run in runs for name, reason in run.left_out.items()},
         },
         titles={
-            one["relief"]: one["title"]
+            one["intervention"]: one["title"]
             for run in runs
-            for one in (*run.head["not_applicable"], *run.head["reliefs"])
+            for one in (*run.head["not_applicable"], *run.head["interventions"])
         },
         shares_members_with={
-            one["relief"]: one["options"]["of"] for one in head["reliefs"] if "of" in one["options"]
+            one["intervention"]: one["options"]["of"]
+            for one in head["interventions"]
+            if "of" in one["options"]
         },
         sampled=waits,
         foreign=[one for run in runs for one in run.foreign],
-        fingerprint=fingerprint,
+        microbenchmarks=microbenchmarks,
     )
-    return case if case.measured(REFERENCE, "growth") else None
+    return case if case.measured(REFERENCE, "scaling_loss") else None
 
 
 def _alone(runs: Sequence[WhyRun]) -> dict[str, int]:
@@ -311,14 +317,14 @@ def _divide(rows: pd.DataFrame, by: str, places: Integers, blocks: int) -> Measu
 def _best(rows: pd.DataFrame) -> pd.DataFrame:
     """One window of each cell: the last valid take, or else the last that is evidence at all."""
     usable = rows[rows["usable"]].assign(dose=rows["dose"].fillna(-1.0))
-    ordered = usable.sort_values(["valid", "take"], kind="stable")
+    ordered = usable.sort_values(["valid", "attempt"], kind="stable")
     return ordered.drop_duplicates(CELL, keep="last").reset_index(drop=True)
 
 
 def _blocked(
     rows: pd.DataFrame,
     waits: Mapping[int, Sampled],
-    attested: Mapping[str, Mapping[str, Any]],
+    read_back: Mapping[str, Mapping[str, Any]],
 ) -> pd.DataFrame:
     """Blocked time by what the thread was found waiting for at that process count.
 
@@ -335,7 +341,7 @@ def _blocked(
             for kind, shares in kinds.items()
         }
     )
-    parts["blocked_device_s_per_step"] *= 1 - _in_loader(rows, blocked, attested)
+    parts["blocked_device_s_per_step"] *= 1 - _in_loader(rows, blocked, read_back)
     # A loader waits for its workers and its source in the same system calls.
     load = rows["load_s_per_step"].where(rows["name"] != CACHED, 0.0)
     idle = parts["blocked_peer_s_per_step"] + parts["blocked_sleep_s_per_step"]
@@ -343,7 +349,7 @@ def _blocked(
 
 
 def _in_loader(
-    rows: pd.DataFrame, blocked: pd.Series, attested: Mapping[str, Mapping[str, Any]]
+    rows: pd.DataFrame, blocked: pd.Series, read_back: Mapping[str, Mapping[str, Any]]
 ) -> pd.Series:
     """The part of blocked time in which the training thread itself makes a batch.
 
@@ -351,7 +357,7 @@ def _in_loader(
     """
     here = {
         name
-        for name, one in attested.items()
+        for name, one in read_back.items()
         if all(loader["workers"] == 0 for loader in one.get("loaders", ()))
     }
     made = rows["loader_made_s_per_step"] - rows["loader_computed_s_per_step"]
@@ -383,8 +389,8 @@ def _stolen(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _placeable(run: WhyRun) -> int:
     """How many members can have a CPU of their own: a largest matching of members and CPUs."""
-    attested = run.attestations.get(REFERENCE)
-    masks = [one.get("cpus", []) for one in attested["members"]] if attested else []
+    read_back = run.readbacks.get(REFERENCE)
+    masks = [one.get("cpus", []) for one in read_back["members"]] if read_back else []
     if not masks or not all(masks):
         return int(run.head["n"])
     size = 1 + max(max(mask) for mask in masks)
@@ -394,11 +400,11 @@ def _placeable(run: WhyRun) -> int:
     return int((csgraph.maximum_bipartite_matching(sparse.csr_array(allowed)) >= 0).sum())
 
 
-def _attested(runs: Sequence[WhyRun]) -> Mapping[str, Mapping[str, Any]]:
+def _readbacks(runs: Sequence[WhyRun]) -> Mapping[str, Mapping[str, Any]]:
     """First member's report of each cohort; its speed of a multiply is the best of all runs."""
     found: dict[str, dict[str, Any]] = {}
     for run in runs:
-        for name, one in run.attestations.items():
+        for name, one in run.readbacks.items():
             if not one["members"]:
                 continue
             member: dict[str, Any] = dict(min(one["members"], key=lambda each: each["slot"]))

@@ -12,9 +12,9 @@ from scaling_study.diagnosis.stressors import stressor_share
 
 LAST = 1000
 """The order of a cause that has none of its own: after all others."""
-BOTH: tuple[Scope, ...] = ("growth", "level")
-GROWTH: tuple[Scope, ...] = ("growth",)
-LEVEL: tuple[Scope, ...] = ("level",)
+BOTH: tuple[Scope, ...] = ("scaling_loss", "single_process_loss")
+SCALING_LOSS: tuple[Scope, ...] = ("scaling_loss",)
+SINGLE_PROCESS_LOSS: tuple[Scope, ...] = ("single_process_loss",)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Cause:
         needs: Without these the cause cannot occur, or cannot be told from another one: where one
             of them does not hold, or is not known, the cause is not tested.
         notes: What may be told beside.
-        scopes: The losses that it can explain: of scaling (`growth`), of one process (`level`).
+        scopes: The losses that it can explain: `scaling_loss`, `single_process_loss`.
         fallback: A count that stands for the share of one process where no intervention has a
             result.
         others: Further ways to show it; one that does is enough.
@@ -101,7 +101,9 @@ class Cause:
             for share, checks in shares
         ]
         if self.fallback:
-            ways.append(Way(fallback(self.fallback, self.interventions), scopes=LEVEL))
+            ways.append(
+                Way(fallback(self.fallback, self.interventions), scopes=SINGLE_PROCESS_LOSS)
+            )
         return [way for way in (*self.others, *ways) if scope in way.scopes]
 
     def _share(self) -> Share | None:

@@ -21,14 +21,14 @@ Json = dict[str, Any]
 
 
 def gather(
-    paths: Sequence[Path], study_folder: Path, fingerprint: Path | None
+    paths: Sequence[Path], study_folder: Path, microbenchmarks: Path | None
 ) -> tuple[pd.DataFrame, Json]:
     """Read and judge all experiments of a study.
 
     Args:
         paths: why/<target>/<replicate>.jsonl of all targets.
         study_folder: results/<study>, whose analysis has the knees of its launches.
-        fingerprint: fingerprint.json of the machine; None without one.
+        microbenchmarks: microbenchmarks.json of the machine; None without one.
 
     Returns:
         tables/experiments and the content of analysis/causes.json, in the order of the paths.
@@ -48,8 +48,8 @@ def gather(
             )
         others.append(run)
     alone = {"machine": None}
-    if fingerprint is not None and fingerprint.exists():
-        alone = read_json(fingerprint)
+    if microbenchmarks is not None and microbenchmarks.exists():
+        alone = read_json(microbenchmarks)
     machines: dict[str, list[Json]] = {}
     for (machine, _), runs in by_target.items():
         own = alone if alone["machine"] == machine else None
@@ -80,7 +80,7 @@ def _knee(study_folder: Path, run: WhyRun) -> Json | None:
         return None
     points = read_table(study_folder / "tables", POINTS)
     own = points[(points["launch"] == launch) & (points["machine"] == machine)]
-    attested = run.attestations.get(REFERENCE)
-    member: Mapping[str, Any] = attested["members"][0] if attested else {}
+    read_back = run.readbacks.get(REFERENCE)
+    member: Mapping[str, Any] = read_back["members"][0] if read_back else {}
     found = coinciding(knee, own, run.head["machine"], member.get("intra_op"))
     return {**knee.at.to_dict(), "boundary": found}

@@ -10,37 +10,40 @@ from typing import TYPE_CHECKING
 
 from scaling_study.common import doc_tables
 from scaling_study.diagnosis.causes.cause_table import CAUSES
-from scaling_study.experiments.interventions import RELIEFS, Relief
+from scaling_study.experiments.interventions import INTERVENTIONS, Intervention
 
 if TYPE_CHECKING:
     from scaling_study.diagnosis.case import Scope
     from scaling_study.diagnosis.cause import Cause
 
 
-SCOPES: dict[Scope, str] = {"growth": "scaling loss", "level": "single-process loss"}
+SCOPES: dict[Scope, str] = {
+    "scaling_loss": "scaling loss",
+    "single_process_loss": "single-process loss",
+}
 
 
 def interventions_table() -> str:
     """Return the table of all changes that take one thing away."""
     rows = (
         (
-            f"`{relief.name}`",
-            relief.title,
-            _how(relief),
-            "yes" if relief.quick else "no, `full` only",
+            f"`{intervention.name}`",
+            intervention.title,
+            _how(intervention),
+            "yes" if intervention.quick else "no, `full` only",
         )
-        for relief in RELIEFS
+        for intervention in INTERVENTIONS
     )
     return doc_tables.write_table(("change", "what it does", "how", "in `quick`"), rows)
 
 
-def _how(relief: Relief) -> str:
+def _how(intervention: Intervention) -> str:
     """How a change is made, in words."""
-    if relief.axes:
-        return ", ".join(f"`{axis}: {value}`" for axis, value in relief.axes.items())
-    if relief.derived:
+    if intervention.axes:
+        return ", ".join(f"`{axis}: {value}`" for axis, value in intervention.axes.items())
+    if intervention.derived:
         return "axes, by what the script and the machine have"
-    return "its own windows" if relief.bursts else "inside the processes"
+    return "its own windows" if intervention.bursts else "inside the processes"
 
 
 def causes_list() -> str:

@@ -1,4 +1,4 @@
-"""Checks that a share must pass: what is counted, attested, sampled, or seen elsewhere."""
+"""Checks that a share must pass: what is counted, read_back, sampled, or seen elsewhere."""
 
 from typing import TYPE_CHECKING
 
@@ -54,12 +54,12 @@ def present(column: str, title: str, floor: float) -> Check:
     return check
 
 
-def attested(key: str, title: str, *, faster: bool = True) -> Check:
+def read_back(key: str, title: str, *, faster: bool = True) -> Check:
     """Return a check that the intervention raises a probe's result, or else changes a setting."""
 
     def check(query: Query) -> Evidence:
         before, after = (
-            query.case.attested.get(name, {}).get(key) for name in (REFERENCE, query.intervention)
+            query.case.read_back.get(name, {}).get(key) for name in (REFERENCE, query.intervention)
         )
         if before is None or after is None:
             return Evidence(None, "fact", f"{title}: not known.")
@@ -118,16 +118,16 @@ def inflated(kernel: str) -> Check:
         one = inflations(query.case).get(kernel)
         if one is None:
             return Evidence(
-                None, "fingerprint", "The machine itself was not measured by microbenchmarks."
+                None, "microbenchmarks", "The machine itself was not measured by microbenchmarks."
             )
         beyond = one.inflation.plus(-1.0) if kernel == CONTROL else one.beyond
         if beyond is None:
-            return Evidence(None, "fingerprint", "The microbenchmarks have no control.")
+            return Evidence(None, "microbenchmarks", "The microbenchmarks have no control.")
         text = (
             f"A kernel that is bound by this alone takes {format_ratio(one.inflation.value)} as "
             f"long with {one.n} processes as with one"
         )
-        return _above(beyond, NOTICEABLE, "fingerprint", text)
+        return _above(beyond, NOTICEABLE, "microbenchmarks", text)
 
     return check
 
@@ -146,18 +146,18 @@ def saves_time(*interventions: str) -> Check:
 
     def check(query: Query) -> Evidence:
         case, n = query.case, query.n
-        base = mean(case.step(n) - (case.step(1) if query.scope == "growth" else 0.0))
+        base = mean(case.step(n) - (case.step(1) if query.scope == "scaling_loss" else 0.0))
         saved = [
             (mean(case.step(n) - case.step(n, name)) / base, name)
             for name in interventions
             if case.measured(name, query.scope)
         ]
         if not saved:
-            return Evidence(None, "relief", "No change that removes it could be tried.")
+            return Evidence(None, "intervention", "No change that removes it could be tried.")
         share, name = max(saved)
         title, part = case.titles.get(name, name), format_percent(round(share, 2))
         text = f"With one change ({title}) {part} is recovered."
-        return Evidence(share >= query.share / 2, "relief", text)
+        return Evidence(share >= query.share / 2, "intervention", text)
 
     return check
 

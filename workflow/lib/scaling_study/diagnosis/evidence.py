@@ -15,7 +15,7 @@ from scaling_study.stats.intervals import Floats, Interval
 
 MOST = 0.5
 """A cause is credited with recovered time only if at least this part of it is counted."""
-Kind = Literal["account", "relief", "aggravation", "fact", "samples", "fingerprint"]
+Kind = Literal["account", "intervention", "aggravation", "fact", "samples", "microbenchmarks"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Query:
 
     Attributes:
         case: All that was measured.
-        scope: Scaling loss (`growth`), or single-process loss (`level`).
+        scope: Scaling loss (`scaling_loss`), or single-process loss (`single_process_loss`).
         named: By cause, the shares of those that are named already in this scope.
         intervention: For a check: where the share comes from; the reference if from a count.
         share: For a check: the share.
@@ -81,7 +81,7 @@ class Query:
     @property
     def n(self) -> int:
         """The process count whose counts matter."""
-        return self.case.n if self.scope == "growth" else 1
+        return self.case.n if self.scope == "scaling_loss" else 1
 
 
 Share: TypeAlias = Callable[[Query], Measured | Untested]
@@ -99,4 +99,4 @@ def percent(estimate: Interval) -> str:
 
 def whole(scope: Scope) -> str:
     """Say what a share is of."""
-    return "the added time" if scope == "growth" else "the step of one process"
+    return "the added time" if scope == "scaling_loss" else "the step of one process"

@@ -25,7 +25,7 @@ from scaling_study.stats import ratios
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaling_study.analysis.loader_windows import FeedRun
+    from scaling_study.analysis.loader_windows import LoaderRun
     from scaling_study.stats.intervals import Floats, Interval
 
 Json = dict[str, Any]
@@ -35,22 +35,22 @@ COLD, WARM = 0.1, 0.9
 that much is back at its end, a window without them was not one for long."""
 
 
-def feed(runs: Sequence[FeedRun]) -> Json:
+def data_loader(runs: Sequence[LoaderRun]) -> Json:
     """Say what a launch's loader costs.
 
     Args:
         runs: Of one machine, at least one.
 
     Returns:
-        The machine's entry of analysis/feed.json, without the machine: `status`, `reason`,
+        The machine's entry of analysis/data_loader.json, without the machine: `status`, `reason`,
         `launch`, `label`, `n`, `loaders`, `cached`; `variants` (their steps and rates), `parts`
         (waiting, training, interference and rest: in s, and as shares of a step), `fetching` and
         `preparing` (s), `most` (what the loader and training could give), `ways` (other
         ways to load, predicted and measured), `neighbours`, `disk_bytes_per_s`, `use`, `left_out`.
     """
     head = runs[0].head
-    shown = runs[0].attestations.get("as_is", {})
-    reports = [run.attestations.get("as_is", {}).get("cached") for run in runs]
+    shown = runs[0].readbacks.get("as_is", {})
+    reports = [run.readbacks.get("as_is", {}).get("cached") for run in runs]
     content: Json = {
         "status": "ok",
         "reason": None,

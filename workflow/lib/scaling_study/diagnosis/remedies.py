@@ -29,7 +29,9 @@ def remedy(case: Case, cause: Cause, intervention: str | None) -> dict[str, Any]
         cause: The cause.
         intervention: What showed the cause: its change is known to help here.
     """
-    axes = {one["relief"]: dict(one["axes"]) for one in case.head["reliefs"] if one["axes"]}
+    axes = {
+        one["intervention"]: dict(one["axes"]) for one in case.head["interventions"] if one["axes"]
+    }
     best = _fastest(case, intervention, cause.remedies, axes)
     shown = axes.get(best or "")
     changed = shown or (dict(cause.axes) if cause.axes else None)
@@ -71,7 +73,7 @@ def _fastest(
     """
     fastest = shown if shown and shown in axes else REFERENCE
     for other in others if shown else ():
-        if case.measured(other, "growth"):
+        if case.measured(other, "scaling_loss"):
             steps = case.step(case.n, other) / case.step(case.n, fastest)
             if mean(steps) < CLEARLY_FASTER:
                 shown = fastest = other

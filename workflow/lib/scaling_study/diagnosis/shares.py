@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from scaling_study.common.quantities import format_percent, format_seconds
-from scaling_study.diagnosis.case import REFERENCE, UNTHROTTLED, Case, Scope
+from scaling_study.diagnosis.case import QUOTA_BURSTS, REFERENCE, Case, Scope
 from scaling_study.diagnosis.evidence import (
     MOST,
     Evidence,
@@ -71,10 +71,10 @@ class Counted:
     def __call__(self, query: Query) -> Measured | Untested:
         """Return the part of the time in these columns."""
         case, scope = query.case, query.scope
-        name = quieter_cohort(query) if self.relieved and scope == "growth" else REFERENCE
+        name = quieter_cohort(query) if self.relieved and scope == "scaling_loss" else REFERENCE
         if name == REFERENCE and case.measured(self.cohort, scope):
             name = self.cohort
-        counts = (1, case.n) if scope == "growth" else (1,)
+        counts = (1, case.n) if scope == "scaling_loss" else (1,)
         if any(np.isnan(case.column(one, n, name)).all() for one in self.columns for n in counts):
             return Untested(self.missing)
         over = np.sum([case.account(one, scope, name) for one in self.columns], axis=0)
@@ -87,7 +87,7 @@ class Counted:
             for n in counts
         )
         where = "" if name == REFERENCE else f" (with this change: {case.titles.get(name, name)})"
-        processes = f" with 1 and {case.n} processes" if scope == "growth" else ""
+        processes = f" with 1 and {case.n} processes" if scope == "scaling_loss" else ""
         text = f"{{share}} of {whole(scope)} is {self.text}{where}: {times} a step{processes}."
         return share_of(query, over, text)
 
@@ -228,7 +228,7 @@ def _recovered(
         f"{whole(scope)} is recovered{beyond}, over {np.count_nonzero(~np.isnan(over))} pairs "
         "of windows."
     )
-    evidence = Evidence(estimate.value > 0, "relief", text)
+    evidence = Evidence(estimate.value > 0, "intervention", text)
     return Measured(estimate, over, evidence, intervention=name)
 
 
@@ -237,7 +237,7 @@ def _compared(
 ) -> Interval | None:
     """Return a share that a comparison with an intervention gives, with its interval."""
     tests = sum(one != REFERENCE and case.measured(one, scope) for one in case.names)
-    count = case.n if scope == "growth" else 1
+    count = case.n if scope == "scaling_loss" else 1
     # By how much another start of either would differ; that has no sign of its own.
     start = max(
         START_SD * mean(case.step(count, name) / case.step(1)),
@@ -248,7 +248,9 @@ def _compared(
     ):  # one start of both
         start = 0.0
     # Variance by that of one start; of single processes several members took turns.
-    starts = 2.0 if scope == "growth" else sum(1 / case.alone.get(x, 1) for x in (REFERENCE, name))
+    starts = (
+        2.0 if scope == "scaling_loss" else sum(1 / case.alone.get(x, 1) for x in (REFERENCE, name))
+    )
     return case.estimate(
         over,
         case.under(scope),
@@ -273,7 +275,7 @@ def _why_not(case: Case, interventions: Sequence[str]) -> str:
 def recovered_share(case: Case, scope: Scope, name: str) -> Interval | None:
     """Return what an intervention removes of either loss, external times included."""
     one = case.step(1)
-    if scope == "level":
+    if scope == "single_process_loss":
         return _compared(case, scope, name, 1 - case.step(1, name) / one)
     over = case.step(case.n) / one - case.step(case.n, name) / case.step(1, name)
     return _compared(case, scope, name, over)
@@ -282,7 +284,7 @@ def recovered_share(case: Case, scope: Scope, name: str) -> Interval | None:
 def saved_share(case: Case, name: str) -> Interval | None:
     """Return the part of T(n) - T(1) that an intervention saves."""
     over = (case.step(case.n) - case.step(case.n, name)) / case.step(1)
-    return _compared(case, "growth", name, over)
+    return _compared(case, "scaling_loss", name, over)
 
 
 def saved(case: Case, scope: Scope, name: str, own: str = "") -> Floats:
@@ -295,10 +297,10 @@ def saved(case: Case, scope: Scope, name: str, own: str = "") -> Floats:
 
 def _saved(case: Case, scope: Scope, name: str, own: str) -> Floats:
     one = case.step(1)
-    if scope == "level":
+    if scope == "single_process_loss":
         return 1 - case.step(1, name) / one - _external(case, scope, name, own)
     growth = case.step(case.n) / one - case.step(case.n, name) / case.step(1, name)
-    if name == UNTHROTTLED:  # bursts are slow for a reason of their own, and alike at both counts
+    if name == QUOTA_BURSTS:  # bursts are slow for a reason of their own, and alike at both counts
         return growth
     return min(growth - _external(case, scope, name, own), _really(case, name, own), key=mean)
 
@@ -309,18 +311,18 @@ def _really(case: Case, name: str, own: str) -> Floats:
 
     def back(name: str) -> Floats:
         saved_s = case.step(case.n) - case.step(case.n, name)
-        return saved_s / one - _external(case, "growth", name, own)
+        return saved_s / one - _external(case, "scaling_loss", name, own)
 
     broader = BROADER.get(name)
     cost = case.step(1, name) / one - 1
-    if broader is None or not case.measured(broader, "growth") or not mean(cost) > 0:
+    if broader is None or not case.measured(broader, "scaling_loss") or not mean(cost) > 0:
         return back(name)
     return max(back(name), min(back(name) + cost, back(broader), key=mean), key=mean)
 
 
 def _external(case: Case, scope: Scope, name: str, own: str) -> Floats | float:
     """Return the change of external times but `own` from the reference, as part of T(1)."""
-    n = case.n if scope == "growth" else 1
+    n = case.n if scope == "scaling_loss" else 1
     total: Floats | float = 0.0
     # Where waiting for the loader is no part of a step, what happens meanwhile is none either.
     kept = case.step(n, name) / case.column("step_s", n, name)

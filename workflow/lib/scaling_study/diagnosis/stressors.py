@@ -128,7 +128,7 @@ def inflations(case: Case) -> dict[str, Inflation]:
 
 
 def _inflations(case: Case) -> dict[str, Inflation]:
-    listed = case.fingerprint["rows"] if case.fingerprint else []
+    listed = case.microbenchmarks["rows"] if case.microbenchmarks else []
     rows = [row for row in listed if row["valid"]]
     if not any(row["n"] == 1 for row in rows):
         return {}
@@ -201,7 +201,7 @@ def stressor_share(kernel: str, minus: Sequence[str] = ()) -> Share:
 
     def measure(query: Query) -> Measured | Untested:
         case = query.case
-        if query.scope == "level":
+        if query.scope == "single_process_loss":
             return Untested("a load can only be added to one process")
         found = sensitivities(case)
         sensitivity = found.get(kernel)
@@ -212,8 +212,8 @@ def stressor_share(kernel: str, minus: Sequence[str] = ()) -> Share:
             return Untested("no block has all that is compared")
         others = [found[name].beyond for name in minus if name in found]
         effect = effect.plus(-max([0.0, *(one.value for one in others if one)]))
-        over = case.account("trainer_user_s_per_step", "growth", quieter_cohort(query))
-        added, under = mean(over), mean(case.under("growth"))
+        over = case.account("trainer_user_s_per_step", "scaling_loss", quieter_cohort(query))
+        added, under = mean(over), mean(case.under("scaling_loss"))
         used = sum(mean(query.named[one].over) for one in USER if one in query.named)
         left = max(0.0, min(added - used, unexplained(query)))
         over = over * (left / added) if added > 0 else over * 0.0

@@ -1,4 +1,4 @@
-"""The numbers of a target as causes.json holds them: accounts, counts, reliefs, sensitivities."""
+"""The numbers of a target as causes.json holds them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -89,8 +89,8 @@ def counts(case: Case) -> list[Json]:
     return rows
 
 
-def relief_rows(case: Case, *, grows: bool) -> list[Json]:
-    """What each relief brought back, and why those without a result have none.
+def intervention_rows(case: Case, *, grows: bool) -> list[Json]:
+    """What each intervention brought back, and why those without a result have none.
 
     Args:
         case: The target.
@@ -98,15 +98,20 @@ def relief_rows(case: Case, *, grows: bool) -> list[Json]:
     """
     rows = []
     for name, title in case.titles.items():
-        row: Json = {"relief": name, "title": title, "comes_back": None, "growth": None}
-        row |= {"level": None, "units": 0, "status": "measured", "reason": None}
-        level, growth = case.measured(name, "level"), case.measured(name, "growth")
+        row: Json = {"intervention": name, "title": title, "comes_back": None, "scaling_loss": None}
+        row |= {"single_process_loss": None, "units": 0, "status": "measured", "reason": None}
+        level, growth = (
+            case.measured(name, "single_process_loss"),
+            case.measured(name, "scaling_loss"),
+        )
         if level or growth:
             row["units"] = len(case.pair(case.step(1, name), case.step(1)))
-            row["level"] = _json(recovered_share(case, "level", name)) if level else None
+            row["single_process_loss"] = (
+                _json(recovered_share(case, "single_process_loss", name)) if level else None
+            )
             if growth and grows:
                 row["comes_back"] = _json(saved_share(case, name)) if level else None
-                row["growth"] = _json(recovered_share(case, "growth", name))
+                row["scaling_loss"] = _json(recovered_share(case, "scaling_loss", name))
         elif name in case.left_out:
             row |= {"status": "not_applicable", "reason": case.left_out[name]}
         else:
@@ -121,7 +126,7 @@ def _json(estimate: Any) -> Json | None:
 
 
 def sensitivity_rows(case: Case, found: Mapping[str, Sensitivity]) -> list[Json]:
-    """How the training member reacts to bystanders."""
+    """How the training member reacts to stressors."""
     return [
         {
             "kernel": name,
@@ -139,12 +144,12 @@ def sensitivity_rows(case: Case, found: Mapping[str, Sensitivity]) -> list[Json]
 
 def kernel_title(case: Case, name: str) -> str:
     """What a person calls a kernel."""
-    listed = case.fingerprint["kernels"] if case.fingerprint else []
+    listed = case.microbenchmarks["kernels"] if case.microbenchmarks else []
     named = next((one["title"] for one in listed if one["kernel"] == name), None)
     return str(named or (KERNELS[name].title if name in KERNELS else name))
 
 
-def fingerprint_rows(case: Case, found: Mapping[str, Inflation]) -> list[Json]:
+def microbenchmark_rows(case: Case, found: Mapping[str, Inflation]) -> list[Json]:
     """How much slower each kernel gets on this machine."""
     return [
         {

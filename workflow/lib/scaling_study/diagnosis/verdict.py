@@ -21,9 +21,9 @@ from scaling_study.diagnosis.stressors import inflations, sensitivities
 from scaling_study.diagnosis.target_tables import (
     accounts,
     counts,
-    fingerprint_rows,
     foreign_rows,
-    relief_rows,
+    intervention_rows,
+    microbenchmark_rows,
     sensitivity_rows,
     wait_rows,
 )
@@ -52,14 +52,14 @@ class Outcome:
 
 def diagnose(
     paths: Sequence[Path],
-    fingerprint: Mapping[str, Any] | None,
+    microbenchmarks: Mapping[str, Any] | None,
     knee: Mapping[str, Any] | None,
 ) -> Json:
     """Say why one target is as slow as it is.
 
     Args:
         paths: Its files of experiments, one per replicate.
-        fingerprint: fingerprint.json of the machine, if there is one.
+        microbenchmarks: microbenchmarks.json of the machine, if there is one.
         knee: Where its throughput bends, with the boundary of the machine there; None without one.
 
     Returns:
@@ -69,12 +69,12 @@ def diagnose(
         RecordError: A file cannot be read.
         ValueError: There is no file.
     """
-    return judge([read_run(path) for path in paths], fingerprint, knee)
+    return judge([read_run(path) for path in paths], microbenchmarks, knee)
 
 
 def judge(
     runs: Sequence[WhyRun],
-    fingerprint: Mapping[str, Any] | None,
+    microbenchmarks: Mapping[str, Any] | None,
     knee: Mapping[str, Any] | None,
 ) -> Json:
     """As `diagnose`, of runs that are read already.
@@ -86,7 +86,7 @@ def judge(
         raise ValueError("no run to judge")
     target = _empty(runs) | {"knee": knee}
     usable = [run for run in runs if not run.windows.empty]
-    case = make_case(usable, fingerprint) if usable else None
+    case = make_case(usable, microbenchmarks) if usable else None
     if case is None:
         return target | _unusable(runs)
     target |= _judged(case, runs)
@@ -99,7 +99,7 @@ def _empty(runs: Sequence[WhyRun]) -> Json:
     nothing: Json = {"explained_share": None, "unexplained_share": None}
     lists: Json = {name: [] for name in ("named", "ruled_out", "inconclusive", "not_tested")}
     return {
-        **{key: head[key] for key in ("target", "launch", "label", "arm", "n", "effort")},
+        **{key: head[key] for key in ("target", "launch", "label", "role", "n", "effort")},
         "status": "failed",
         "reason": None,
         "same_as": head["same_as"],
@@ -107,9 +107,12 @@ def _empty(runs: Sequence[WhyRun]) -> Json:
         "unit_count": None,
         "start_sd": None,
         **dict.fromkeys(("step_1_s", "step_n_s", "growth_ratio", "summary")),
-        "growth": lists | nothing,
-        "level": {name: [] for name in lists} | nothing,
-        **{name: [] for name in ("accounts", "counts", "reliefs", "sensitivities", "fingerprint")},
+        "scaling_loss": lists | nothing,
+        "single_process_loss": {name: [] for name in lists} | nothing,
+        **{
+            name: []
+            for name in ("accounts", "counts", "interventions", "sensitivities", "microbenchmarks")
+        },
         "knee": None,
         "foreign": foreign_rows(runs),
         "waits": [],
@@ -132,8 +135,8 @@ def _judged(case: Case, runs: Sequence[WhyRun]) -> Json:
     """Everything that is known of a target with windows."""
     pairs = case.pair(case.step(case.n), case.step(1))
     ratio = ratios.geometric_ratio(pairs)
-    growth = _scope(case, "growth") if _grows(ratio) and case.n > 1 else []
-    level = _scope(case, "level")
+    growth = _scope(case, "scaling_loss") if _grows(ratio) and case.n > 1 else []
+    level = _scope(case, "single_process_loss")
     named = [one for one in (*growth, *level) if one.status == "named"]
     return {
         "status": _status(case, ratio, named),
@@ -144,13 +147,13 @@ def _judged(case: Case, runs: Sequence[WhyRun]) -> Json:
         "step_1_s": _mean(case, 1),
         "step_n_s": _mean(case, case.n),
         "growth_ratio": ratio.to_dict() if ratio else None,
-        "growth": _side(case, growth, "growth"),
-        "level": _side(case, level, "level"),
+        "scaling_loss": _side(case, growth, "scaling_loss"),
+        "single_process_loss": _side(case, level, "single_process_loss"),
         "accounts": accounts(case),
         "counts": counts(case),
-        "reliefs": relief_rows(case, grows=_grows(ratio)),
+        "interventions": intervention_rows(case, grows=_grows(ratio)),
         "sensitivities": sensitivity_rows(case, sensitivities(case)),
-        "fingerprint": fingerprint_rows(case, inflations(case)),
+        "microbenchmarks": microbenchmark_rows(case, inflations(case)),
         "waits": wait_rows(case),
     }
 
@@ -260,7 +263,7 @@ def _side(case: Case, outcomes: Sequence[Outcome], scope: Scope) -> Json:
 
     shares = [one.measured.estimate for one in outcomes if one.status == "named" and one.measured]
     explained = ratios.together(shares)
-    if explained is None and outcomes and scope == "growth":
+    if explained is None and outcomes and scope == "scaling_loss":
         explained = Interval(0.0, 0.0, 0.0)
     return {
         **{name: findings(name) for name in ("named", "ruled_out", "inconclusive")},

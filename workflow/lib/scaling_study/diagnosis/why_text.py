@@ -22,10 +22,10 @@ NOTHING_LEFT = 0.05
 def describe_why(target: Mapping[str, Any]) -> str:
     """Put a verdict, a target of causes.json with results, into a paragraph."""
     sentences = [_question(target)]
-    growth, level = target["growth"]["named"], target["level"]["named"]
+    growth, level = target["scaling_loss"]["named"], target["single_process_loss"]["named"]
     if growth:
         sentences += _because(growth, "of the added time")
-        sentences.append(_rest(target["growth"]["unexplained_share"]))
+        sentences.append(_rest(target["scaling_loss"]["unexplained_share"]))
     elif target["status"] == "inconclusive":
         sentences.append(
             "The experiments do not show why: no single change recovers a clear part of the added "
@@ -50,7 +50,7 @@ def _question(target: Mapping[str, Any]) -> str:
     if target["n"] == 1 or ratio is None:
         return f"One process needs {alone} for each training step."
     together = format_seconds(target["step_n_s"]["value"])
-    if target["growth"]["explained_share"] is None:
+    if target["scaling_loss"]["explained_share"] is None:
         same = (
             "nothing grows that would need an explanation"
             if ratio["value"] < GROWS

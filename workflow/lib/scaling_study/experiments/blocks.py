@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from random import Random
 
-    from scaling_study.config.efforts import Effort, FeedEffort
+    from scaling_study.config.efforts import Effort, LoaderEffort
     from scaling_study.runner.cohort import Cohort
 
 # Further attempts of a job. A machine that is never quiet must not make the study endless: its
@@ -165,7 +165,7 @@ class Blocks:
             record = plain(taken)
             vmstat = {name: after[name] - before[name] for name in after}
             self.write(
-                {"kind": "window", **one.labels, **added, "take": attempt, **record,
+                {"kind": "window", **one.labels, **added, "attempt": attempt, **record,
                  "vmstat": vmstat}
             )  # fmt: skip
             lasting = LASTING.intersection(record["flags"])
@@ -175,7 +175,7 @@ class Blocks:
             self.attempts -= 1
 
 
-def window_of(effort: Effort | FeedEffort) -> WindowSettings:
+def window_of(effort: Effort | LoaderEffort) -> WindowSettings:
     """Return how long an experiment's windows last."""
     return WindowSettings(effort.steps, effort.shortest_s, effort.longest_s, effort.settle_s)
 

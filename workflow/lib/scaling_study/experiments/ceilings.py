@@ -2,7 +2,7 @@
 
 Each is what one process gets in a short time with nothing else running, so no more than that should
 be expected, and a fast device that wants many requests at once gives more to many processes. The
-memory's and the cache's rates are those of the fingerprint's kernels.
+memory's and the cache's rates are those of the microbenchmarks' kernels.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TIME_S = 0.4
 IMAGE_PIXELS = 160
 """The width and height of the JPEG file that is decoded, as the workload's images have."""
 
-log = logging.getLogger("fingerprint")
+log = logging.getLogger("microbenchmarks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Ceiling:
     """One rate.
 
     Attributes:
-        name: in fingerprint.json.
+        name: in microbenchmarks.json.
         title: for a person.
         per_s: bytes or files a second; None where it could not be measured.
         unit: ``B`` or ``files``.

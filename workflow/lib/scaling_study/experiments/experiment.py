@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from scaling_study.config.efforts import Effort, FeedEffort
+    from scaling_study.config.efforts import Effort, LoaderEffort
     from scaling_study.runner.measure import Job
 
 MODULES = ("experiments/why", "experiments/loader_experiment")
@@ -41,7 +41,7 @@ SAME = (
     *("harness_hash", "machine_hash"),
 )
 
-NO_LAUNCH = {"id": "", "label": "none", "arm": "", "axes": {"launcher": "exec"}}
+NO_LAUNCH = {"id": "", "label": "none", "role": "", "axes": {"launcher": "exec"}}
 """What stands in the records where no launch is recommended."""
 
 KERNEL_AXES = {"blas", "isa"}
@@ -121,7 +121,7 @@ class Experiment:
         path: Path,
         *,
         builds: Path,
-        effort: tuple[str, Effort | FeedEffort],
+        effort: tuple[str, Effort | LoaderEffort],
     ) -> None:
         self._kind, self._version = kind, version
         self._log = logging.getLogger(kind)
@@ -285,7 +285,7 @@ class Experiment:
         settings = self._job.plan["measure"]
         slots = [member.slot for member in each.resolved.members]
         one.wait_started(slots, settings["start_timeout_s"])
-        reports = one.attest(settings["start_timeout_s"], with_kernel=each.with_kernel)
+        reports = one.read_back(settings["start_timeout_s"], with_kernel=each.with_kernel)
         if len(reports) < len(slots):
             return str(one.events[-1]["reason"]) if one.events else "a member did not start"
         axes = {**self._axes, **each.changed}
@@ -293,7 +293,7 @@ class Experiment:
         if wrong := axis_table.failed(checks) or unchanged(each.resolved.launch.change, reports):
             return wrong
         one.warm_up(settings["warmup_steps"], WARM_UP_LONGEST_S)
-        return {"kind": "attestation", "cohort": each.name, "checks": checks, "members": reports}
+        return {"kind": "readback", "cohort": each.name, "checks": checks, "members": reports}
 
     # ---- records
 
@@ -306,7 +306,7 @@ class Experiment:
             "schema_version": self._version,
             "study": plan["study"],
             "launch": launch["id"],
-            **{key: launch[key] for key in ("label", "arm", "axes")},
+            **{key: launch[key] for key in ("label", "role", "axes")},
             "replicate": self._job.replicate,
             "effort": self._effort_name,
             "n": self._n,

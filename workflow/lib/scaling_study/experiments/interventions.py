@@ -1,7 +1,7 @@
 """Interventions: launches that differ from a reference by one change, which takes one cause away.
 
 Each is an entry: what it changes, and where it cannot apply. What cannot matter here is not tried:
-the machine's layout, the members' attestation and the reference's own counters say so, and their
+the machine's layout, the members' readback and the reference's own counters say so, and their
 reason stands in the report.
 
 One of them is the reference without its quota: bursts so short that the quota holds nobody back. A
@@ -50,7 +50,7 @@ REST_PERIODS = 1.2
 # Bursts in a window.
 BURSTS = 8
 
-QUOTA_BURSTS = "unthrottled"
+QUOTA_BURSTS = "quota_bursts"
 """The name of the intervention that lets the quota hold nobody back, in records."""
 
 Reason = str | None
@@ -63,7 +63,7 @@ class Reference:
     Attributes:
         axes: of its launch.
         machine: machine.json.
-        attestation: what its first member reported.
+        readback: what its first member reported.
         n: its members.
         windows: records of windows that were taken of it, at least one.
         quota: of the cgroup, if it has one.
@@ -71,7 +71,7 @@ class Reference:
 
     axes: Mapping[str, Any]
     machine: Mapping[str, Any]
-    attestation: Mapping[str, Any]
+    readback: Mapping[str, Any]
     n: int
     windows: Sequence[Mapping[str, Any]]
     quota: Quota | None = None
@@ -84,7 +84,7 @@ class Reference:
     @property
     def loaders(self) -> Sequence[Mapping[str, Any]]:
         """What its first member reported of the script's loaders (see ``loaders``)."""
-        seen: Sequence[Mapping[str, Any]] = self.attestation.get("loaders", ())
+        seen: Sequence[Mapping[str, Any]] = self.readback.get("loaders", ())
         return seen
 
     def most(self, share: Callable[[Mapping[str, Any]], float]) -> float:
@@ -97,7 +97,7 @@ def _nothing(_: Reference) -> Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Relief:
+class Intervention:
     """One change.
 
     Attributes:
@@ -154,7 +154,7 @@ def quota_bursts(reference: Reference) -> WindowSettings | str:
     if not any(window["machine"]["throttled_s"] for window in reference.windows):
         return f"the quota of {quota.cpus:g} CPUs held nobody back, as far as the kernel counts it"
     # Loader workers and the like want CPUs too.
-    wanted_cpus = reference.n * max(reference.attestation["intra_op"], reference.most(_runnable))
+    wanted_cpus = reference.n * max(reference.readback["intra_op"], reference.most(_runnable))
     busy_cpus = min(wanted_cpus, len(reference.topology.cpus))
     lasts_s = USED_SHARE * (quota.cpus * quota.period_s / busy_cpus - SLICE_S)
     # A step with as many members as possible, less waiting for a CPU.
@@ -250,7 +250,7 @@ def _short(name: str, title: str) -> Callable[[Reference], Reason]:
 
 _loads = _short("load_s", "the loader")
 _one_thread = _where(
-    lambda reference: reference.attestation["intra_op"] == 1, "an operator has one thread already"
+    lambda reference: reference.readback["intra_op"] == 1, "an operator has one thread already"
 )
 _no_workers = _without(
     "no loader with workers or threads of its own", lambda one: one["workers"] != 0
@@ -287,15 +287,15 @@ def _loader_cpus(reference: Reference) -> int:
 
     Their own ones, those that the member is bound to, or the member's part of the machine.
     """
-    if apart := reference.attestation.get("switches", {}).get("loader_cpus"):
+    if apart := reference.readback.get("switches", {}).get("loader_cpus"):
         return len(parse_cpu_list(apart))
     if reference.axes["placement"] != "none":
-        return len(reference.attestation["cpus"])
+        return len(reference.readback["cpus"])
     return len(reference.topology.cpus) // reference.n
 
 
 def _not_apart(reference: Reference) -> Reason:
-    threads = reference.attestation["intra_op"] * ranks.processes(reference.axes)
+    threads = reference.readback["intra_op"] * ranks.processes(reference.axes)
     cpus = len(reference.topology.cpus) // reference.n
     if cpus <= threads:
         return f"training on {threads} of {cpus} CPUs leaves none for a loader"
@@ -306,87 +306,88 @@ def _apart(reference: Reference) -> dict[str, Any]:
     """Return what gives loader workers CPUs of their own: those of members have to be known."""
     bound = reference.axes["placement"] != "none"
     return {
-        "intra_op": reference.attestation["intra_op"],
+        "intra_op": reference.readback["intra_op"],
         "placement": reference.axes["placement"] if bound else "cores",
         "loader_cpus": "rest",
     }
 
 
 # In the order of what they cost when missed: a short budget takes the first.
-RELIEFS: tuple[Relief, ...] = (
-    Relief(QUOTA_BURSTS, "bursts that the quota leaves alone", _held_back, bursts=True),
-    Relief("passive", "waiting threads sleep at once", _one_thread, {"wait_policy": "passive"}),
-    Relief("one_thread", "one thread per operator", _one_thread, {"intra_op": 1}),
-    Relief("cleared", "nothing of what the shell sets", axes={"shell": "none"}),
-    Relief("pinned", "each member bound to its own core", axes={"placement": "cores"}),
-    Relief("unpinned", "members free to move", axes={"placement": "none"}),
-    Relief("spread", "members spread over caches and memory nodes",
+INTERVENTIONS: tuple[Intervention, ...] = (
+    Intervention(QUOTA_BURSTS, "bursts that the quota leaves alone", _held_back, bursts=True),
+    Intervention("passive", "waiting threads sleep at once", _one_thread,
+                 {"wait_policy": "passive"}),
+    Intervention("one_thread", "one thread per operator", _one_thread, {"intra_op": 1}),
+    Intervention("cleared", "nothing of what the shell sets", axes={"shell": "none"}),
+    Intervention("pinned", "each member bound to its own core", axes={"placement": "cores"}),
+    Intervention("unpinned", "members free to move", axes={"placement": "none"}),
+    Intervention("spread", "members spread over caches and memory nodes",
            _one_group("l3", "node", "socket"), {"placement": "spread"}),
-    Relief("per_l3", "a whole last-level cache for each member", _one_group("l3"),
+    Intervention("per_l3", "a whole last-level cache for each member", _one_group("l3"),
            {"placement": "per_l3"}),
-    Relief("local_memory", "memory of the member's own node only",
+    Intervention("local_memory", "memory of the member's own node only",
            _any(_is("membind", "local"), _one_group("node")),
            {"placement": "cores", "membind": "local"}),
-    Relief("exec", "a fresh interpreter for each member", axes={"launcher": "exec"}),
-    Relief("large_thresholds", "glibc keeps large blocks", _faults,
+    Intervention("exec", "a fresh interpreter for each member", axes={"launcher": "exec"}),
+    Intervention("large_thresholds", "glibc keeps large blocks", _faults,
            {"allocator": "glibc-large-thresholds"}),
-    Relief("glibc", "the system's malloc", _is("allocator", "glibc-large-thresholds"),
+    Intervention("glibc", "the system's malloc", _is("allocator", "glibc-large-thresholds"),
            {"allocator": "glibc"}),
-    Relief("tcmalloc", "tcmalloc", _faults, {"allocator": "tcmalloc"}, quick=False),
-    Relief("jemalloc", "jemalloc", _faults, {"allocator": "jemalloc"}, quick=False),
-    Relief("mimalloc", "mimalloc", _faults, {"allocator": "mimalloc"}, quick=False),
-    Relief("cached_batches", "batches from memory instead of the loader",
+    Intervention("tcmalloc", "tcmalloc", _faults, {"allocator": "tcmalloc"}, quick=False),
+    Intervention("jemalloc", "jemalloc", _faults, {"allocator": "jemalloc"}, quick=False),
+    Intervention("mimalloc", "mimalloc", _faults, {"allocator": "mimalloc"}, quick=False),
+    Intervention("cached_batches", "batches from memory instead of the loader",
            _waits_for_none, change="loader_switched",
            asked=Ask(loader_ways.FROM_MEMORY).code, restless=True),
-    Relief("loader_beside", "batches from memory while the loader does all that it does",
+    Intervention("loader_beside", "batches from memory while the loader does all that it does",
            _no_workers, change="loader_switched", asked=Ask(loader_ways.SWAPPED).code,
            of="cached_batches", restless=True),
-    Relief("no_snapshots", "no snapshots of a StatefulDataLoader's state",
+    Intervention("no_snapshots", "no snapshots of a StatefulDataLoader's state",
            _without("no StatefulDataLoader with workers",
                     lambda one: "StatefulDataLoader" in one["kinds"] and one["workers"]),
            change="no_snapshots"),
-    Relief("kept_workers", "loader workers that live on between epochs",
+    Intervention("kept_workers", "loader workers that live on between epochs",
            _short("loader_starts_s", "starting loader workers"), {"persistent_workers": "keep"}),
-    Relief("whole_batches", "all rows of a batch read at once",
+    Intervention("whole_batches", "all rows of a batch read at once",
            _any(_loads, _without("no loader that makes its batches row by row",
                                  lambda one: one.get("by_row"))),
            change="whole_batches", alone=True),
-    Relief("no_copies", "loader workers that send no data", _no_processes, change="no_copies",
+    Intervention("no_copies", "loader workers that send no data", _no_processes, change="no_copies",
            alone=True),
-    Relief("quick_switches", "threads that give the interpreter to others at once",
+    Intervention("quick_switches", "threads that give the interpreter to others at once",
            _without("no loader with threads in this process", lambda one: one.get("threads")),
            change="quick_switches", alone=True),
-    Relief("pipeline_elsewhere", "SPDL's threads in a process of their own",
+    Intervention("pipeline_elsewhere", "SPDL's threads in a process of their own",
            _without("no pipeline of SPDL's with threads in this process",
                     lambda one: one["threads"] and "Pipeline" in one["kinds"]),
            change="pipeline_elsewhere", alone=True),
-    Relief("more_workers", "more loader workers",
+    Intervention("more_workers", "more loader workers",
            _any(_loads, _where(lambda reference: _workers(reference) is None,
                                "no loader whose workers could be more")),
            derived=_more_workers),
-    Relief("loader_apart", "loader workers on CPUs of their own",
+    Intervention("loader_apart", "loader workers on CPUs of their own",
            _any(_is("loader_cpus", "rest"), _no_processes, _not_apart), derived=_apart),
-    Relief("one_element", "ranks that exchange one number instead of gradients",
+    Intervention("one_element", "ranks that exchange one number instead of gradients",
            _where(lambda reference: ranks.processes(reference.axes) == 1,
                   "no ranks that exchange anything"),
            change="one_element"),
-    Relief("flush_denormals", "denormal numbers flushed to zero",
-           _where(lambda reference: reference.attestation["changes"]["flush_denormals"],
+    Intervention("flush_denormals", "denormal numbers flushed to zero",
+           _where(lambda reference: reference.readback["changes"]["flush_denormals"],
                   "denormals are flushed already"),
            change="flush_denormals", alone=True),
-    Relief("isa_default", "all vector instructions of the CPU", axes={"isa": "default"}),
-    Relief("bundled_blas", "the BLAS inside torch", axes={"blas": "bundled"}),
-    Relief("openblas", "OpenBLAS", axes={"blas": "openblas"}, alone=True),
-    Relief("blis", "BLIS", axes={"blas": "blis"}, quick=False, alone=True),
-    Relief("mkl", "MKL from PyPI", axes={"blas": "mkl"}, quick=False, alone=True),
-    Relief("huge_pages", "huge pages asked for by malloc", axes={"huge_pages": "always"},
+    Intervention("isa_default", "all vector instructions of the CPU", axes={"isa": "default"}),
+    Intervention("bundled_blas", "the BLAS inside torch", axes={"blas": "bundled"}),
+    Intervention("openblas", "OpenBLAS", axes={"blas": "openblas"}, alone=True),
+    Intervention("blis", "BLIS", axes={"blas": "blis"}, quick=False, alone=True),
+    Intervention("mkl", "MKL from PyPI", axes={"blas": "mkl"}, quick=False, alone=True),
+    Intervention("huge_pages", "huge pages asked for by malloc", axes={"huge_pages": "always"},
            quick=False),
-    Relief("no_collector", "Python's garbage collector off",
-           _short("collect_s", "the garbage collector"), change="no_collector", alone=True),
+    Intervention("no_gc", "Python's garbage collector off",
+           _short("collect_s", "the garbage collector"), change="no_gc", alone=True),
 )  # fmt: skip
 
 
-def choose(reference: Reference, effort: str) -> tuple[list[Relief], list[dict[str, str]]]:
+def choose(reference: Reference, effort: str) -> tuple[list[Intervention], list[dict[str, str]]]:
     """Choose the interventions to try.
 
     Args:
@@ -397,9 +398,9 @@ def choose(reference: Reference, effort: str) -> tuple[list[Relief], list[dict[s
         Them, and those that are left out as records hold them, with the reason.
     """
     chosen, left = [], []
-    for one in RELIEFS:
+    for one in INTERVENTIONS:
         if (reason := one.why_not(reference, effort)) is not None:
-            left.append({"relief": one.name, "title": one.title, "reason": reason})
+            left.append({"intervention": one.name, "title": one.title, "reason": reason})
         elif one.derived is None:
             chosen.append(one)
         else:

@@ -103,7 +103,7 @@ def stressors(trainer: cohort.Cohort, one: cohort.Cohort, effort: Effort) -> lis
     Raises:
         MemberEndedError: a member died or hung.
     """
-    found = [Condition("bystander", NONE, trainer, 1, dose=0.0, count=one.size)]
+    found = [Condition("stressor", NONE, trainer, 1, dose=0.0, count=one.size)]
     settings = replace(window_of(effort), settle_s=0.02)
     for kernel in effort.kernels:
         one.tell(one.alive, kernels.encode(kernel))
@@ -119,5 +119,5 @@ def stressors(trainer: cohort.Cohort, one: cohort.Cohort, effort: Effort) -> lis
                 rate = sum(each.steps_active / (each.parked_ns - each.released_ns) for each in done)
                 added["rate_share"] = rate * 1e9 / full
 
-            found.append(Condition("bystander", kernel, trainer, 1, dose, one.size, around=beside))
+            found.append(Condition("stressor", kernel, trainer, 1, dose, one.size, around=beside))
     return found

@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.config.efforts import ALONE_BLOCKS, BEGIN_S, DOSES, FEEDS, LIVING, SETTLE_S
+from scaling_study.config.efforts import (
+    ALONE_BLOCKS,
+    BEGIN_S,
+    DOSES,
+    LIVING,
+    LOADER_EFFORTS,
+    SETTLE_S,
+)
 from scaling_study.experiments import loader_model, sampling
 from scaling_study.experiments.blocks import Condition, mean_step_s
 from scaling_study.experiments.experiment import Experiment, Outcome, Planned
@@ -36,11 +43,11 @@ from scaling_study.runner import cohort, resolve, windows
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from scaling_study.config.efforts import FeedEffort
+    from scaling_study.config.efforts import LoaderEffort
     from scaling_study.runner.cohort import WindowSettings
     from scaling_study.runner.measure import Job
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 MOSTLY = 0.5
 """Files of which this part was in memory are put back there."""
@@ -126,15 +133,17 @@ def trains(way: loader_model.Way) -> Variant:
     return replace(alone(way), name=way.trains, title=title, asked=code)
 
 
-class Feed(Experiment):
+class LoaderExperiment(Experiment):
     """The experiments on one launch's loader."""
 
-    _effort: FeedEffort
+    _effort: LoaderEffort
 
     def __init__(self, job: Job, path: Path, builds: Path) -> None:
-        name = job.plan["feed"]
-        effort = name, FEEDS[name]
-        super().__init__("feed", SCHEMA_VERSION, job, "feed", path, builds=builds, effort=effort)
+        name = job.plan["data_loader"]
+        effort = name, LOADER_EFFORTS[name]
+        super().__init__(
+            "data_loader", SCHEMA_VERSION, job, "data_loader", path, builds=builds, effort=effort
+        )
         self._in_ranks = ranks.processes(self._axes) > 1
         self._left: list[Json] = []
         self._windows: list[Json] = []
@@ -432,6 +441,12 @@ def _condition(variant: Variant, one: cohort.Cohort, files: Sequence[Path] = ())
             page_cache.load(files)  # the next variant is to find them where they were
 
     found = Condition(
-        "feed", variant.name, one, one.size, asked=variant.asked, timing=variant.timing, frozen=True
+        "data_loader",
+        variant.name,
+        one,
+        one.size,
+        asked=variant.asked,
+        timing=variant.timing,
+        frozen=True,
     )
     return found if variant.files == "stay" else replace(found, around=prepared)

@@ -35,7 +35,7 @@ WINDOW = cohort.WindowSettings(steps=20, shortest_s=0.15, longest_s=1.0, settle_
 BLOCKS = 5
 FURTHER = 2  # attempts, of a window that was disturbed
 
-# A ladder of more counts would take longer and show no more.
+# More counts would take longer and show no more.
 MOST_COUNTS = 12
 
 # With fewer undisturbed windows it shows other programs as much as the machine.
@@ -44,11 +44,11 @@ QUIET_SHARE = 0.5
 MODULES = ("experiments/microbenchmarks",)
 """What decides, beside the harness, what it measures; with what it imports."""
 
-log = logging.getLogger("fingerprint")
+log = logging.getLogger("microbenchmarks")
 
 
 def counts(machine: dict[str, Any]) -> list[int]:
-    """Return the process counts: the machine's own ladder, without more processes than CPUs."""
+    """Return the process counts: those of the machine, without more processes than CPUs."""
     topology = probe.usable_topology(machine)
     most = len(topology.cpus)
     found = [
@@ -68,13 +68,13 @@ def placements(machine: dict[str, Any]) -> list[str]:
 
 
 def measure(machine: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Run every kernel at every count; return the content of fingerprint.json.
+    """Run every kernel at every count; return the content of microbenchmarks.json.
 
     Args:
         machine: machine.json.
         folder: on the disk that is measured.
     """
-    rows = [row for name in placements(machine) for row in _ladder(name, machine)]
+    rows = [row for name in placements(machine) for row in _process_counts(name, machine)]
     return {
         "schema_version": SCHEMA_VERSION,
         "machine": machine["hash"],
@@ -85,7 +85,7 @@ def measure(machine: dict[str, Any], folder: Path) -> dict[str, Any]:
     }
 
 
-def _ladder(name: str, machine: dict[str, Any]) -> list[dict[str, Any]]:
+def _process_counts(name: str, machine: dict[str, Any]) -> list[dict[str, Any]]:
     """Measure one placement, all kernels and counts in randomised blocks."""
     ns = counts(machine)
     slots = placement.slots(name, probe.usable_topology(machine), max(ns), 1)
@@ -122,24 +122,24 @@ def _ladder(name: str, machine: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def kept(machine: dict[str, Any], folder: Path, code: str) -> Path:
-    """Return the path at which a machine's fingerprint is kept between studies.
+    """Return the path at which a machine's microbenchmarks are kept between studies.
 
     Args:
         machine: machine.json.
-        folder: of all fingerprints.
-        code: digest of what measures: another kernel is another fingerprint.
+        folder: of all machines' microbenchmarks.
+        code: digest of what measures: another kernel makes other microbenchmarks.
     """
     return folder / f"{machine['hash']}-{code}.json"
 
 
 def quiet(found: Mapping[str, Any]) -> bool:
-    """Say whether most windows were undisturbed, so that the fingerprint may be kept."""
+    """Say whether most windows were undisturbed, so that the microbenchmarks may be kept."""
     valid = sum(bool(row["valid"]) for row in found["rows"])
     return valid > QUIET_SHARE * len(found["rows"])
 
 
 def take(folder: Path, code: str, output: Path) -> None:
-    """Measure this machine's ladder, or copy the one that is kept."""
+    """Measure this machine's microbenchmarks, or copy the one that is kept."""
     machine = probe.read_machine().to_dict()
     known = kept(machine, folder, code)
     if known.exists():

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scaling_study.config.efforts import Effort
-    from scaling_study.experiments.interventions import Relief
+    from scaling_study.experiments.interventions import Intervention
     from scaling_study.runner.measure import Job
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # Windows hold many of what comes and goes: a quota holds its cgroup back in periods of 100 ms
 # (cpu.max).
@@ -54,7 +54,7 @@ LOOK_EVERY_S = 0.02
 REFERENCE = "reference"
 
 Json = dict[str, Any]
-Tried = tuple[interventions.Relief, Planned]
+Tried = tuple[interventions.Intervention, Planned]
 
 
 def reference_count(counts: Sequence[int], knee: float | None) -> int:
@@ -100,7 +100,7 @@ class Why(Experiment):
             "slots": list(resolved.slots) if resolved else [],
             "shortest_s": self._effort.shortest_s,
             "blocks": self._effort.blocks,
-            "reliefs": [],
+            "interventions": [],
             "not_applicable": [],
         }
 
@@ -122,7 +122,7 @@ class Why(Experiment):
         else:
             tried, left = self._choose(one, report)
             self._head |= {
-                "reliefs": [self._entry(relief) for relief, _ in tried],
+                "interventions": [self._entry(intervention) for intervention, _ in tried],
                 "not_applicable": left,
                 "shortest_s": self._effort.shortest_s,
                 "blocks": self._effort.blocks,
@@ -133,7 +133,7 @@ class Why(Experiment):
         self._stress(one, resolved, threads, folder)
         self._look(one, {record["n"]: record for record in before if record["kind"] == "samples"})
         if self._failed:
-            return "partial", f"reliefs that failed: {', '.join(self._failed)}"
+            return "partial", f"interventions that failed: {', '.join(self._failed)}"
         return "complete", None
 
     # ---- what is tried
@@ -143,16 +143,16 @@ class Why(Experiment):
         self._effort = effort
         self._blocks.timing = window_of(effort)
 
-    def _entry(self, relief: Relief) -> Json:
+    def _entry(self, intervention: Intervention) -> Json:
         """Return an intervention as the first record holds it."""
-        timing = self._timings.get(relief.name)
+        timing = self._timings.get(intervention.name)
         own: Json = {} if timing is None else {"timing": asdict(timing)}
-        own |= {"of": relief.of} if relief.of else {}
+        own |= {"of": intervention.of} if intervention.of else {}
         return {
-            "relief": relief.name,
-            "title": relief.title,
-            "axes": dict(relief.axes),
-            "options": relief.options() | own,
+            "intervention": intervention.name,
+            "title": intervention.title,
+            "axes": dict(intervention.axes),
+            "options": intervention.options() | own,
         }
 
     def _chosen_before(self, records: Sequence[Json]) -> list[Tried]:
@@ -160,14 +160,14 @@ class Why(Experiment):
         head = records[0]
         effort = self._effort.over_periods(head["shortest_s"])
         self._use(replace(effort, blocks=head["blocks"]))
-        entries = {entry["relief"]: entry for entry in head["reliefs"]}
+        entries = {entry["intervention"]: entry for entry in head["interventions"]}
         for name, entry in entries.items():
             if "timing" in entry["options"]:
                 self._timings[name] = cohort.WindowSettings(**entry["options"]["timing"])
         chosen = [
-            replace(relief, axes=entries[relief.name]["axes"])
-            for relief in interventions.RELIEFS
-            if relief.name in entries
+            replace(intervention, axes=entries[intervention.name]["axes"])
+            for intervention in interventions.INTERVENTIONS
+            if intervention.name in entries
         ]
         return self._plan(chosen)[0]
 
@@ -190,32 +190,38 @@ class Why(Experiment):
         chosen, left = interventions.choose(reference, self._effort_name)
         # Threads that spin make steps irregular for seconds on end: many windows show more of that
         # than long ones.
-        spins = any(relief.name == "passive" for relief in chosen)
+        spins = any(intervention.name == "passive" for intervention in chosen)
         held_back = any(window["machine"]["throttled_s"] for window in shown)
         if held_back or (not spins and any(map(irregular, shown))):
             self._use(self._effort.over_periods(PERIODS_S))
         takes_s = {n: each["window_s"] + EDGE_S for n, each in zip(counts, shown, strict=True)}
-        taken = [*counts, *(n for relief in chosen for n in self._counts(relief))]
+        taken = [*counts, *(n for intervention in chosen for n in self._counts(intervention))]
         self._use(self._effort.of_blocks(sum(takes_s[n] for n in taken)))
         tried, impossible = self._plan(chosen)
         return tried, [*left, *impossible]
 
-    def _counts(self, relief: Relief) -> list[int]:
-        return relief.counts(self._n, self._effort_name)
+    def _counts(self, intervention: Intervention) -> list[int]:
+        return intervention.counts(self._n, self._effort_name)
 
-    def _plan(self, chosen: Sequence[Relief]) -> tuple[list[Tried], list[dict[str, str]]]:
+    def _plan(self, chosen: Sequence[Intervention]) -> tuple[list[Tried], list[dict[str, str]]]:
         """Return the cohorts of interventions, and those that this machine cannot do."""
         tried, impossible = [], []
-        for relief in chosen:
+        for intervention in chosen:
             try:
-                resolved = self._resolve(relief.axes, *relief.options())
+                resolved = self._resolve(intervention.axes, *intervention.options())
             except UnavailableError as error:
                 reason = f"{error.reason} ({error.remedy})"
-                impossible.append({"relief": relief.name, "title": relief.title, "reason": reason})
+                impossible.append(
+                    {
+                        "intervention": intervention.name,
+                        "title": intervention.title,
+                        "reason": reason,
+                    }
+                )
             else:
-                n = max(self._counts(relief))
+                n = max(self._counts(intervention))
                 few = replace(resolved, members=resolved.members[:n], need=resolved.need.of(n))
-                tried.append((relief, Planned(relief.name, relief.axes, few)))
+                tried.append((intervention, Planned(intervention.name, intervention.axes, few)))
         return tried, impossible
 
     # ---- interventions
@@ -247,11 +253,19 @@ class Why(Experiment):
         rests = LAUNCHERS[self._axes["launcher"]].rests
         with ExitStack() as stack:
             cohorts = {REFERENCE: one}
-            own = [planned for relief, planned in tried if not (relief.bursts or relief.of)]
-            restless = {relief.name for relief, _ in tried if relief.restless}
+            own = [
+                planned
+                for intervention, planned in tried
+                if not (intervention.bursts or intervention.of)
+            ]
+            restless = {intervention.name for intervention, _ in tried if intervention.restless}
             for planned, other in self._start(own, folder, stack, sum(each.size for each in own)):
                 if isinstance(other, str):
-                    shared = (relief.name for relief, _ in tried if relief.of == planned.name)
+                    shared = (
+                        intervention.name
+                        for intervention, _ in tried
+                        if intervention.of == planned.name
+                    )
                     for name in (planned.name, *shared):
                         self._give_up(name, other)
                     continue
@@ -265,19 +279,19 @@ class Why(Experiment):
                 Condition(REFERENCE, REFERENCE, one, n, frozen=not rests, rotates=True)
                 for n in sorted(counts)
             ]
-            for relief, _ in tried:
-                name = REFERENCE if relief.bursts else relief.of or relief.name
+            for intervention, _ in tried:
+                name = REFERENCE if intervention.bursts else intervention.of or intervention.name
                 if (members := cohorts.get(name)) is None:
                     continue
                 conditions += [
                     Condition(
-                        "relief",
-                        relief.name,
+                        "intervention",
+                        intervention.name,
                         members,
                         n,
-                        asked=relief.asked,
-                        timing=self._timings.get(relief.name),
-                        frozen=relief.restless or not rests,
+                        asked=intervention.asked,
+                        timing=self._timings.get(intervention.name),
+                        frozen=intervention.restless or not rests,
                         rotates=True,
                         optional=members is not one,
                     )
@@ -299,13 +313,13 @@ class Why(Experiment):
     def _give_up(self, name: str, reason: str) -> None:
         """Write down that a condition has no result: it failed, or cannot be made here."""
         if isinstance(reason, Impossible):
-            kind = "relief_left_out"
+            kind = "intervention_left_out"
             self._log.info("%s is left out: %s", name, reason)
         else:
-            kind = "relief_failed"
+            kind = "intervention_failed"
             self._failed.append(name)
             self._log.warning("%s failed: %s", name, reason)
-        self._write({"kind": kind, "relief": name, "reason": reason})
+        self._write({"kind": kind, "intervention": name, "reason": reason})
 
     # ---- stressors and looks
 

@@ -232,7 +232,7 @@ CHANGES: dict[str, tuple[Callable[[Any, Sequence[str]], None], Callable[[], bool
     "whole_batches": (loader_ways.fetch_whole, loader_ways.fetches_whole),
     "pipeline_elsewhere": (_once(_put_elsewhere), lambda: _elsewhere > 0),
     "quick_switches": (_once(_switch_soon), _switches_soon),
-    "no_collector": (_once(_stop_collecting), _collects_nothing),
+    "no_gc": (_once(_stop_collecting), _collects_nothing),
 }
 """By name: what makes the change, and what tells whether it holds."""
 

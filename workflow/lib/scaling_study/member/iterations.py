@@ -41,7 +41,7 @@ MARK = "mark"
 """In a config: what the script says by calling ``scaling_study.mark``."""
 
 VARIABLE = "SCALING_STUDY_COUNT"
-"""Its value: what ends an iteration, ``attest`` or nothing, and the folder of the pages."""
+"""Its value: what ends an iteration, ``read_back`` or nothing, and the folder of the pages."""
 
 ELSEWHERE = "elsewhere-"
 """With a member's slot, the folder of the pages of processes that its script starts."""
@@ -56,8 +56,8 @@ WORD_BYTES = 8
 MOST_STARTS = 3600
 
 # After its first steps a process has all its threads and libraries.
-ATTESTED = 3
-ATTESTATION = "attestation-"
+READ_BACK_AFTER = 3
+READBACK = "readback-"
 
 # Of so many iterations it is kept when they ended. Only the parts of a page that are written take
 # memory.
@@ -259,7 +259,7 @@ def read_pages(folder: Path) -> list[Page]:
 
 
 def environment(
-    folder: Path, step: str, before: Mapping[str, str], *, attest: bool = False
+    folder: Path, step: str, before: Mapping[str, str], *, read_back: bool = False
 ) -> dict[str, str]:
     """Return the variables that have a program's processes count their steps.
 
@@ -267,11 +267,11 @@ def environment(
         folder: of the pages.
         step: what ends an iteration, as ``Iterations`` takes it.
         before: the program's environment, whose PYTHONPATH is kept.
-        attest: each process writes down once what it got, as ``ATTESTATION`` and its id.
+        read_back: each process writes down once what it got, as ``READBACK`` and its id.
     """
     paths = [HOOK, *filter(None, [before.get("PYTHONPATH")])]
     return {
-        VARIABLE: f"{step}|{'attest' if attest else ''}|{folder}",
+        VARIABLE: f"{step}|{'read_back' if read_back else ''}|{folder}",
         "PYTHONPATH": os.pathsep.join(paths),
     }
 
@@ -282,14 +282,14 @@ class Counter:
     Args:
         folder: of the pages.
         step: what ends an iteration.
-        attest: after a few iterations it is called with the folder and what ended them, in each
+        read_back: after a few iterations it is called with the folder and what ended them, in each
             process.
     """
 
     def __init__(
-        self, folder: str, step: str, attest: Callable[[str, Any], None] | None = None
+        self, folder: str, step: str, read_back: Callable[[str, Any], None] | None = None
     ) -> None:
-        self._folder, self._attest = folder, attest
+        self._folder, self._read_back = folder, read_back
         self._iterations = Iterations(step)
         self._begin()
 
@@ -361,8 +361,8 @@ class Counter:
         if self._done < KEPT:
             words[ENDS + self._done] = now
         self._done += 1
-        if self._done == ATTESTED and self._attest is not None:
-            self._attest(self._folder, self._iterations.report())
+        if self._done == READ_BACK_AFTER and self._read_back is not None:
+            self._read_back(self._folder, self._iterations.report())
 
     def script_ended(self) -> None:
         """Note that the script has ended, and count the next start apart."""

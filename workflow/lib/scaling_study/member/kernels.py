@@ -2,8 +2,8 @@
 
 ``kernels.py --l2-bytes N --llc-bytes N --memory-bytes N``
 
-Alone they give the machine's fingerprint: how much each part slows down when more members use it.
-Beside a training member they are bystanders that load one part on purpose. Which kernel runs, and
+Alone they are the machine's microbenchmarks: how much a part slows down when more members use it.
+Beside a training member they are stressors that load one part on purpose. Which kernel runs, and
 in which share of the time, is the number that the coordinator asks for (``encode``), so that one
 cohort serves for all. A batch is a fixed amount of work, some milliseconds, and counts as a step.
 

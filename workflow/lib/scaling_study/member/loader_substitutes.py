@@ -80,7 +80,7 @@ def holds(name: str) -> bool:
 
 
 def facts() -> dict[str, Any]:
-    """Return, as JSON data, what the attestation says of batches from memory."""
+    """Return, as JSON data, what the readback says of batches from memory."""
     return dict(_facts)
 
 
@@ -199,7 +199,7 @@ def _switched(make: Callable[..., Iterator[Any]], member: Trainer, loader: Any) 
     facts, sources = loaders.facts(loader), Sources(make, loader, member.holds_ready)
     asks = _asks(member, settable=facts["settable"])
     if facts["by_row"]:
-        loader_ways.whole_possible(loader)  # which the attestation tells
+        loader_ways.whole_possible(loader)  # which the readback tells
     for _ in _epoch(loader):
         gives, way = asks()
         while gives == NOTHING:

@@ -163,9 +163,9 @@ class Member:
 
             profiled.allow_tracing()
         else:
-            self._attest(with_kernel=question == channel.ATTEST_KERNEL)
+            self._read_back(with_kernel=question == channel.READ_BACK_KERNEL)
 
-    def _attest(self, *, with_kernel: bool) -> None:
+    def _read_back(self, *, with_kernel: bool) -> None:
         from scaling_study.member import readback  # noqa: PLC0415 (not needed by any step)
 
         report = {"slot": self.slot, "launcher": self._launcher, "once": self._once}
@@ -174,7 +174,7 @@ class Member:
         report |= readback.report(with_kernel=with_kernel)
         report["switches"] = runtime_settings.observed(self._switches)
         report["loaders"] = list(self._loaders.values())
-        (self.folder / f"attestation-{self.slot}.json").write_text(json.dumps(report))
+        (self.folder / f"readback-{self.slot}.json").write_text(json.dumps(report))
 
     def _ended(self) -> dict[str, float] | None:
         """Return how many starts of the script have ended, and after how many steps."""

@@ -279,7 +279,7 @@ def write(folder: str, counted: object) -> None:
         counted: what has ended iterations (``Iterations.report``).
     """
     found = {"launcher": "exec", "once": False, "switches": {}, "loaders": [], "counted": counted}
-    path = Path(folder) / f"attestation-{os.getpid()}"
+    path = Path(folder) / f"readback-{os.getpid()}"
     beside = path.with_suffix(".part")
     beside.write_text(json.dumps(found | report(with_kernel=True)), encoding="utf-8")
     beside.replace(path)

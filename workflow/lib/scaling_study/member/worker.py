@@ -139,7 +139,7 @@ def serve(
         step: what ends a step: ``mark`` where the script calls ``scaling_study.mark()``, else as
             ``Iterations`` takes it.
         switches: values of axes that are made true in this process (see ``switching``).
-        launcher: how this process was started, for the attestation.
+        launcher: how this process was started, for the readback.
         change: names of single changes to make in this process (see ``changes``).
         loader: a loader that the config names, as ``module:Class``.
         ranks: of the group that this process is one of; None where it is none.

@@ -22,9 +22,9 @@ def operator_rows(
     machine: str,
     launch: str,
     label: str,
-    arm: str,
+    role: str,
     n: int,
-    tax: float | None,
+    overhead: float | None,
 ) -> pd.DataFrame:
     """Make the rows of one profiled point.
 
@@ -33,9 +33,9 @@ def operator_rows(
         machine: hash of the machine.
         launch: its id.
         label: its text.
-        arm: why it is in the plan.
+        role: why it is in the plan.
         n: members that trained.
-        tax: step time while profiled over that of unprofiled windows.
+        overhead: step time while profiled over that of unprofiled windows.
 
     Returns:
         Rows as ``OPERATORS`` has them, one for each operator and phase.
@@ -56,7 +56,7 @@ def operator_rows(
             machine=machine,
             launch=launch,
             label=label,
-            arm=arm,
+            role=role,
             n=n,
             group=[group_of(name) for name in sums["operator"]],
             calls_per_step=sums["calls"] / steps,
@@ -66,6 +66,6 @@ def operator_rows(
             total_s_per_call=sums["total_s"] / calls,
             flops_per_step=sums["flops"] / steps,
             steps=steps,
-            tax=float("nan") if tax is None else tax,
+            overhead=float("nan") if overhead is None else overhead,
         )
     )

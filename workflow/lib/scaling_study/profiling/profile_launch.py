@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from scaling_study.runner.measure import Job
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """2: stacks of several members, in turns. 1: of one member."""
 
 OPERATORS_LONGEST_S = 60.0
@@ -65,7 +65,7 @@ NO_TRACING = (
     "docker run --cap-add=SYS_PTRACE",
 )
 
-_NAMES = {"launch": "id", "label": "label", "arm": "arm"}
+_NAMES = {"launch": "id", "label": "label", "role": "role"}
 
 log = logging.getLogger("profile")
 
@@ -91,8 +91,8 @@ def profile_launch(job: Job, target: str, folder: Path, builds: Path) -> None:
         "points": [],
     }
     try:
-        ladder = resolve.counts(job.plan, machine)
-        resolved = resolve.resolve(job.plan, job.launch["axes"], machine, builds, ladder)
+        process_counts = resolve.counts(job.plan, machine)
+        resolved = resolve.resolve(job.plan, job.launch["axes"], machine, builds, process_counts)
     except UnavailableError as error:
         content |= {"status": "skipped", "reason": error.reason, "remedy": error.remedy}
     else:
@@ -139,9 +139,9 @@ class _Profiling:
         measure = self._job.plan["measure"]
         one = self._cohort
         if not counts:
-            return _status("skipped", "the ladder has none of the counts in profile.processes")
+            return _status("skipped", "no process count is among those in profile.processes")
         one.start([slot["slot"] for slot in slots[: one.size]], measure["start_timeout_s"])
-        reports = one.attest(measure["start_timeout_s"])
+        reports = one.read_back(measure["start_timeout_s"])
         if len(reports) < max(counts):
             return _status("failed", self._last_event() or "a member did not come to its gate")
         wrong = axis_table.failed(axis_table.checks(self._job.launch["axes"], slots, reports))
@@ -173,8 +173,8 @@ class _Profiling:
             found = self._stacks(n) if kind == "stacks" else self._own(n, kind)
             after = self._unprofiled(n)
             if found["status"] == "ok":
-                found |= _tax(found.pop("turns_s"), before, after)
-                log.info("n = %d: %s, step time %.3f of unprofiled", n, kind, found["tax"])
+                found |= _overhead(found.pop("turns_s"), before, after)
+                log.info("n = %d: %s, step time %.3f of unprofiled", n, kind, found["overhead"])
             else:
                 log.info("n = %d: no %s (%s)", n, kind, found["reason"])
             kinds.append({"kind": kind, **found})
@@ -346,7 +346,7 @@ def _step_times(
     return times
 
 
-def _taxes(steps_s: Sequence[Sequence[float]], *around: Sequence[float]) -> Json:
+def _overheads(steps_s: Sequence[Sequence[float]], *around: Sequence[float]) -> Json:
     """Compare profiled step times with those in the windows around them.
 
     Args:
@@ -354,8 +354,8 @@ def _taxes(steps_s: Sequence[Sequence[float]], *around: Sequence[float]) -> Json
         around: of each unprofiled window, the mean step time (s) of each member.
 
     Returns:
-        ``step_s`` and ``tax`` of the profiled member, and ``others_tax``, the mean of the others
-        (None where there is none).
+        ``step_s`` and ``overhead`` of the profiled member, and ``others_overhead``, the mean of
+        the others (None where there is none).
     """
     bare = [statistics.fmean(times) for times in zip(*around, strict=True)]
     ratios = [
@@ -366,22 +366,22 @@ def _taxes(steps_s: Sequence[Sequence[float]], *around: Sequence[float]) -> Json
     return {
         "step_s": statistics.fmean(steps_s[0]),
         "unprofiled_step_s": bare[0],
-        "tax": ratios[0],
-        "others_tax": statistics.fmean(others) if others else None,
+        "overhead": ratios[0],
+        "others_overhead": statistics.fmean(others) if others else None,
     }
 
 
-def _tax(
+def _overhead(
     turns_s: Sequence[tuple[int, Sequence[Sequence[float]]]], *around: Sequence[float]
 ) -> Json:
     """The same over turns, in each of which another member may be profiled.
 
     Args:
-        turns_s: of each turn, the place of the profiled member, and step times as for ``_taxes``.
+        turns_s: of each turn, the profiled member's place, and step times as for ``_overheads``.
         around: of each unprofiled window, the mean step time (s) of each member, in order.
     """
     each = [
-        _taxes(steps_s, *([bare[at], *bare[:at], *bare[at + 1 :]] for bare in around))
+        _overheads(steps_s, *([bare[at], *bare[:at], *bare[at + 1 :]] for bare in around))
         for at, steps_s in turns_s
     ]
     weights = [len(steps_s[0]) for _, steps_s in turns_s]
@@ -389,10 +389,10 @@ def _tax(
         statistics.fmean((one[name] for one in each), weights)
         for name in ("step_s", "unprofiled_step_s")
     )
-    others = [one["others_tax"] for one in each if one["others_tax"] is not None]
+    others = [one["others_overhead"] for one in each if one["others_overhead"] is not None]
     return {
         "step_s": step_s,
         "unprofiled_step_s": bare_s,
-        "tax": step_s / bare_s,
-        "others_tax": statistics.fmean(others) if others else None,
+        "overhead": step_s / bare_s,
+        "others_overhead": statistics.fmean(others) if others else None,
     }

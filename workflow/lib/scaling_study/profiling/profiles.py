@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 RECOMMENDED = "recommended"
 """The target whose launch the analysis chose; all others are named by their launch."""
-ARMS = ("default", "baseline")
+ROLES = ("default", "baseline")
 """Come first, in this order; the recommended launch comes last."""
 
 Manifest = dict[str, Any]
@@ -52,10 +52,10 @@ def read_manifests(folders: Iterable[Path]) -> list[Manifest]:
     manifests = [_read_manifest(folder) for folder in folders]
 
     def place(manifest: Manifest) -> tuple[bool, int, str]:
-        arm = manifest["arm"]
+        role = manifest["role"]
         return (
             manifest["target"] == RECOMMENDED,
-            ARMS.index(arm) if arm in ARMS else len(ARMS),
+            ROLES.index(role) if role in ROLES else len(ROLES),
             manifest["target"],
         )
 
@@ -110,9 +110,9 @@ def read_operators(manifests: Iterable[Manifest]) -> pd.DataFrame:
             try:
                 frames[key] = operator_rows(
                     read_json(path),
-                    **{name: manifest[name] for name in ("machine", "launch", "label", "arm")},
+                    **{name: manifest[name] for name in ("machine", "launch", "label", "role")},
                     n=point["n"],
-                    tax=profile["tax"],
+                    overhead=profile["overhead"],
                 )
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise _unusable(path, shorten(error)) from error
@@ -145,7 +145,7 @@ def choose_pairs(
     pairs: list[tuple[Kind, Profile, Profile]] = [
         ("counts", own[min(own)], own[max(own)]) for own in found.values() if len(own) > 1
     ]
-    default = next((one["launch"] for one in manifests if one["arm"] == ARMS[0]), None)
+    default = next((one["launch"] for one in manifests if one["role"] == ROLES[0]), None)
     recommended = next((one["launch"] for one in manifests if one["target"] == RECOMMENDED), None)
     both = found.get(default or "", {}).keys() & found.get(recommended or "", {}).keys()
     if both and default != recommended:

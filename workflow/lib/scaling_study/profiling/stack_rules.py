@@ -124,7 +124,9 @@ PHASES = (
 )
 """What a stack belongs to: the innermost frame that any rule matches decides."""
 
-ASLEEP = Rule("asleep", r"park|_attest", _HARNESS, "a member outside of its window trains nothing")
+ASLEEP = Rule(
+    "asleep", r"park|_read_back", _HARNESS, "a member outside of its window trains nothing"
+)
 
 NOISE = (
     Rule("harness", _ANY, _HARNESS, "how the script was started, and the timing of its phases"),

@@ -111,7 +111,7 @@ class _Replicate:
     drift: Ratio
     """By what factor all that a race measured in the same job was faster than at other times; 1
     without a race."""
-    between_share: Ratio
+    non_step_share: Ratio
     """Part of the active time that lies between steps: validation, checkpoints, ends of epochs."""
     start_s: Seconds
     """Start of a process, as in the table of points."""
@@ -149,7 +149,7 @@ class _Point:
     """Throughput of all members with what lies between steps, geometric mean over replicates."""
     step_s: Seconds
     """Mean ordinary step of a member."""
-    between_share: Ratio
+    non_step_share: Ratio
     """Part of the active time that lies between steps: validation, checkpoints, ends of epochs."""
     step_median_s: Seconds
     """Median of all counted steps."""
@@ -208,7 +208,7 @@ class _Operator:
     """Floating-point operations, where known."""
     steps: StepCount
     """Steps that the profile covers."""
-    tax: Ratio
+    overhead: Ratio
     """Step time while profiled over that of unprofiled windows."""
 
 
@@ -269,7 +269,7 @@ def _with_intervals(columns: tuple[Column, ...]) -> tuple[Column, ...]:
 
 WHERE = (
     Column("machine", "text", "", "Hash of the machine; rows of different machines never mix."),
-    *_columns(COHORT, "launch", "label", "arm"),
+    *_columns(COHORT, "launch", "label", "role"),
 )
 PER_STEP = (
     *(_per_step(MEMBER[name]) for name in ("load_s", "forward_s", "backward_s", "optimizer_s")),
@@ -297,7 +297,7 @@ WINDOWS = Table(
     (
         *WHERE,
         *_columns(COHORT, "replicate", "cohort"),
-        *_columns(WINDOW, "window", "block", "n", "take", "valid"),
+        *_columns(WINDOW, "window", "block", "n", "attempt", "valid"),
         *_columns(OWN, "flags"),
         *_columns(MEMBER, "slot", "steps"),
         *_columns(WINDOW, "window_s"),
@@ -352,7 +352,7 @@ EXPERIMENTS = Table(
     (
         *WHERE,
         *_columns(EXPERIMENT, "target", "replicate"),
-        *_columns(EXPERIMENT, "experiment", "name", "dose", "count", "block", "n", "take"),
+        *_columns(EXPERIMENT, "experiment", "name", "dose", "count", "block", "n", "attempt"),
         *_columns(fields(_Experiment)),
         *_columns(EXPERIMENT, "rate_share"),
         *PER_STEP,

@@ -63,7 +63,7 @@ TABLES = {
     "window member": member_table,
     "readback": lambda: field_table(fields(Readback).values()),
     "why records": lambda: record_sections(experiment.WhyRecord),
-    "feed records": lambda: record_sections(experiment.FeedRecord),
+    "data loader records": lambda: record_sections(experiment.LoaderRecord),
     "confirmation records": lambda: record_sections(confirmation.Record),
     "confirmation run": lambda: field_table(fields(confirmation.Run).values()),
 }

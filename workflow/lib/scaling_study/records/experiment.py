@@ -1,9 +1,6 @@
-"""The records of experiments: ``why/<target>/<replicate>.jsonl`` and ``feed/<replicate>.jsonl``.
+"""Records of experiments: ``why/<target>/<replicate>.jsonl``, ``data_loader/<replicate>.jsonl``.
 
-History of the formats:
-    `why` 1: first version.
-    `feed` 1: first version.
-    `feed` 2: ways to load in place of numbers of workers.
+The formats have versions 2 and 3: older ones had other names.
 """
 
 from typing import Literal
@@ -33,7 +30,7 @@ class Heading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Launch id, as in plan.json."""
     label: str
     """The launch's values that differ from all-default."""
-    arm: str
+    role: str
     """Why the launch is in the plan."""
     axes: Json
     """All values of the launch."""
@@ -60,7 +57,7 @@ class Heading(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Change(Struct, frozen=True, kw_only=True):
     """A launch that differs from the reference by one change."""
 
-    relief: str
+    intervention: str
     title: str
     axes: Json
     options: Json
@@ -69,7 +66,7 @@ class Change(Struct, frozen=True, kw_only=True):
 class LeftOut(Struct, frozen=True, kw_only=True):
     """A change that was not tried, and why."""
 
-    relief: str
+    intervention: str
     title: str
     reason: str
 
@@ -77,7 +74,7 @@ class LeftOut(Struct, frozen=True, kw_only=True):
 class Why(Heading, frozen=True, kw_only=True, tag_field="kind", tag="why"):
     """Experiments on one launch begin."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     target: str
     """What is explained: a launch id, or `recommended`."""
     same_as: str | None
@@ -88,13 +85,13 @@ class Why(Heading, frozen=True, kw_only=True, tag_field="kind", tag="why"):
     """Shortest time of a window."""
     blocks: Positive | None = None
     """Randomised blocks."""
-    reliefs: list[Change]
+    interventions: list[Change]
     """The changes that are tried."""
     not_applicable: list[LeftOut]
     """Those that cannot matter here, with the reason."""
 
 
-class Attestation(Struct, frozen=True, kw_only=True, tag_field="kind", tag="attestation"):
+class Readbacks(Struct, frozen=True, kw_only=True, tag_field="kind", tag="readback"):
     """What the members of one cohort of the job reported before their first window."""
 
     cohort: str
@@ -116,8 +113,8 @@ class Timed(Taken, frozen=True, kw_only=True):
     """Processes of the load beside."""
     rate_share: Ratio | None
     """What these reached, against `dose` times what they reach alone."""
-    take: Index
-    """0 for the first take, above for a retake."""
+    attempt: Index
+    """0 for the first attempt, above for a retry."""
     vmstat: dict[str, int]
     """Changes of counters. Source: /proc/vmstat."""
 
@@ -125,8 +122,8 @@ class Timed(Taken, frozen=True, kw_only=True):
 class Window(Timed, frozen=True, kw_only=True, tag_field="kind", tag="window"):
     """A window of an experiment on causes."""
 
-    experiment: Literal["reference", "relief", "bystander"]
-    """`reference`, `relief` or `bystander`."""
+    experiment: Literal["reference", "intervention", "stressor"]
+    """`reference`, `intervention` or `stressor`."""
 
 
 class Wait(Struct, frozen=True, kw_only=True):
@@ -191,19 +188,21 @@ class Foreign(Struct, frozen=True, kw_only=True, tag_field="kind", tag="foreign"
     """Those that took 5% of a CPU and more. Source: /proc/PID/stat."""
 
 
-class ChangeFailed(Struct, frozen=True, kw_only=True, tag_field="kind", tag="relief_failed"):
+class ChangeFailed(Struct, frozen=True, kw_only=True, tag_field="kind", tag="intervention_failed"):
     """A change that did not start or did not take effect."""
 
-    relief: str
+    intervention: str
     """The change."""
     reason: str
     """Why."""
 
 
-class ChangeLeftOut(Struct, frozen=True, kw_only=True, tag_field="kind", tag="relief_left_out"):
+class ChangeLeftOut(
+    Struct, frozen=True, kw_only=True, tag_field="kind", tag="intervention_left_out"
+):
     """A change that was tried and cannot be made in this script."""
 
-    relief: str
+    intervention: str
     """The change."""
     reason: str
     """Why."""
@@ -230,10 +229,10 @@ class End(Ending, frozen=True, kw_only=True, tag_field="kind", tag="end"):
     """Experiments on one launch end."""
 
 
-class Feed(Heading, frozen=True, kw_only=True, tag_field="kind", tag="feed"):
+class LoaderExperiment(Heading, frozen=True, kw_only=True, tag_field="kind", tag="data_loader"):
     """One start of all variants of the recommended launch begins."""
 
-    schema_version: Literal[2]
+    schema_version: Literal[3]
     blocks: Positive
     """Randomised blocks."""
 
@@ -249,7 +248,7 @@ class Loader(Struct, frozen=True, kw_only=True):
     ready: Count
 
 
-class FeedReadback(Readback, frozen=True, kw_only=True):
+class LoaderMember(Readback, frozen=True, kw_only=True):
     """What one member of a variant reports about itself."""
 
     loaders: list[Loader]  # type: ignore[assignment]  # a part of what it reports
@@ -258,22 +257,22 @@ class FeedReadback(Readback, frozen=True, kw_only=True):
     """Batches from memory: how many, their bytes, whether the script changes them."""
 
 
-class FeedAttestation(Struct, frozen=True, kw_only=True, tag_field="kind", tag="attestation"):
+class LoaderReadbacks(Struct, frozen=True, kw_only=True, tag_field="kind", tag="readback"):
     """What the members of one variant reported before their first window."""
 
     cohort: str
     """The variant."""
     checks: list[Check]
     """For each axis what was asked for, what was found, whether it holds."""
-    members: list[FeedReadback]
+    members: list[LoaderMember]
     """What each member reported."""
 
 
-class FeedWindow(Timed, frozen=True, kw_only=True, tag_field="kind", tag="window"):
+class LoaderWindow(Timed, frozen=True, kw_only=True, tag_field="kind", tag="window"):
     """A window of a variant."""
 
-    experiment: Literal["feed"]
-    """`feed`."""
+    experiment: Literal["data_loader"]
+    """`data_loader`."""
     resident_before: Share | None = None
     """Part of the loader's files that was in memory before it. Source: mincore(2)."""
     resident_after: Share | None = None
@@ -335,7 +334,7 @@ class Use(Struct, frozen=True, kw_only=True, tag_field="kind", tag="use"):
     """Counters, read eight times a second for some seconds; nothing is measured then."""
 
 
-class FeedEnd(Ending, frozen=True, kw_only=True, tag_field="kind", tag="end"):
+class LoaderEnd(Ending, frozen=True, kw_only=True, tag_field="kind", tag="end"):
     """All variants end."""
 
     left_out: list[VariantLeftOut]
@@ -343,8 +342,8 @@ class FeedEnd(Ending, frozen=True, kw_only=True, tag_field="kind", tag="end"):
 
 
 WhyRecord = (
-    Why | Attestation | Window | Samples | Foreign | ChangeFailed | ChangeLeftOut | Event | End
+    Why | Readbacks | Window | Samples | Foreign | ChangeFailed | ChangeLeftOut | Event | End
 )
-FeedRecord = Feed | FeedAttestation | FeedWindow | Ways | Use | Event | FeedEnd
+LoaderRecord = LoaderExperiment | LoaderReadbacks | LoaderWindow | Ways | Use | Event | LoaderEnd
 WHY: json.Decoder[WhyRecord] = json.Decoder(WhyRecord)
-FEED: json.Decoder[FeedRecord] = json.Decoder(FeedRecord)
+DATA_LOADER: json.Decoder[LoaderRecord] = json.Decoder(LoaderRecord)

@@ -1,13 +1,6 @@
 """The records of a cohort's windows: a file ``measure/<launch>/<replicate>.jsonl``.
 
-History of the format:
-    1: first version. Later added, and null where a file is older: `members_cpus` and
-        `trainers_cpus` of a window's machine, the hardware counters, `collect_s`, `compile_s`,
-        `ranks_wait_s`, `samples_active`, `first_step`, `settled_us`, `inside`, `after_us` and
-        `fresh` of a member, `when` of an attestation, `batch` of a cohort. In files from before the
-        hardware counters `throttled_s` counts only a quota of the cgroup itself, not of those above
-        it. In files without `first_step` a step counts that lies wholly inside its window, since
-        then one that begins inside.
+The format has version 2: version 1 had other names.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,12 +49,12 @@ class Slot(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Cohort(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="cohort"):
     """A cohort starts: what was asked for, and of which machine."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     study: str
     """The study."""
     launch: str
     """Launch id, as in plan.json."""
-    arm: str
+    role: str
     """Why the launch is in the plan."""
     label: str
     """The launch's values that differ from all-default."""
@@ -71,7 +64,7 @@ class Cohort(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="k
     """Fresh cohort of the launch, from 0."""
     cohort: Index
     """Cohort in the replicate; above 0 after a rerun."""
-    ladder: list[Processes]
+    process_counts: list[Processes]
     """Process counts."""
     batch: str | None = None
     """The job that measured several launches in turns."""
@@ -95,8 +88,8 @@ class Cohort(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="k
     """The environment asked for."""
 
 
-class Attestation(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="attestation"
+class Readbacks(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="readback"
 ):
     """What the members of a cohort report before its first window and after its last one."""
 
@@ -112,13 +105,13 @@ class Attestation(
     """How many members wrote each file that several wrote."""
 
 
-def attestation(
+def readback(
     cohort: int,
     when: Literal["before", "after"],
     checks: Sequence[Mapping[str, object]],
     reports: Sequence[Mapping[str, object]],
     shared_files: dict[str, int] | None = None,
-) -> Attestation:
+) -> Readbacks:
     """Return the record of what members reported.
 
     Args:
@@ -128,7 +121,7 @@ def attestation(
         reports: As members write them.
         shared_files: How many members wrote each file that several wrote.
     """
-    return Attestation(
+    return Readbacks(
         cohort=cohort,
         when=when,
         checks=convert(checks, list[Check]),
@@ -325,8 +318,8 @@ class Window(Taken, frozen=True, kw_only=True, tag_field="kind", tag="window"):
 
     cohort: Index
     """The cohort."""
-    take: Index
-    """0 for the first take, above for a retake."""
+    attempt: Index
+    """0 for the first attempt, above for a retry."""
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="kind", tag="event"):
@@ -387,5 +380,5 @@ class Settled(Struct, frozen=True, kw_only=True, tag_field="kind", tag="settled"
     """The same in the new windows; null where the script has settled."""
 
 
-Record = Cohort | Attestation | Window | Event | Settled | End
+Record = Cohort | Readbacks | Window | Event | Settled | End
 DECODER: json.Decoder[Record] = json.Decoder(Record)

@@ -38,7 +38,7 @@ LABEL_CHARACTERS = 46
 """Of a legend's line: what fits a figure's width in the widest font."""
 ROW_CHARACTERS = 34
 """Of a row's name, beside its number."""
-LONG_LADDER = 16
+LONG_AXIS = 16
 """From this ratio of largest to smallest count on, a linear axis squeezes the small counts."""
 WIDE_RANGE = 8.0
 """From this ratio of values on, a linear axis hides the differences between the small ones."""
@@ -430,7 +430,7 @@ def _scale_x(axes: Axes, curves: Sequence[Curve], *, counts: bool, label: str) -
         if places[0] >= 0 and places[-1] <= 1:
             axes.set_xlim(-0.06, 1.06)
         return
-    logarithmic = places[-1] / places[0] >= LONG_LADDER
+    logarithmic = places[-1] / places[0] >= LONG_AXIS
     place: Callable[[float], float] = math.log2 if logarithmic else float
     if logarithmic:
         axes.set_xscale("log", base=2)

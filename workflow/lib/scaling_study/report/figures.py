@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from scaling_study.report.model import (
         Comparison,
-        Fingerprint,
         Interval,
         Machine,
+        Microbenchmarks,
         Sensitivity,
         Target,
     )
@@ -434,12 +434,12 @@ def accounts(target: Target, name: str) -> Figure | None:
     return Figure(name, title, caption, drawn)
 
 
-def reliefs(target: Target, name: str) -> Figure | None:
+def interventions(target: Target, name: str) -> Figure | None:
     """Draw what each change takes away, of the added time and of a step of one process."""
     rows = [
-        Row(one.title, tuple(map(_dot, (one.growth, one.level))))
-        for one in target.reliefs
-        if one.status == "measured" and (one.growth or one.level)
+        Row(one.title, tuple(map(_dot, (one.scaling_loss, one.single_process_loss))))
+        for one in target.interventions
+        if one.status == "measured" and (one.scaling_loss or one.single_process_loss)
     ]  # fmt: skip
     if not rows:
         return None
@@ -496,8 +496,8 @@ def doses(
     return _multiples(curves, name, title, caption, x_label, counts=False)
 
 
-def fingerprint(found: Fingerprint, name: str) -> Figure | None:
-    """Draw how much slower each kernel of the machine's own ladder gets with n."""
+def microbenchmarks(found: Microbenchmarks, name: str) -> Figure | None:
+    """Draw how much slower each kernel of the machine's microbenchmarks gets with n."""
     rows = pd.DataFrame(
         [
             {"kernel": row.kernel, "placement": row.placement, "n": row.n, "block": row.block,
@@ -575,7 +575,7 @@ def _ends(found: Interval | None) -> tuple[float, float | None, float | None]:
 
 def use(machine: Machine) -> Figure | None:
     """Draw the CPUs that each kind of thread used over time; None where it was not looked at."""
-    found = machine.feed.use if machine.feed else None
+    found = machine.data_loader.use if machine.data_loader else None
     if found is None or not found.spans:
         return None
     name, title = f"use{machine.suffix}", "CPUs in use while it trains as it is"

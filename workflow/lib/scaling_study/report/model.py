@@ -75,7 +75,7 @@ class Candidate(Typed):
     launch: str
     label: str
     n: int
-    arm: str = ""
+    role: str = ""
     replicates: int = 1
     oversubscribed: bool = False
     steps_per_s: float | None = None
@@ -149,7 +149,7 @@ class Ranked(Candidate):
     def to_default(self) -> Interval:
         """Return its rate over the default launch's."""
         ends = (self.ratio_to_default, self.ratio_low, self.ratio_high)
-        return _interval(ends, known_ends=not self.once and self.arm != "default")
+        return _interval(ends, known_ends=not self.once and self.role != "default")
 
 
 class Changed(Candidate):
@@ -428,7 +428,7 @@ class Settling(Typed):
     left: int = 0
 
 
-class Attested(Typed):
+class Effective(Typed):
     """What a launch's first member reported."""
 
     launch: str
@@ -447,10 +447,10 @@ class Attested(Typed):
         return tuple(check for check in self.checks if not check.ok)
 
 
-class Attestation(Typed):
-    """A machine's entry of analysis/attestation.json."""
+class Readback(Typed):
+    """A machine's entry of analysis/readback.json."""
 
-    launches: tuple[Attested, ...] = ()
+    launches: tuple[Effective, ...] = ()
 
 
 # Scaling, single changes, the front.
@@ -614,8 +614,8 @@ class Profile(Typed):
     native_failed: str | None = None
     step_s: float | None = None
     unprofiled_step_s: float | None = None
-    tax: float | None = None
-    others_tax: float | None = None
+    overhead: float | None = None
+    others_overhead: float | None = None
 
 
 class ProfiledPoint(Typed):
@@ -706,15 +706,15 @@ class Count(Typed):
     high: float | None = None
 
 
-class Relief(Typed):
+class Intervention(Typed):
     """One change of an experiment, and what it took away."""
 
     title: str
     status: str
     reason: str | None = None
     comes_back: Interval | None = None
-    growth: Interval | None = None
-    level: Interval | None = None
+    scaling_loss: Interval | None = None
+    single_process_loss: Interval | None = None
 
 
 class Dose(Typed):
@@ -772,7 +772,7 @@ class Target(Typed):
     target: str
     launch: str = ""
     label: str
-    arm: str = ""
+    role: str = ""
     n: int | None = None
     effort: str | None = None
     status: str
@@ -782,11 +782,11 @@ class Target(Typed):
     unit_count: int | None = None
     start_sd: float | None = None
     growth_ratio: Interval | None = None
-    growth: Judged = Judged()
-    level: Judged = Judged()
+    scaling_loss: Judged = Judged()
+    single_process_loss: Judged = Judged()
     accounts: tuple[AccountTime, ...] = ()
     counts: tuple[Count, ...] = ()
-    reliefs: tuple[Relief, ...] = ()
+    interventions: tuple[Intervention, ...] = ()
     sensitivities: tuple[Sensitivity, ...] = ()
     foreign: tuple[Foreign, ...] = ()
     waits: tuple[Wait, ...] = ()
@@ -797,19 +797,19 @@ class Target(Typed):
         """Return the launch, and why it is looked at."""
         if self.target == "recommended":
             return f"{self.label} (recommended)"
-        if self.arm == "default" and self.label != "default":
+        if self.role == "default" and self.label != "default":
             return f"{self.label} (default)"
         return self.label
 
     @property
     def undecided(self) -> tuple[Cause, ...]:
         """Return what was tested without a result."""
-        return (*self.growth.inconclusive, *self.level.inconclusive)
+        return (*self.scaling_loss.inconclusive, *self.single_process_loss.inconclusive)
 
     @property
     def untested(self) -> dict[str, str]:
         """Return what was not tested, with the reason: growth and level often have the same."""
-        both = (*self.growth.not_tested, *self.level.not_tested)
+        both = (*self.scaling_loss.not_tested, *self.single_process_loss.not_tested)
         return {cause.title: cause.reason or "" for cause in both}
 
 
@@ -825,7 +825,7 @@ class KernelRow(Typed):
 
 
 class Kernel(Typed):
-    """A kernel of the machine's own ladder."""
+    """A kernel of the machine's microbenchmarks."""
 
     kernel: str
     title: str
@@ -841,8 +841,8 @@ class Ceiling(Typed):
     note: str = ""
 
 
-class Fingerprint(Typed):
-    """fingerprint.json: the machine's own kernels and ceilings."""
+class Microbenchmarks(Typed):
+    """microbenchmarks.json: the machine's own kernels and ceilings."""
 
     machine: str
     kernels: tuple[Kernel, ...] = ()
@@ -920,8 +920,8 @@ class Skipped(Typed):
     reason: str
 
 
-class Feed(Typed):
-    """A machine's entry of analysis/feed.json: the data loader."""
+class DataLoader(Typed):
+    """A machine's entry of analysis/data_loader.json: the data loader."""
 
     status: str = "ok"
     reason: str | None = None
@@ -1095,15 +1095,15 @@ class Machine:
     confirmation: Confirmation | None
     noise: Noise
     failures: Failures
-    attestation: Attestation
+    readback: Readback
     scaling: Scaling
     single_changes: SingleChanges
     pareto: Pareto
     comparisons: tuple[Comparison, ...]
     profiled: tuple[Profiled, ...]
     targets: tuple[Target, ...]
-    feed: Feed | None
-    fingerprint: Fingerprint | None
+    data_loader: DataLoader | None
+    microbenchmarks: Microbenchmarks | None
     points: pd.DataFrame
     between: pd.DataFrame
     members: pd.DataFrame
@@ -1137,7 +1137,7 @@ def read_machines(
     found = {path.stem: _entries(path) for path in sorted((folder / "analysis").glob("*.json"))}
     frames = {table: storage.read_table(folder / "tables", table) for table in (POINTS, BETWEEN)}
     points, between = frames[POINTS], frames[BETWEEN]
-    points = points[points["arm"] != "repeat"]
+    points = points[points["role"] != "repeat"]
     members = compare_members(storage.read_columns(folder / "tables", WINDOWS, MEMBER_COLUMNS))
     asked = plan.get("profiled")  # profiles of an earlier config may lie there
     folders = [
@@ -1146,7 +1146,7 @@ def read_machines(
         if not isinstance(asked, dict) or one.name in asked
     ]
     manifests = profiles.read_manifests(folders)
-    alone = read_fingerprint(folder)
+    alone = read_microbenchmarks(folder)
     machines: list[Machine] = []
     for machine in sorted(found["provenance"], key=lambda one: one != first):
         entries = {stem: of.get(machine) for stem, of in found.items()}
@@ -1154,7 +1154,7 @@ def read_machines(
         own = tuple(one for one in manifests if one["machine"] == machine)
         suffix = f"-{name}" if name else ""
         hardware = Hardware.model_validate(provenance.description)
-        confirmation, feed = entries.get("confirmation"), entries.get("feed")
+        confirmation, data_loader = entries.get("confirmation"), entries.get("data_loader")
         inflation = entries.get("inflation") or {}
         machines.append(
             Machine(
@@ -1166,17 +1166,17 @@ def read_machines(
                 confirmation=Confirmation.model_validate(confirmation) if confirmation else None,
                 noise=Noise.model_validate(entries["noise"] or {}),
                 failures=Failures.model_validate(entries["failures"] or {}),
-                attestation=Attestation.model_validate(entries["attestation"] or {}),
+                readback=Readback.model_validate(entries["readback"] or {}),
                 scaling=Scaling.model_validate(entries["scaling"] or {}),
                 single_changes=SingleChanges.model_validate(entries.get("single_changes") or {}),
                 pareto=Pareto.model_validate(entries["pareto"] or {}),
                 comparisons=read_comparisons(inflation),
                 profiled=tuple(Profiled.model_validate(one) for one in own),
                 targets=read_targets(entries.get("causes") or {}),
-                feed=Feed.model_validate(feed)
-                if feed and plan.get("feed", "off") != "off"
+                data_loader=DataLoader.model_validate(data_loader)
+                if data_loader and plan.get("data_loader", "off") != "off"
                 else None,
-                fingerprint=alone if alone and alone.machine == machine else None,
+                microbenchmarks=alone if alone and alone.machine == machine else None,
                 points=points[points["machine"] == machine],
                 between=between[between["machine"] == machine],
                 members=members[members["machine"] == machine],
@@ -1198,10 +1198,10 @@ def read_targets(entry: Mapping[str, object]) -> tuple[Target, ...]:
     return tuple(Target.model_validate(one) for one in found)  # type: ignore[attr-defined]
 
 
-def read_fingerprint(folder: Path) -> Fingerprint | None:
-    """Return the machine's own ladder of kernels; None where it was not measured."""
-    path = folder / "fingerprint.json"
-    return Fingerprint.model_validate(storage.read_json(path)) if path.exists() else None
+def read_microbenchmarks(folder: Path) -> Microbenchmarks | None:
+    """Return the machine's microbenchmarks; None where it was not measured."""
+    path = folder / "microbenchmarks.json"
+    return Microbenchmarks.model_validate(storage.read_json(path)) if path.exists() else None
 
 
 def _entries(path: Path) -> dict[str, Json]:

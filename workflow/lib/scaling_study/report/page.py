@@ -199,8 +199,8 @@ class View:
         best = self.machine.recommendation.recommended
         if best is None:
             return ""
-        attested = self.machine.attestation.model_dump()
-        used = switch_script.optimizers_of(attested, best.launch)
+        read_back = self.machine.readback.model_dump()
+        used = switch_script.optimizers_of(read_back, best.launch)
         return "\n".join(switch_script.lines(best.axes, used))
 
     @property
@@ -226,7 +226,7 @@ class View:
     @property
     def disk_limit(self) -> float | None:
         """What one process reads from the disk in order, at most (bytes per second)."""
-        alone = self.machine.fingerprint
+        alone = self.machine.microbenchmarks
         found = (
             one.per_s for one in (alone.ceilings if alone else ()) if one.name == "disk_in_order"
         )
@@ -235,7 +235,7 @@ class View:
 
 def streams(machine: Machine) -> list[tuple[str, float]]:
     """Return what streams move at most (bytes per second), with one process and with the most."""
-    alone = machine.fingerprint
+    alone = machine.microbenchmarks
     found = []
     for kernel, title in (("memory", "memory, a stream"), ("llc", "last-level cache, a stream")):
         rows = [row for row in (alone.rows if alone else ()) if row.kernel == kernel and row.valid]
@@ -262,7 +262,7 @@ def view(plan: Plan, machine: Machine, launching: Launching, flames: Flames, anc
     for at, target in enumerate(one for one in machine.targets if one.same_as is None):
         end = f"{f'-{at + 1}' if at else ''}{suffix}"
         found[f"accounts-{at}"] = figures.accounts(target, f"causes-accounts{end}")
-        found[f"reliefs-{at}"] = figures.reliefs(target, f"causes-reliefs{end}")
+        found[f"interventions-{at}"] = figures.interventions(target, f"causes-interventions{end}")
         found[f"doses-{at}"] = figures.doses(
             target.sensitivities,
             f"causes-doses{end}",
@@ -270,17 +270,19 @@ def view(plan: Plan, machine: Machine, launching: Launching, flames: Flames, anc
             "One member trains beside others that run one kernel each for a share of their time "
             "(the dose). What rises above the control, in grey, is what training is sensitive to.",
         )
-    if machine.fingerprint:
-        found["fingerprint"] = figures.fingerprint(machine.fingerprint, f"fingerprint{suffix}")
-    if machine.feed:
+    if machine.microbenchmarks:
+        found["microbenchmarks"] = figures.microbenchmarks(
+            machine.microbenchmarks, f"microbenchmarks{suffix}"
+        )
+    if machine.data_loader:
         found["use"] = figures.use(machine)
         found["neighbours"] = figures.doses(
-            machine.feed.neighbours,
+            machine.data_loader.neighbours,
             f"neighbours{suffix}",
             "Training beside what a loader does",
             "Training from memory beside work like a loader's, at growing doses: step time against "
             "that beside none.",
-            machine.hardware.cpus / machine.feed.n,
+            machine.hardware.cpus / machine.data_loader.n,
         )
     operators = tuple(
         figures.operators(one, f"inflation{f'-{at + 1}' if at else ''}{suffix}")
@@ -372,7 +374,7 @@ def _css() -> str:
 def _readable(plan: Plan, compared: Compared | None) -> dict[str, object]:
     """The plan with what each launch changes only, and in the order of a config."""
     launches = {
-        launch["id"]: {"arm": launch["arm"], **differing(launch["axes"], DEFAULTS)}
+        launch["id"]: {"role": launch["role"], **differing(launch["axes"], DEFAULTS)}
         for launch in plan["launches"]  # type: ignore[attr-defined]
     }
     keys = ("study", "description", "seed", "objective", "workload", "processes", "search")

@@ -116,7 +116,7 @@ def _switches(machine: Machine, script: Path) -> str | None:
     recommended = machine.recommendation.recommended
     if recommended is None:
         return None
-    used = optimizers_of(machine.attestation.model_dump(), recommended.launch)
+    used = optimizers_of(machine.readback.model_dump(), recommended.launch)
     return render_switches(recommended.axes, script.name, used)
 
 

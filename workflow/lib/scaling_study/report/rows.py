@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from scaling_study.report.model import (
-        Attested,
         Cause,
         Check,
+        Effective,
         Failures,
         Interval,
         Profile,
@@ -48,13 +48,15 @@ class Tested:
 
     title: str
     result: str
-    growth: Interval | None = None
-    level: Interval | None = None
+    scaling_loss: Interval | None = None
+    single_process_loss: Interval | None = None
 
     @property
     def nothing(self) -> bool:
         """Whether it is ruled out because it takes nothing at all."""
-        shares = [share.value or 0.0 for share in (self.growth, self.level) if share]
+        shares = [
+            share.value or 0.0 for share in (self.scaling_loss, self.single_process_loss) if share
+        ]
         return self.result == RULED_OUT and all(abs(share) < LEAST_SHARE for share in shares)
 
 
@@ -62,7 +64,7 @@ def tested(target: Target) -> list[Tested]:
     """Return what was ruled out, and then what was tested without a result."""
     found: dict[tuple[str, str], dict[str, Interval | None]] = {}
     for result in ("ruled_out", "inconclusive"):
-        for side in ("growth", "level"):
+        for side in ("scaling_loss", "single_process_loss"):
             causes: Sequence[Cause] = getattr(getattr(target, side), result)
             for cause in causes:
                 found.setdefault((cause.title, result), {})[side] = cause.share
@@ -72,7 +74,7 @@ def tested(target: Target) -> list[Tested]:
 
 def remedies(target: Target) -> list[Remedy]:
     """Return what helps against the named causes, each once."""
-    causes = (*target.growth.named, *target.level.named)
+    causes = (*target.scaling_loss.named, *target.single_process_loss.named)
     found = {cause.remedy.text: cause.remedy for cause in causes if cause.remedy}
     return list(found.values())
 
@@ -97,7 +99,7 @@ def profiles(targets: Iterable[Profiled]) -> list[ProfileRow]:
             point.n,
             profile,
             profile.unprofiled_step_s or point.unprofiled_step_s,
-            abs((profile.tax or 1.0) - 1) > MARKED_SHIFT,
+            abs((profile.overhead or 1.0) - 1) > MARKED_SHIFT,
             _how(profile),
         )
         for target in targets
@@ -124,12 +126,12 @@ def _how(profile: Profile) -> str:
     return ", ".join(parts)
 
 
-def overhead(tax: float | None) -> str:
-    """Write a tax of 1.04 as ``+4%``."""
-    if tax is None or not known(tax):
+def overhead(overhead: float | None) -> str:
+    """Write an overhead of 1.04 as ``+4%``."""
+    if overhead is None or not known(overhead):
         return format_number(None)
-    text = format_percent(tax - 1)
-    return f"+{text}" if tax > 1 else text
+    text = format_percent(overhead - 1)
+    return f"+{text}" if overhead > 1 else text
 
 
 def range_of(row: Mapping[str, float], column: str, scale: float = 1.0) -> str:
@@ -143,7 +145,7 @@ def tags(row: Ranked, chosen: bool) -> list[str]:
     roles = {"default", "baseline", "repeat", "today"}
     found = [
         *(["recommended"] if chosen else []),
-        *([row.arm.replace("_", " ")] if row.arm in roles else []),
+        *([row.role.replace("_", " ")] if row.role in roles else []),
         *(["oversubscribed"] if row.oversubscribed else []),
     ]
     return [tag for tag in found if tag != row.label]
@@ -210,7 +212,7 @@ def invalid(failures: Failures) -> list[InvalidRow]:
 
 
 def checked(
-    launches: Iterable[Attested], defaults: Mapping[str, object]
+    launches: Iterable[Effective], defaults: Mapping[str, object]
 ) -> list[tuple[str, Check]]:
     """Return what launches asked for beside defaults, and what did not take effect first."""
     found = [

@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
     from scaling_study.report.figures import Series
     from scaling_study.report.model import (
-        Attested,
         Compared,
         Comparison,
         Confirmation,
-        Feed,
+        DataLoader,
+        Effective,
         Machine,
         Pareto,
         Recommendation,
@@ -253,7 +253,7 @@ def losses(machine: Machine) -> str:
     )
 
 
-def effective(launches: Sequence[Attested]) -> str:
+def effective(launches: Sequence[Effective]) -> str:
     """Say whether all that launches asked for took effect."""
     if not launches:
         return "No member reported its settings."
@@ -263,7 +263,7 @@ def effective(launches: Sequence[Attested]) -> str:
     return "Every setting that processes read back had taken effect."
 
 
-def feed(found: Feed) -> str:
+def data_loader(found: DataLoader) -> str:
     """Say what the loader costs training; the sentence quotes shares of a step only."""
     if not found.variants:
         return f"Nothing was measured: {found.reason or 'no data loader was found'}."
@@ -278,7 +278,9 @@ def feed(found: Feed) -> str:
     )
 
 
-def feed_findings(found: Feed, l3_bytes: float | None, disk_limit: float | None) -> list[str]:
+def loader_findings(
+    found: DataLoader, l3_bytes: float | None, disk_limit: float | None
+) -> list[str]:
     """Say what else was seen of a loader, the most useful first."""
     cached = found.cached
     size = cached.cached_bytes if cached else None
@@ -303,7 +305,7 @@ def feed_findings(found: Feed, l3_bytes: float | None, disk_limit: float | None)
     return [text for text in said if text]
 
 
-def _other_way(found: Feed) -> str:
+def _other_way(found: DataLoader) -> str:
     """Say what the best other way to load gives."""
     tried = [one for one in found.ways if one.name and one.measured_s is not None]
     if not found.ways or found.ways[0].name:  # nothing is known of the script as it is
@@ -318,7 +320,7 @@ def _other_way(found: Feed) -> str:
     return f"Load with {best.title}: {gain} as fast{f'; in a launch, {axes}' if axes else ''}."
 
 
-def _interference(found: Feed) -> str:
+def _interference(found: DataLoader) -> str:
     taken = found.part("interference")
     if taken is None:
         return ""
@@ -328,7 +330,7 @@ def _interference(found: Feed) -> str:
     return f"The loader's own work takes {share} of a step from training{how}"
 
 
-def _fetching(found: Feed) -> str:
+def _fetching(found: DataLoader) -> str:
     """Say what a step takes to fetch files from storage, and to prepare what was read."""
     if found.fetching is None or found.preparing is None:
         cold = found.step_s("cold") is not None
@@ -342,7 +344,7 @@ def _fetching(found: Feed) -> str:
     )
 
 
-def _hurting(found: Feed) -> str:
+def _hurting(found: DataLoader) -> str:
     """Say from where on work beside training surely hurts it."""
     said = []
     for one in found.neighbours:
@@ -481,7 +483,7 @@ def iteration_notes(machine: Machine, launches: Mapping[str, str], step: object)
         launches: titles of the launches to look at, by id.
         step: the config's workload.step.
     """
-    shown = [one for one in machine.attestation.launches if one.launch in launches]
+    shown = [one for one in machine.readback.launches if one.launch in launches]
     notes = [
         note
         for one in shown
@@ -502,7 +504,7 @@ def iteration_notes(machine: Machine, launches: Mapping[str, str], step: object)
     return list(dict.fromkeys(notes))
 
 
-def _iteration(one: Attested, step: object) -> str:
+def _iteration(one: Effective, step: object) -> str:
     if step == "mark":
         return "An iteration is one call of scaling_study.mark()."
     if isinstance(step, dict) and "every" in step:
@@ -525,7 +527,7 @@ def _iteration(one: Attested, step: object) -> str:
     )
 
 
-def _kernels(one: Attested, isa: Sequence[str]) -> str:
+def _kernels(one: Effective, isa: Sequence[str]) -> str:
     """Say that a launch runs older vector instructions than it asked for."""
     member = one.member
     asked = next((check.requested for check in one.checks if check.axis == "isa"), "default")
@@ -550,7 +552,7 @@ def _kernels(one: Attested, isa: Sequence[str]) -> str:
     )
 
 
-def _settled(one: Attested) -> str:
+def _settled(one: Effective) -> str:
     found = one.settling
     if found is None:
         return ""
@@ -563,7 +565,7 @@ def _settled(one: Attested) -> str:
     )
 
 
-def _paced(one: Attested) -> str:
+def _paced(one: Effective) -> str:
     pace = one.pace
     if pace is None or pace.value is None or abs(pace.value - 1) < WORTH_SAYING:
         return ""

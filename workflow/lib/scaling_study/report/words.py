@@ -677,7 +677,9 @@ def grows(target: Target) -> bool:
 
 def is_open(target: Target) -> bool:
     """Return whether there was growth to be explained."""
-    return target.status != "nothing_to_explain" and (grows(target) or bool(target.growth.named))
+    return target.status != "nothing_to_explain" and (
+        grows(target) or bool(target.scaling_loss.named)
+    )
 
 
 def is_noisy(target: Target) -> bool:
@@ -690,16 +692,20 @@ WHY: tuple[tuple[str, Callable[[Target], bool], str], ...] = (
     ("skipped", lambda t: t.status == "skipped", "Not known: no experiments were made{reason}"),
     ("failed", lambda t: t.status == "failed", "Not known: the experiments failed{reason}"),
     (
-        "growth",
-        lambda t: bool(t.growth.named),
-        "{explained} of the time that {processes} add to a step: {growth}",
+        "scaling_loss",
+        lambda t: bool(t.scaling_loss.named),
+        "{explained} of the time that {processes} add to a step: {scaling_loss}",
     ),
     (
         "level, and growth that is open",
-        lambda t: bool(t.level.named) and is_open(t),
-        "One process alone is slow: {level}. What more processes add is unexplained",
+        lambda t: bool(t.single_process_loss.named) and is_open(t),
+        "One process alone is slow: {single_process_loss}. What more processes add is unexplained",
     ),
-    ("level", lambda t: bool(t.level.named), "One process alone is slow: {level}"),
+    (
+        "single_process_loss",
+        lambda t: bool(t.single_process_loss.named),
+        "One process alone is slow: {single_process_loss}",
+    ),
     (
         "unknown",
         lambda t: t.status == "inconclusive" or is_open(t),
@@ -715,16 +721,16 @@ WHY: tuple[tuple[str, Callable[[Target], bool], str], ...] = (
 def why(target: Target) -> str:
     """Return the answer for a launch, in one sentence without its full stop."""
     text = next(text for _, holds, text in WHY if holds(target))
-    explained = target.growth.explained_share
-    if len(target.growth.named) == 1 or explained is None:
-        explained = target.growth.named[0].share if target.growth.named else None
+    explained = target.scaling_loss.explained_share
+    if len(target.scaling_loss.named) == 1 or explained is None:
+        explained = target.scaling_loss.named[0].share if target.scaling_loss.named else None
     everything = explained and explained.value is not None and explained.value >= ALL
     return text.format(
         reason=f": {target.reason}" if target.reason else "",
         processes=processes(target.n or 1),
         explained="All" if everything else share_text(explained) if explained else "A part",
-        growth=_causes(target.growth.named),
-        level=_level(target.level.named),
+        scaling_loss=_causes(target.scaling_loss.named),
+        single_process_loss=_level(target.single_process_loss.named),
     )
 
 
@@ -757,21 +763,21 @@ def unexplained(target: Target) -> Interval | None:
     """Return what is left of the added time; None where nothing was added."""
     if not is_open(target):
         return None
-    rest = target.growth.unexplained_share
-    return rest if rest is not None or target.growth.named else Interval(value=1.0)
+    rest = target.scaling_loss.unexplained_share
+    return rest if rest is not None or target.scaling_loss.named else Interval(value=1.0)
 
 
 def why_notes(target: Target) -> list[str]:
     """Say what else a careful reader wants to know of a launch's causes."""
     notes = []
-    if target.growth.named and target.level.named:
-        notes.append(f"One process alone is slow too: {_level(target.level.named)}.")
-    rest = target.growth.unexplained_share
-    if target.growth.named and rest is not None and (rest.value or 0.0) < 0:
+    if target.scaling_loss.named and target.single_process_loss.named:
+        notes.append(f"One process alone is slow too: {_level(target.single_process_loss.named)}.")
+    rest = target.scaling_loss.unexplained_share
+    if target.scaling_loss.named and rest is not None and (rest.value or 0.0) < 0:
         notes.append(
             "Each share is of an experiment of its own: together they can exceed the whole."
         )
-    if target.level.named and not target.growth.named and is_noisy(target):
+    if target.single_process_loss.named and not target.scaling_loss.named and is_noisy(target):
         notes.append("The windows differ too much to tell whether more processes make it slower.")
     if target.knee and (at := target.knee.boundary):
         notes.append(

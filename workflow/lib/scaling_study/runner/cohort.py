@@ -283,7 +283,7 @@ class Cohort:
             f" ({left.limit})",
         )
 
-    def attest(self, timeout_s: float, *, with_kernel: bool = True) -> list[dict[str, Any]]:
+    def read_back(self, timeout_s: float, *, with_kernel: bool = True) -> list[dict[str, Any]]:
         """Have each member report what it really got.
 
         The first has the machine to itself, the others report some at a time: so few that each of
@@ -296,14 +296,14 @@ class Cohort:
         """
         reports: list[dict[str, Any]] = []
         while not reports and self.alive:
-            question = channel.ATTEST_KERNEL if with_kernel else channel.ATTEST
+            question = channel.READ_BACK_KERNEL if with_kernel else channel.READ_BACK
             reports = self._reports(self.alive[:1], question, timeout_s)
         if reports:
             rest = [slot for slot in self.alive if slot != reports[0]["slot"]]
             together = max(1, len(self._host.cpus) // (CPUS_FOR_EACH * reports[0]["intra_op"]))
             groups = -(-len(rest) // together)
             for group in range(groups):  # neighbours may share a core: they are never in one group
-                reports += self._reports(rest[group::groups], channel.ATTEST, timeout_s)
+                reports += self._reports(rest[group::groups], channel.READ_BACK, timeout_s)
         return sorted(reports, key=lambda report: int(report["slot"]))
 
     def _reports(self, slots: Sequence[int], question: int, timeout_s: float) -> list[Any]:
@@ -313,7 +313,7 @@ class Cohort:
         ended = self._rest(living, timeout_s)
         reports = []
         for slot in set(living) - ended:
-            path = self._launch.folder / f"attestation-{slot}.json"
+            path = self._launch.folder / f"readback-{slot}.json"
             report = json.loads(path.read_text())
             for name in report["env"].keys() & self._launch.passed:
                 del report["env"][name]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import structs
 
 from scaling_study.launch.axes import axis_table
-from scaling_study.records.window import Event, Settled, Window, attestation
+from scaling_study.records.window import Event, Settled, Window, readback
 from scaling_study.runner import cohort, foreign, headroom, non_step, settling, windows
 
 if TYPE_CHECKING:
@@ -119,11 +119,11 @@ class CohortWindows:
         memory = headroom.Meter()
         started = [spec["slot"] for spec in slots[: self._cohort.size]]
         self._cohort.start(started, timeout_s, first_decides=first_decides)
-        reports = self._cohort.attest(timeout_s)
+        reports = self._cohort.read_back(timeout_s)
         self._write_events()
         if not reports:
             return "failed", f"no member came as far as its first step{self._because()}"
-        wrong = self._attested("before", slots, reports)
+        wrong = self._readbacks("before", slots, reports)
         if wrong:
             return "failed", wrong
         self._cohort.warm_up(self._settings["warmup_steps"], WARM_UP_LONGEST_S)
@@ -131,7 +131,7 @@ class CohortWindows:
         self.started_s = time.perf_counter() - began
         yield from self._take_all(todo)
         yield from self._take_more(unsettled)
-        wrong = self._attest_again(slots, reports)
+        wrong = self._read_back_again(slots, reports)
         self._write_events()
         if wrong:
             return "failed", f"{wrong}, after the last window"
@@ -244,7 +244,7 @@ class CohortWindows:
         """Steps of the windows that count from a block on, each with those of all its members."""
         return [steps for own, steps in self._steps if own >= block]
 
-    def _attested(
+    def _readbacks(
         self,
         when: Literal["before", "after"],
         slots: Sequence[Mapping[str, Any]],
@@ -253,10 +253,10 @@ class CohortWindows:
         """Write what members have; say what of the launch does not hold."""
         checks = axis_table.checks(self._axes, slots, reports)
         shared = self._cohort.shared_files()
-        self._journal.write(attestation(self._number, when, checks, reports, shared))
+        self._journal.write(readback(self._number, when, checks, reports, shared))
         return axis_table.failed(checks)
 
-    def _attest_again(
+    def _read_back_again(
         self, slots: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]]
     ) -> str:
         """Have members report again what they have; say what of the launch does not hold any more.
@@ -264,9 +264,9 @@ class CohortWindows:
         A script may set threads, CPUs or types while it trains.
         """
         kernels = {report["slot"]: report["sgemm_kernel"] for report in before}
-        found = self._cohort.attest(self._settings["start_timeout_s"], with_kernel=False)
+        found = self._cohort.read_back(self._settings["start_timeout_s"], with_kernel=False)
         reports = [{**one, "sgemm_kernel": kernels.get(one["slot"])} for one in found]
-        return self._attested("after", slots, reports) if reports else ""
+        return self._readbacks("after", slots, reports) if reports else ""
 
     def _take(self, window: windows.Window) -> bool:
         """Take a window until it is valid or has been taken often enough.
@@ -280,8 +280,8 @@ class CohortWindows:
         timing = cohort.WindowSettings(
             **{key: self._settings[key] for key in ("steps", "shortest_s", "longest_s", "settle_s")}
         )
-        take = 0
-        while take <= self._settings["retakes"]:
+        attempt = 0
+        while attempt <= self._settings["retries"]:
             self._revive()
             # The first n members, no others: a slot has CPUs and memory of its own.
             if not set(range(window.n)) <= set(self._cohort.alive):
@@ -294,7 +294,9 @@ class CohortWindows:
             self.in_windows_s += record.window_s
             if record.valid:
                 self._steps.append((window.block, non_step.window_steps(record)))
-            self._journal.write(Window(cohort=self._number, take=take, **structs.asdict(record)))
+            self._journal.write(
+                Window(cohort=self._number, attempt=attempt, **structs.asdict(record))
+            )
             seen = self._lookout.after_window(record.flags)
             if seen is not None:
                 told = foreign.describe(seen) or "whoever took it is not at it any more"
@@ -302,7 +304,7 @@ class CohortWindows:
             if record.valid:
                 return True
             log.info("n = %d: invalid (%s)", window.n, ", ".join(record.flags))
-            take += 1
+            attempt += 1
         return True
 
     def _revive(self) -> None:

@@ -48,7 +48,7 @@ class Program:
         pages: Path,
         *,
         reused: bool = False,
-        attest: bool = False,
+        read_back: bool = False,
     ) -> list[str]:
         """Return the command line of a slot: the launch script's, with a counter on PYTHONPATH.
 
@@ -57,10 +57,10 @@ class Program:
             member: of the slot.
             pages: folder of what processes count.
             reused: each process trains one model after the other, as standard input says.
-            attest: its processes write down what they got.
+            read_back: its processes write down what they got.
         """
         env, preload = split_preload(self.environment(launch))
-        own = {**preload, **iterations.environment(pages, launch.step, env, attest=attest)}
+        own = {**preload, **iterations.environment(pages, launch.step, env, read_back=read_back)}
         python, words, switches = launch.python, self.words, self.switches
         return [
             *bind_command(member.cpus, member.mempolicy, own, launch.group),

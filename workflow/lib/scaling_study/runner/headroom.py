@@ -36,7 +36,7 @@ BUS_ERRORS = ("Bus error", "out of shared memory", "shared memory(shm)")
 LAST_BYTES = 8192
 """Of a record file: its last record is shorter."""
 
-# The coordinator and its keeper, a launcher's host, and what they start now and then.
+# The coordinator and its supervisor, a launcher's host, and what they start now and then.
 SPARE_TASKS = 16
 
 

@@ -52,7 +52,7 @@ def prepared(title: str, log: Path, probed: Path | None = None) -> Iterator[None
         SystemExit: with ``keep.STOPS`` where no other job of the study is worth a start.
     """
     signal.signal(signal.SIGTERM, _stop)
-    # A keeper does this too; this process does it where the keeper was killed.
+    # A supervisor does this too; this process does it where the supervisor was killed.
     supervisor.adopt()
     # A member takes two descriptors of its coordinator; the usual soft limit is 1,024.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from msgspec.json import Decoder
 
 # What must be equal for windows of an earlier run to stand beside new ones.
-SAME = ("schema_version", "launch", "replicate", "axes", "ladder", "seed", "measure",
+SAME = ("schema_version", "launch", "replicate", "axes", "process_counts", "seed", "measure",
         "measured_hash", "harness_hash", "machine_hash")  # fmt: skip
 
 # A job that is being ended has let go of its part after this time (see ``keep``).

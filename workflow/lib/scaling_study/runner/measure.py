@@ -1,7 +1,7 @@
 """Measure one (launch, replicate): from the plan to its record file.
 
-What depends on the machine is resolved by a probe of the machine that measures: the ladder, the
-CPUs of each slot, libraries, and what must be skipped. An expected failure is a stored status
+What depends on the machine is resolved by a probe of the machine that measures: process counts,
+the CPUs of each slot, libraries, and what must be skipped. An expected failure is a stored status
 with its reason, never a missing file.
 """
 
@@ -212,7 +212,7 @@ class Measurement:
         job: what is measured.
         path: its record file.
         builds: folder of the environments that were made from requirements.
-        counts: the process counts; the whole ladder where none are given.
+        counts: the process counts; all of them where none are given.
         batch: what it is measured together with, in turns; nothing where it has no name.
     """
 
@@ -230,7 +230,7 @@ class Measurement:
         self._builds = builds
         self._settings = job.plan["measure"]
         self._machine = probe.read_machine().to_dict()
-        self._ladder = sorted(counts) if counts else resolve.counts(job.plan, self._machine)
+        self._process_counts = sorted(counts) if counts else resolve.counts(job.plan, self._machine)
         self._batch = batch
         self._cohort = 0
         self._left = SKIPPED
@@ -251,7 +251,7 @@ class Measurement:
         try:
             resolved = resolve.resolve(
                 self._job.plan, self._job.launch["axes"], self._machine, self._builds,
-                self._ladder, member=headroom.known(self._folder, self._job.launch["id"]),
+                self._process_counts, member=headroom.known(self._folder, self._job.launch["id"]),
             )  # fmt: skip
             head = self._head(resolved)
         except UnavailableError as error:
@@ -303,13 +303,13 @@ class Measurement:
         plan, launch = self._job.plan, self._job.launch
         python = resolved.launch.python if resolved else None
         return Cohort(
-            schema_version=1,
+            schema_version=2,
             study=plan["study"],
-            **{key: launch[key] for key in ("arm", "label", "axes")},
+            **{key: launch[key] for key in ("role", "label", "axes")},
             launch=launch["id"],
             replicate=self._job.replicate,
             cohort=self._cohort,
-            ladder=self._ladder,
+            process_counts=self._process_counts,
             batch=self._batch or None,
             seed=self._job.seed,
             measure=dict(self._settings),
@@ -337,7 +337,7 @@ class Measurement:
         return {resolve.COMPILE_CACHE: str(folder / "compiled")}
 
     def _cohorts(self, counts: Sequence[int]) -> list[list[int]]:
-        """Return the ladders to measure, each in a fresh cohort."""
+        """Return the counts to measure, each in a fresh cohort."""
         if each_alone(self._settings, self._job.launch["axes"]):
             shuffle = random.Random(self._job.seed)  # noqa: S311 (an order, no secret)
             return [[count] for count in shuffle.sample(counts, len(counts))]
@@ -477,7 +477,7 @@ class Measurement:
 
 def is_first(launch: Mapping[str, Any], replicate: int) -> bool:
     """Whether a start is the study's first: where its script fails, all others would."""
-    return bool(launch["arm"] == "default" and replicate == 0)
+    return bool(launch["role"] == "default" and replicate == 0)
 
 
 def _failed(records: Iterable[Record]) -> set[int]:

@@ -306,7 +306,7 @@ def lacking(steps: Steps, found: Found, counts: Iterable[int]) -> list[int]:
     Args:
         steps: of one cohort, so far.
         found: what comes back in them.
-        counts: the ladder.
+        counts: the process counts.
 
     Returns:
         Those with which some kind that takes much time was not seen yet, and those whose long

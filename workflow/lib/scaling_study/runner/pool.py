@@ -28,7 +28,7 @@ from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import axis_table
 from scaling_study.launch.launchers.launcher import split_preload
 from scaling_study.member import channel, iterations, model_queue
-from scaling_study.records.window import Window, attestation
+from scaling_study.records.window import Window, readback
 from scaling_study.runner import cohort, counter_snapshots, supervisor, windows
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class PoolWindows:
                 yield
                 self.paused_s += time.perf_counter() - paused
             try:
-                wrong = self._take(window, began, attest=not proven)
+                wrong = self._take(window, began, read_back=not proven)
             except PoolError as error:
                 log.warning("n = %d: %s", window.n, error)
                 if first_decides and error.output and not proven:
@@ -151,23 +151,23 @@ class PoolWindows:
             return "complete", None
         return "partial" if lost < wanted else "failed", reason
 
-    def _take(self, window: windows.Window, began: float, *, attest: bool) -> str:
+    def _take(self, window: windows.Window, began: float, *, read_back: bool) -> str:
         """Take a window until it is valid or has been taken often enough.
 
         Returns:
             What of the launch did not take effect; empty if all did.
         """
-        for take in range(self.job.plan["measure"]["retakes"] + 1):
-            with private.part(self.launch.folder, f"run-{window.window}-{take}") as folder:
+        for attempt in range(self.job.plan["measure"]["retries"] + 1):
+            with private.part(self.launch.folder, f"run-{window.window}-{attempt}") as folder:
                 run = _Run(replace(self.launch, folder=folder), self.whole, self.program, window.n)
-                with run.started(attest=attest):
-                    workers = self._all_train(run, attest=attest)
-                    if attest and (wrong := self._attested(run, workers)):
+                with run.started(read_back=read_back):
+                    workers = self._all_train(run, read_back=read_back)
+                    if read_back and (wrong := self._readbacks(run, workers)):
                         return wrong
-                    attest = False
+                    read_back = False
                     if self.started_s is None:
                         self.started_s = time.perf_counter() - began
-                    record = self._window(run, workers, window, take)
+                    record = self._window(run, workers, window, attempt)
             self.in_windows_s += record.window_s
             self.journal.write(record)
             self.lookout.after_window(record.flags)
@@ -176,21 +176,21 @@ class PoolWindows:
             log.info("n = %d: invalid (%s)", window.n, ", ".join(record.flags))
         return ""
 
-    def _all_train(self, run: _Run, *, attest: bool) -> Workers:
+    def _all_train(self, run: _Run, *, read_back: bool) -> Workers:
         """Wait until n processes train and have warmed up.
 
         Raises:
             PoolError: the program has ended before, or is too slow; other numbers train.
         """
         settings = self.job.plan["measure"]
-        warm = max(settings["warmup_steps"], iterations.ATTESTED) + 1
+        warm = max(settings["warmup_steps"], iterations.READ_BACK_AFTER) + 1
         deadline = time.monotonic() + settings["start_timeout_s"]
         most = 0
         while time.monotonic() < deadline:
             pages = run.training()
             most = max(most, len(pages))
             warmed = all(page.iterations >= warm for page in pages)
-            if len(pages) == run.n and warmed and (not attest or run.reports(pages)):
+            if len(pages) == run.n and warmed and (not read_back or run.reports(pages)):
                 return Workers(pages)
             if len(pages) > run.n:
                 raise PoolError(
@@ -210,7 +210,7 @@ class PoolWindows:
             f" did): {run.last_words()}"
         )
 
-    def _attested(self, run: _Run, workers: Workers) -> str:
+    def _readbacks(self, run: _Run, workers: Workers) -> str:
         reports = [
             {"slot": slot, **report}
             for slot, report in enumerate(run.reports([*workers.pages.values()]))
@@ -223,10 +223,10 @@ class PoolWindows:
             {**row, "ok": row["ok"] or row["axis"] in own}
             for row in axis_table.checks(axes, slots, reports)
         ]
-        self.journal.write(attestation(self.number, "before", checks, reports))
+        self.journal.write(readback(self.number, "before", checks, reports))
         return axis_table.failed(checks)
 
-    def _window(self, run: _Run, workers: Workers, window: windows.Window, take: int) -> Window:
+    def _window(self, run: _Run, workers: Workers, window: windows.Window, attempt: int) -> Window:
         """Let the window pass, and return its record.
 
         Raises:
@@ -281,7 +281,7 @@ class PoolWindows:
         return Window(
             **asdict(window),
             cohort=self.number,
-            take=take,
+            attempt=attempt,
             valid=not windows.INVALID.intersection(found),
             flags=found,
             window_s=(closed_ns - opened_ns) / 1e9,
@@ -346,11 +346,11 @@ class _Run:
         self._slots.stop(grace_s=0)
         supervisor.end_descendants(0.0)
 
-    def started(self, *, attest: bool) -> _Run:
+    def started(self, *, read_back: bool) -> _Run:
         """Start the program; it ends with the context that is returned."""
         launch = self._launch
         self._pages.mkdir()
-        words = self._program.command(launch, self._member, self._pages, attest=attest)
+        words = self._program.command(launch, self._member, self._pages, read_back=read_back)
         env, _ = split_preload(self._program.environment(launch))
         self._slots.start(0, words, launch.log(0), env, launch.errors(0), folder=launch.cwd)
         return self
@@ -377,7 +377,7 @@ class _Run:
 
     def reports(self, pages: Sequence[iterations.Page]) -> list[Json]:
         """Return what processes have written down of themselves; nothing until all have."""
-        paths = [self._pages / f"{iterations.ATTESTATION}{page.pid}" for page in pages]
+        paths = [self._pages / f"{iterations.READBACK}{page.pid}" for page in pages]
         if not all(path.exists() for path in paths):
             return []
         return [json.loads(path.read_text(encoding="utf-8")) for path in paths]

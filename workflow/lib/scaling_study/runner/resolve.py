@@ -58,7 +58,7 @@ class Resolved:
 
 
 def counts(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> list[int]:
-    """Return the ladder of a plan on this machine."""
+    """Return the process counts of a plan on this machine."""
     topology = probe.usable_topology(machine)
     return list(process_counts.resolve(plan["processes"], topology, machine["quota_cpus"]))
 

@@ -89,7 +89,7 @@ def _end_jobs(
         signal.pthread_kill(threading.main_thread().ident or 0, INTERRUPT)
     while True:
         for pid in [one for job in jobs() for one in kernel_counters.descendants(job)]:
-            # What a keeper has started is in another group: the keeper ends it.
+            # What a supervisor has started is in another group: the supervisor ends it.
             with contextlib.suppress(ProcessLookupError):
                 if os.getpgid(pid) == os.getpgrp():
                     os.kill(pid, signal.SIGTERM)

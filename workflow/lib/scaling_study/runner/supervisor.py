@@ -2,12 +2,12 @@
 
 ``python -m scaling_study.runner.supervisor --watch PID -- COMMAND``
 
-The keeper adopts whatever the command leaves orphaned (PR_SET_CHILD_SUBREAPER, prctl(2)) and kills
-it when the command ends. When the watched process ends, for instance because Snakemake was killed,
-the command is asked to stop and then killed. Waiting is a blocking poll(2): a keeper takes no CPU
-time. If the keeper itself is killed, the kernel sends SIGTERM to the command.
+The supervisor adopts whatever the command leaves orphaned (PR_SET_CHILD_SUBREAPER, prctl(2)) and
+kills it when the command ends. When the watched process ends, for instance because Snakemake was
+killed, the command is asked to stop and then killed. Waiting is a blocking poll(2), which takes no
+CPU time. If the supervisor itself is killed, the kernel sends SIGTERM to the command.
 
-A signal that asks the keeper to stop raises nothing: it makes a pipe readable, on which the keeper
+A signal that asks it to stop raises nothing: it makes a pipe readable, on which the supervisor
 waits too. So it can come at any moment, and more than once.
 """
 
@@ -46,7 +46,7 @@ STOPS = 94
 
 WHAT_NOW = "what it had written is kept; the same command goes on where it stopped"
 
-# What asks a keeper to stop.
+# What asks a supervisor to stop.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -109,7 +109,7 @@ def run(command: list[str], watched: int) -> int:
         signal.signal(signum, _noted)
     binding = [sys.executable, "-P", str(bind.__file__), "--die-with", str(os.getpid())]
     folder = private.choose()
-    # A session of its own: Ctrl-C in a terminal reaches the keeper, which passes it on once.
+    # A session of its own: Ctrl-C in a terminal reaches the supervisor, which passes it on once.
     process = subprocess.Popen(
         [*binding, "--die-signal", "TERM", "--", *command],
         env={**os.environ, private.VARIABLE: str(folder)},

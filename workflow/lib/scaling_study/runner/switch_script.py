@@ -94,14 +94,14 @@ def switched(axes: Axes) -> dict[str, object]:
     return found
 
 
-def optimizers_of(attestation: Mapping[str, Any], launch: str) -> list[str]:
+def optimizers_of(readback: Mapping[str, Any], launch: str) -> list[str]:
     """Return the classes of the optimizers that a launch's script used, as far as is known.
 
     Args:
-        attestation: a machine's entry of analysis/attestation.json.
+        readback: a machine's entry of analysis/readback.json.
         launch: its id.
     """
-    counted = [one.get("counted") for one in attestation["launches"] if one["launch"] == launch]
+    counted = [one.get("counted") for one in readback["launches"] if one["launch"] == launch]
     members = (member for members in counted for member in members or ())
     return [one["name"] for member in members if member for one in member["optimizers"]]
 

@@ -148,12 +148,12 @@ class Stretch:
         return max(ends, default=self.closed_ns)
 
 
-def schedule(ladder: Sequence[int], blocks: int, seed: int) -> tuple[Window, ...]:
-    """Return ``blocks`` randomised blocks, each with one window for every n of the ladder."""
+def schedule(process_counts: Sequence[int], blocks: int, seed: int) -> tuple[Window, ...]:
+    """Return ``blocks`` randomised blocks, each with one window for every process count."""
     shuffle = random.Random(seed)  # noqa: S311 (an experiment's order, no secret)
     windows: list[Window] = []
     for block in range(blocks):
-        for n in shuffle.sample(ladder, len(ladder)):
+        for n in shuffle.sample(process_counts, len(process_counts)):
             windows.append(Window(len(windows), block, n))
     return tuple(windows)
 

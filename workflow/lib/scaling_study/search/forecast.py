@@ -63,7 +63,7 @@ def play(
     field = rounds.competing(plan, topology, quota_cpus)
     point_s = plan["measure"]["windows"] * (window_s + rounds.beside_window_s(plan))
     gains: dict[str, float] = {field.baseline.launch: 0.0}
-    top = max(field.boundaries, default=max(field.ladder))
+    top = max(field.boundaries, default=max(field.process_counts))
     starts: list[Start] = []
     others = {one.launch for one in field.others}
     seen: set[str] = set()
@@ -112,7 +112,7 @@ def describe(
     )
     budget = f"a race of {search['budget_minutes']:g} minutes, the confirmation included"
     if plan["objective"] == ONE_MODEL:
-        (n,) = rounds.competing(plan, topology, quota_cpus).ladder
+        (n,) = rounds.competing(plan, topology, quota_cpus).process_counts
         budget += f", with {format_count(n, 'process', 'processes')} (objective: {ONE_MODEL})"
     again = f"those again that may be best by more than {search['tolerance']:.0%}"
     return [

@@ -2,7 +2,7 @@
 
 first
     The baseline, its repeat (the A/A check) and the default launch and today's, twice each, at few
-    counts of the whole ladder, each boundary of the machine among them.
+    counts from the lowest to the highest, each boundary of the machine among them.
 screen
     Every other launch once, at the baseline's best count and those around it.
 combine
@@ -42,7 +42,7 @@ Changes = frozenset[tuple[str, str]]
 Dealt = TypeVar("Dealt")
 
 FIRST_COUNTS = 8
-"""Of the ladder, in the first round; the boundaries of the machine come besides."""
+"""Of the process counts, in the first round; the boundaries of the machine come besides."""
 DEFAULT_COUNTS = 3
 """Of these, for the default launch: it may be twenty times slower."""
 BATCH = 5
@@ -127,7 +127,7 @@ class Field:
         default: the launch of a person who sets nothing.
         baseline: the launch that changes start from; it may be the default one.
         others: all further ones, as the config has them; combinations of before.
-        ladder: process counts, ascending.
+        process_counts: process counts, ascending.
         boundaries: those at which something of the machine runs out.
         exclusions: of combinations.
         today: the launch that the user's shell makes, if that is another one.
@@ -136,7 +136,7 @@ class Field:
     default: Entrant
     baseline: Entrant
     others: tuple[Entrant, ...]
-    ladder: tuple[int, ...]
+    process_counts: tuple[int, ...]
     boundaries: tuple[int, ...]
     exclusions: tuple[Exclusion, ...] = ()
     today: Entrant | None = None
@@ -350,9 +350,12 @@ class Race:
     # Counts
 
     def _coarse(self) -> tuple[int, ...]:
-        """Few counts over the whole ladder, and all boundaries."""
-        ladder = self._field.ladder
-        near = {_nearest(ladder, place) for place in np.geomspace(1, max(ladder), FIRST_COUNTS)}
+        """Few counts from the lowest to the highest, and all boundaries."""
+        process_counts = self._field.process_counts
+        near = {
+            _nearest(process_counts, place)
+            for place in np.geomspace(1, max(process_counts), FIRST_COUNTS)
+        }
         return tuple(sorted(near | set(self._field.boundaries)))
 
     def _screened(self, entrant: Entrant) -> tuple[int, ...]:
@@ -364,17 +367,17 @@ class Race:
         wanted: Sequence[float] = base[max(0, at - 1) : at + 2]
         if threads > 1:  # they may leave each other room, or take turns
             wanted = [best / threads, best / math.sqrt(threads), best]
-        return tuple(sorted({_nearest(self._field.ladder, n) for n in wanted}))
+        return tuple(sorted({_nearest(self._field.process_counts, n) for n in wanted}))
 
     def _asked(self, launch: str) -> tuple[int, ...]:
         """Counts that may be a launch's best one, and those next to them that nobody looked at."""
-        ladder, seen = self._field.ladder, self._counts[launch]
+        process_counts, seen = self._field.process_counts, self._counts[launch]
         best = self._best(launch)
         columns = [self._column[launch, n] for n in seen]
         winners = np.bincount(self._draws[:, columns].argmax(axis=1), minlength=len(seen))
         likely = {n for n, won in zip(seen, winners, strict=True) if won > LIKELY * DRAWS}
-        at = ladder.index(best)
-        beside = set(ladder[max(0, at - 1) : at + 2])
+        at = process_counts.index(best)
+        beside = set(process_counts[max(0, at - 1) : at + 2])
         further = self._further(launch)
         near = {n for n in self._field.boundaries if best / 2 <= n <= best * 2}
         lost = {n for one in self._starts if one.launch == launch for n in one.lost}
@@ -419,12 +422,15 @@ class Race:
             The count and the logarithm of the growth that is expected there; empty where it did
             not grow, or nothing is further.
         """
-        ladder, seen = self._field.ladder, self._counts[launch]
-        if len(seen) < FEWEST or self._best(launch) != seen[-1] or seen[-1] == ladder[-1]:
+        process_counts, seen = self._field.process_counts, self._counts[launch]
+        if len(seen) < FEWEST or self._best(launch) != seen[-1] or seen[-1] == process_counts[-1]:
             return []
         last, before = (self._known.mean((launch, n)) for n in (seen[-1], seen[-2]))
         steep = min(1.0, max(0.0, (last - before) / math.log(seen[-1] / seen[-2])))
-        n = max(_nearest(ladder, 2 * seen[-1]), ladder[ladder.index(seen[-1]) + 1])
+        n = max(
+            _nearest(process_counts, 2 * seen[-1]),
+            process_counts[process_counts.index(seen[-1]) + 1],
+        )
         return [(n, steep * math.log(n / seen[-1]))]
 
     def _gains(self, choice: Choice) -> dict[str, float]:
@@ -621,8 +627,8 @@ def dealt(batches: Sequence[Dealt], nodes: int) -> list[Sequence[Dealt]]:
     return [batches[node::nodes] for node in range(nodes)]
 
 
-def _nearest(ladder: Sequence[int], place: float) -> int:
-    return min(ladder, key=lambda n: abs(math.log(n / max(place, 0.5))))
+def _nearest(process_counts: Sequence[int], place: float) -> int:
+    return min(process_counts, key=lambda n: abs(math.log(n / max(place, 0.5))))
 
 
 def _thinned(counts: Sequence[int], most: int) -> tuple[int, ...]:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Of a round's file."""
 
 OF_SEVERAL_THREADS = ("openmp", "openmp_affinity")
@@ -82,10 +82,10 @@ def grown(plan: Mapping[str, Any], study_folder: Path) -> Json:
     for path in files:
         if path.parent.name not in known:
             head = _head(path)
-            if head["arm"] == "combined":
+            if head["role"] == "combined":
                 known.add(path.parent.name)
                 launches.append(
-                    {"id": head["launch"], **{key: head[key] for key in ("label", "arm", "axes")}}
+                    {"id": head["launch"], **{key: head[key] for key in ("label", "role", "axes")}}
                 )
     return {
         **plan,
@@ -202,7 +202,7 @@ def searched(
 
 def _outline(found: Mapping[str, Any]) -> Json:
     """What a round is about: its stage, how long it takes, and its launches."""
-    labels = [launch["label"] for launch in found["launches"] if launch["arm"] != "repeat"]
+    labels = [launch["label"] for launch in found["launches"] if launch["role"] != "repeat"]
     return {**{key: found[key] for key in ("stage", "expected_s")}, "labels": labels}
 
 
@@ -359,7 +359,7 @@ def starts(
     batches: dict[str, int] = {}
     found = []
     for (launch, replicate), own in files.items():
-        asked = sorted({n for one in own for n in one["ladder"]})
+        asked = sorted({n for one in own for n in one["process_counts"]})
         seen = by_start.get((launch, replicate), {})
         tried = any(one["windows_valid"] or one["windows_invalid"] for one in own)
         batch = own[0].get("batch") or f"{launch} {replicate}"
@@ -423,7 +423,7 @@ def next_round(
     files = {launch["id"]: launch["replicates"] for launch in plan["launches"]}
     field = competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
     asks = dataclasses.replace(settings(plan, done), again=frozenset(again))
-    measured = _within(measured, field.ladder)
+    measured = _within(measured, field.process_counts)
     race = Race(field, asks, measured, done)
     found, choice = race.next(), race.choice
     if any(one.test != "repeat" for one in unequal):
@@ -484,7 +484,7 @@ def combination(
     """
     words = {name: tuple(v) if isinstance(v, list) else v for name, v in axes.items()}
     launch = named(words, "combined", defaults, builds)
-    return {"id": launch.id, "label": launch.label, "arm": launch.arm, "axes": dict(axes)}
+    return {"id": launch.id, "label": launch.label, "role": launch.role, "axes": dict(axes)}
 
 
 def helpful(plan: Mapping[str, Any], targets: Sequence[Mapping[str, Any]]) -> list[Json]:
@@ -497,7 +497,7 @@ def helpful(plan: Mapping[str, Any], targets: Sequence[Mapping[str, Any]]) -> li
     known = {launch["id"]: launch for launch in plan["launches"]}
     found = {}
     for target in targets:
-        causes = [*target["growth"]["named"], *target["level"]["named"]]
+        causes = [*target["scaling_loss"]["named"], *target["single_process_loss"]["named"]]
         remedies = [(cause["remedy"] or {}).get("axes") for cause in causes]
         for changed in filter(None, remedies if target["launch"] in known else []):
             axes = {**known[target["launch"]]["axes"], **changed}

@@ -36,7 +36,7 @@ PRIOR_FREEDOM = 2.0
 PRIOR_LAUNCHES = 0.5
 """Of a spread that launches have in common: so many launches is the prior worth. Few: in a harmonic
 mean small spreads weigh most."""
-DRIFT, LUCK, REST = 0.02, START_SD, 0.01
+DRIFT, LAYOUT_BIAS, REST = 0.02, START_SD, 0.01
 """Spreads on the log scale before anything is measured: what quiet machines showed."""
 MODERATION = 4.0
 """Degrees of freedom that the launches' common spread between starts is worth in a launch's own."""
@@ -134,7 +134,7 @@ class Throughputs:
         cells_of = np.bincount(self._launch_of_cell, minlength=launches)
         launch_of_row = self._launch_of_cell[self._cells]
         rows_of = _sums(launch_of_row, launches)
-        drift, common, common_rest = DRIFT**2, LUCK**2, REST**2
+        drift, common, common_rest = DRIFT**2, LAYOUT_BIAS**2, REST**2
         luck, rest = np.full(launches, common), np.full(launches, common_rest)
         for _ in range(ITERATIONS):
             spreads = np.concatenate([np.full(len(self._batches), drift), luck[self._launch_of]])
@@ -147,7 +147,7 @@ class Throughputs:
             drift = max(SMALLEST**2, drift)
             of_launch = _sums(self._launch_of, launches, squares[len(self._batches) :])
             luck = moderated(of_launch, starts_of, Prior(common, MODERATION))
-            common = _common(luck, LUCK)
+            common = _common(luck, LAYOUT_BIAS)
             left = (logs - apart @ found) ** 2 + np.einsum("ij,jk,ik->i", apart, covariance, apart)
             of_rest = _sums(launch_of_row, launches, left) + rest * cells_of
             rest = moderated(of_rest, rows_of, Prior(common_rest, REST_MODERATION))

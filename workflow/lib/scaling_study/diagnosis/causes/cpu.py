@@ -9,8 +9,8 @@ from scaling_study.common.quantities import (
     format_seconds,
     known,
 )
-from scaling_study.diagnosis.case import CACHED, REFERENCE, UNTHROTTLED, Case
-from scaling_study.diagnosis.cause import GROWTH, Cause, Way
+from scaling_study.diagnosis.case import CACHED, QUOTA_BURSTS, REFERENCE, Case
+from scaling_study.diagnosis.cause import SCALING_LOSS, Cause, Way
 from scaling_study.diagnosis.checks import (
     falls,
     first_known,
@@ -53,7 +53,7 @@ def _crowded(query: Query) -> Evidence:
     """Check whether masks leave a thread without a CPU of its own, though there are enough."""
     case, cpus, members = query.case, query.case.machine.allowed_cpus, query.n
     demands = [(case.mean("members_cpus", members), members * case.demand, "thread")]
-    if query.scope == "growth":
+    if query.scope == "scaling_loss":
         trainers = min(case.mean("trainers_cpus", members), case.placeable)
         demands.insert(0, (trainers, members, "training thread"))
     if not all(known(have) for have, *_ in demands):  # a file of an older version
@@ -78,13 +78,13 @@ def _foreign(query: Query) -> Evidence:
 
 
 def _foreign_traffic(query: Query) -> str | None:
-    if query.scope == "growth" or query.case.mean("foreign_cpus", query.n) < BUSY_CPUS:
+    if query.scope == "scaling_loss" or query.case.mean("foreign_cpus", query.n) < BUSY_CPUS:
         return None
     return "What their memory traffic costs besides is not known: nothing ran without them."
 
 
 def _spins(query: Query) -> Evidence:
-    spin_s = query.case.attested.get(REFERENCE, {}).get("spin_s")
+    spin_s = query.case.read_back.get(REFERENCE, {}).get("spin_s")
     if spin_s is None:
         return Evidence(None, "fact", "Whether waiting threads spin was not probed.")
     text = (
@@ -141,7 +141,7 @@ def work_bound(query: Query) -> Measured | Untested:
     case = query.case
     if case.threads == 1:
         return PROCESSES(query)
-    names = [name for name in THREAD_INTERVENTIONS if case.measured(name, "level")]
+    names = [name for name in THREAD_INTERVENTIONS if case.measured(name, "single_process_loss")]
     if not names:
         return Untested("how much CPU time a step needs without waiting threads is not known")
     work = min((_cpu_s(case, name) for name in (REFERENCE, *names)), key=mean)
@@ -175,10 +175,9 @@ def fewer_processes(query: Query) -> Measured | Untested:
     if query.named:
         return Untested("other causes have a part in what fewer members recover")
     over = (case.step(case.n) - case.step(fit)) / case.step(1)
-    text = (
-        f"With {fit} processes in place of {case.n}, {{share}} of {whole('growth')} is recovered."
-    )
-    return share_of(query, over, text, kind="relief", exact=False)
+    lost = whole("scaling_loss")
+    text = f"With {fit} processes in place of {case.n}, {{share}} of {lost} is recovered."
+    return share_of(query, over, text, kind="intervention", exact=False)
 
 
 CAUSES = {
@@ -194,7 +193,7 @@ CAUSES = {
         command="cat /sys/fs/cgroup/cpu.max  # then, as root, for the cgroup that has it: "
         "echo max > cpu.max",
         counted=Counted(("trainer_throttled_s_per_step",), "time held back by a quota"),
-        interventions=(UNTHROTTLED,),
+        interventions=(QUOTA_BURSTS,),
         notes=(_quota,),
         order=10,
     ),
@@ -293,7 +292,7 @@ CAUSES = {
             relieved=True,
         ),
         requires=(_smaller,),
-        scopes=GROWTH,
+        scopes=SCALING_LOSS,
         order=130,
     ),
     "cpu_oversubscription": Cause(
@@ -306,8 +305,8 @@ CAUSES = {
         "more models per hour.",
         share=work_bound,
         requires=(_outnumber,),
-        scopes=GROWTH,
-        others=(Way(fewer_processes, (_outnumber, _take_turns), scopes=GROWTH),),
+        scopes=SCALING_LOSS,
+        others=(Way(fewer_processes, (_outnumber, _take_turns), scopes=SCALING_LOSS),),
         order=140,
     ),
     "helper_threads": Cause(

@@ -72,7 +72,11 @@ def _waiting(query: Query) -> Measured | Untested:
     for name in (BESIDE, CACHED):
         if query.case.measured(name, query.scope):
             return recovered((name,), SPECIAL)(query)
-    return LOADING(query) if query.scope == "level" else recovered((BESIDE,), SPECIAL)(query)
+    return (
+        LOADING(query)
+        if query.scope == "single_process_loss"
+        else recovered((BESIDE,), SPECIAL)(query)
+    )
 
 
 def _portion(part: Part, share: Share = _waiting) -> Share:
@@ -215,7 +219,7 @@ CAUSES = {
         "SPDL, Parallelism and Performance: the noisy neighbour",
         "Prepare less, or elsewhere: fewer workers or threads, workers on CPUs of their own "
         "(loader_cpus), or what was prepared kept on a disk. What other numbers of workers "
-        "give, feed: quick measures.",
+        "give, data_loader: quick measures.",
         remedies={
             "loader_apart": "Give the loader's workers CPUs of their own.",
             "pipeline_elsewhere": "Prepare the data in a process of its own "
@@ -237,7 +241,7 @@ CAUSES = {
         "The making of batches in tables/points, against its CPU time; Mohan et al. 2021, "
         "Data Stalls",
         "Keep the data nearer or in memory, read larger pieces at once, or read more of them "
-        "at the same time: workers that wait need no CPU. feed: quick tells files in memory "
+        "at the same time: workers that wait need no CPU. data_loader: quick tells files in memory "
         "from those that are not.",
         remedies={"more_workers": "Let more processes wait for the data at the same time."},
         share=_portion("waits"),

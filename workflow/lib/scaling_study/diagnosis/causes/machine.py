@@ -1,7 +1,7 @@
 """What members share of the machine: clock, cores, caches, memory bandwidth."""
 
 from scaling_study.common.quantities import format_bytes, format_number
-from scaling_study.diagnosis.cause import GROWTH, Cause
+from scaling_study.diagnosis.cause import SCALING_LOSS, Cause
 from scaling_study.diagnosis.checks import inflated
 from scaling_study.diagnosis.evidence import Evidence, Measured, Query, Untested
 from scaling_study.diagnosis.shares import share_of
@@ -60,7 +60,7 @@ CAUSES = {
         command="cpupower frequency-info",
         share=clock,
         requires=(inflated("register"),),
-        scopes=GROWTH,
+        scopes=SCALING_LOSS,
         order=260,
     ),
     "smt": Cause(
@@ -73,7 +73,7 @@ CAUSES = {
         axes={"placement": "cores"},
         stressor="register",
         needs=(_siblings, _clock_known),
-        scopes=GROWTH,
+        scopes=SCALING_LOSS,
         order=270,
     ),
     "last_level_cache": Cause(
@@ -88,7 +88,7 @@ CAUSES = {
         minus=("pinned", "one_thread", "passive"),
         stressor="llc",
         needs=(_caches,),
-        scopes=GROWTH,
+        scopes=SCALING_LOSS,
         order=290,
     ),
     "memory_bandwidth": Cause(
@@ -103,7 +103,7 @@ CAUSES = {
         axes={"placement": "spread"},
         stressor="memory",
         minus=("llc",),
-        scopes=GROWTH,
+        scopes=SCALING_LOSS,
         order=300,
     ),
 }

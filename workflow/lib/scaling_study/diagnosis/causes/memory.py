@@ -3,7 +3,7 @@
 from scaling_study.common.quantities import format_number, format_seconds
 from scaling_study.diagnosis.case import REFERENCE
 from scaling_study.diagnosis.cause import Cause
-from scaling_study.diagnosis.checks import attested, falls, present
+from scaling_study.diagnosis.checks import falls, present, read_back
 from scaling_study.diagnosis.evidence import Evidence, Query
 from scaling_study.diagnosis.shares import Counted
 from scaling_study.launch.launchers.launcher_table import DEFAULT, LAUNCHERS
@@ -58,7 +58,7 @@ def _balancing(query: Query) -> Evidence:
 
 def _nodes(query: Query) -> Evidence:
     nodes = query.case.machine.nodes
-    pages = query.case.attested.get(REFERENCE, {}).get("pages_by_node") or {}
+    pages = query.case.read_back.get(REFERENCE, {}).get("pages_by_node") or {}
     text = f"{nodes} memory nodes; pages of the first member by node: {pages}."
     return Evidence(nodes > 1, "fact", text)
 
@@ -98,7 +98,7 @@ CAUSES = {
         axes={"huge_pages": "always"},
         interventions=("huge_pages",),
         minus=("large_thresholds",),
-        requires=(_small_pages, attested("huge_page_bytes", "Bytes in huge pages")),
+        requires=(_small_pages, read_back("huge_page_bytes", "Bytes in huge pages")),
         order=230,
     ),
     "numa_balancing": Cause(

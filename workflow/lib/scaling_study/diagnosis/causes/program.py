@@ -4,8 +4,8 @@ import numpy as np
 
 from scaling_study.common.quantities import format_cpus, format_number
 from scaling_study.diagnosis.case import CACHED
-from scaling_study.diagnosis.cause import GROWTH, LEVEL, Cause, Way
-from scaling_study.diagnosis.checks import any_of, attested, other_threads_cpus, takes, waiting
+from scaling_study.diagnosis.cause import SCALING_LOSS, SINGLE_PROCESS_LOSS, Cause, Way
+from scaling_study.diagnosis.checks import any_of, other_threads_cpus, read_back, takes, waiting
 from scaling_study.diagnosis.evidence import MOST, Evidence, Query
 from scaling_study.diagnosis.sampled import UNSEEN, kind_of
 from scaling_study.diagnosis.shares import Counted, recovered, recovered_share
@@ -13,8 +13,8 @@ from scaling_study.stats.thresholds import SHARE_AT_LEAST
 
 BLAS = ("bundled_blas", "openblas", "blis", "mkl", "intel_path", "isa_default")
 FASTER_MULTIPLY = any_of(
-    attested("sgemm_gflops", "Speed of a multiply in GF/s"),
-    attested("isa", "Vector instructions", faster=False),
+    read_back("sgemm_gflops", "Speed of a multiply in GF/s"),
+    read_back("isa", "Vector instructions", faster=False),
 )
 CLEARED = "cleared"
 
@@ -151,8 +151,10 @@ CAUSES = {
         "OPENBLAS_VERBOSE, BLIS_ARCH_DEBUG and MKL_VERBOSE name the kernel",
         "Use the library or instruction set that multiplies faster here.",
         others=(
-            Way(recovered(BLAS, ("one_thread", "passive")), (FASTER_MULTIPLY,), scopes=GROWTH),
-            Way(recovered(BLAS), (FASTER_MULTIPLY,), scopes=LEVEL),
+            Way(
+                recovered(BLAS, ("one_thread", "passive")), (FASTER_MULTIPLY,), scopes=SCALING_LOSS
+            ),
+            Way(recovered(BLAS), (FASTER_MULTIPLY,), scopes=SINGLE_PROCESS_LOSS),
         ),
         order=160,
     ),
@@ -190,7 +192,7 @@ CAUSES = {
         "gc and threading in Python's documentation (global interpreter lock)",
         "Collect less often, and keep other threads of the process from running Python.",
         code="gc.freeze(); gc.set_threshold(100_000, 50, 50)",
-        interventions=("no_collector",),
+        interventions=("no_gc",),
         requires=(takes("collect_s_per_step", "the garbage collector"),),
         fallback=Counted(("collect_s_per_step",), "time in Python's garbage collector"),
         others=(

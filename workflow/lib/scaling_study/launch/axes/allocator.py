@@ -22,7 +22,7 @@ from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scaling_study.launch.axes.axis import Attestation, Where
+    from scaling_study.launch.axes.axis import Readback, Where
 
 LIBRARIES = {
     "jemalloc": Library(patterns=("libjemalloc.so.[0-9]*",), install="apt install libjemalloc2"),
@@ -71,24 +71,24 @@ def _thresholds(env: Mapping[str, str]) -> dict[str, str]:
     return {name: env[name] for name in LARGE_THRESHOLDS if name in env}
 
 
-def _effective(attestation: Attestation) -> str:
-    found = _thresholds(attestation["env"])
-    decay_ms = attestation["jemalloc_decay_ms"]
+def _effective(readback: Readback) -> str:
+    found = _thresholds(readback["env"])
+    decay_ms = readback["jemalloc_decay_ms"]
     kept = [] if decay_ms is None else [f"dirty_decay_ms:{decay_ms}"]
-    return " ".join([str(attestation["allocator"]), *map("=".join, found.items()), *kept])
+    return " ".join([str(readback["allocator"]), *map("=".join, found.items()), *kept])
 
 
-def _holds(value: str, attestation: Attestation) -> bool:
-    owner = attestation["allocator"]
+def _holds(value: str, readback: Readback) -> bool:
+    owner = readback["allocator"]
     if value not in {"glibc", "glibc-large-thresholds"}:
-        tuned = value != "jemalloc" or attestation["jemalloc_decay_ms"] == JEMALLOC_DECAY_MS
-        return tuned and is_preloaded(owner, attestation) and is_named(value, owner)
-    found = _thresholds(attestation["env"])
+        tuned = value != "jemalloc" or readback["jemalloc_decay_ms"] == JEMALLOC_DECAY_MS
+        return tuned and is_preloaded(owner, readback) and is_named(value, owner)
+    found = _thresholds(readback["env"])
     # A launcher may set a threshold of its own, which glibc alone leaves as it is.
     wanted = (
         found == LARGE_THRESHOLDS
         if value == "glibc-large-thresholds"
-        else not found or found == _thresholds(LAUNCHERS[attestation["launcher"]].environment())
+        else not found or found == _thresholds(LAUNCHERS[readback["launcher"]].environment())
     )
     return wanted and bool(_GLIBC.match(Path(owner or "").name))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Value = Union[str, int, float, tuple[str, ...]]  # noqa: UP007 (members may be of Python 3.9)
 Axes = Mapping[str, Any]
 """The value of every axis of a launch."""
-Attestation = Mapping[str, Any]
+Readback = Mapping[str, Any]
 Machine = Mapping[str, Any]
 
 LAST = 1000
@@ -181,9 +181,9 @@ class Axis:
             with: they are the same, they differ by ``rounding`` (sums in another order), or they
             are ``coarser``, and the loss may fall otherwise.
         requested: What is asked of a member, for a person, from the value and the slot's record.
-        effective: What a member got, for a person, from its attestation; by default what was
+        effective: What a member got, for a person, from its readback; by default what was
             observed.
-        holds: Whether a value took effect, from it and the attestation, in which ``asked`` is the
+        holds: Whether a value took effect, from it and the readback, in which ``asked`` is the
             slot's record; by default the default always does, and others where they are observed.
     """
 
@@ -201,8 +201,8 @@ class Axis:
     observe: Callable[[], Any] | None = None
     numbers: Literal["same", "rounding", "coarser"] = "same"
     requested: Callable[[Any, Mapping[str, Any]], str] = lambda value, _slot: str(value)
-    effective: Callable[[Attestation], str] | None = None
-    holds: Callable[[Any, Attestation], bool] | None = None
+    effective: Callable[[Readback], str] | None = None
+    holds: Callable[[Any, Readback], bool] | None = None
 
     @property
     def of_environment(self) -> bool:
@@ -253,9 +253,9 @@ def is_path(value: Value) -> bool:
     return isinstance(value, str) and os.sep in value
 
 
-def is_preloaded(path: str | None, attestation: Attestation) -> bool:
+def is_preloaded(path: str | None, readback: Readback) -> bool:
     """Whether a library is among those that a member's environment preloads."""
-    preloads = attestation["env"].get("LD_PRELOAD", "").split(":")
+    preloads = readback["env"].get("LD_PRELOAD", "").split(":")
     return any(_same_file(one, path) for one in preloads if one)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scaling_study.common.topology import Topology
-    from scaling_study.launch.axes.axis import Attestation, Axes, Value, Where
+    from scaling_study.launch.axes.axis import Axes, Readback, Value, Where
 
 
 def _all() -> dict[str, Axis]:
@@ -109,14 +109,14 @@ def switches(axes: Axes) -> tuple[str, ...]:
 
 
 def checks(
-    axes: Axes, slots: Sequence[Mapping[str, Any]], attestations: Sequence[Attestation]
+    axes: Axes, slots: Sequence[Mapping[str, Any]], readbacks: Sequence[Readback]
 ) -> list[dict[str, Any]]:
     """Compare what was asked for with what the members got.
 
     Args:
         axes: the launch's values.
         slots: as they are recorded, one for each member at least.
-        attestations: one for each member.
+        readbacks: one for each member.
 
     Returns:
         For each axis, but for those that only a launch's own members look at, where it has the
@@ -125,7 +125,7 @@ def checks(
     """
     asked = {slot["slot"]: slot for slot in slots}
     whole_axes = whole(axes)
-    members = [{**got, "asked": asked[got["slot"]], "axes": whole_axes} for got in attestations]
+    members = [{**got, "asked": asked[got["slot"]], "axes": whole_axes} for got in readbacks]
     exported = shell.variables(whole_axes["shell"])
     rows = []
     for name, axis in AXES.items():
@@ -156,14 +156,14 @@ def failed(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _holds(name: str, value: Value, got: Attestation) -> bool:
+def _holds(name: str, value: Value, got: Readback) -> bool:
     axis = AXES[name]
     if axis.holds is not None:
         return axis.holds(value, got)
     return value == axis.default or got["switches"].get(name) == value
 
 
-def _effective(name: str, got: Attestation) -> str:
+def _effective(name: str, got: Readback) -> str:
     effective = AXES[name].effective
     if effective is not None:
         return effective(got)

@@ -23,7 +23,7 @@ from scaling_study.launch.axes.axis import (
 from scaling_study.launch.axes.values import LIBRARY
 
 if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Attestation, Where
+    from scaling_study.launch.axes.axis import Readback, Where
 
 LIBRARIES = {
     # The OpenMP builds first: they share torch's pool of OpenMP threads, the pthread builds add a
@@ -97,20 +97,18 @@ def _prepare(value: str, where: Where) -> Effects:
     return Effects(layer) | preloaded(path)
 
 
-def _effective(attestation: Attestation) -> str:
-    kernel = attestation["sgemm_kernel"] or "kernel unknown"
-    return f"{attestation['sgemm']} ({kernel}, {attestation['sgemm_gflops']:.0f} GF/s)"
+def _effective(readback: Readback) -> str:
+    kernel = readback["sgemm_kernel"] or "kernel unknown"
+    return f"{readback['sgemm']} ({kernel}, {readback['sgemm_gflops']:.0f} GF/s)"
 
 
-def _holds(value: str, attestation: Attestation) -> bool:
-    owned = {
-        symbol: is_preloaded(attestation[symbol], attestation) for symbol in ("sgemm", "intel_path")
-    }
+def _holds(value: str, readback: Readback) -> bool:
+    owned = {symbol: is_preloaded(readback[symbol], readback) for symbol in ("sgemm", "intel_path")}
     if value == "bundled":
         return not any(owned.values())
     if value == INTEL_PATH:
         return owned == {"sgemm": False, "intel_path": True}
-    return owned["sgemm"] and is_named(value, attestation["sgemm"])
+    return owned["sgemm"] and is_named(value, readback["sgemm"])
 
 
 AXIS = Axis(

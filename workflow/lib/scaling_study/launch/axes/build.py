@@ -11,7 +11,7 @@ from scaling_study.common.problems import wrong
 from scaling_study.launch.axes.axis import Axis, Effects, Others
 
 if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Attestation, Where
+    from scaling_study.launch.axes.axis import Readback, Where
 
 REQUIREMENTS_FOLDER = "envs"
 
@@ -83,8 +83,8 @@ def _prepare(value: str, where: Where) -> Effects:
     return Effects(python=interpreter(value, where.builds or Path()))
 
 
-def _holds(value: str, attestation: Attestation) -> bool:
-    python = attestation["python"]
+def _holds(value: str, readback: Readback) -> bool:
+    python = readback["python"]
     if value == "default":  # the workload's own is started by its path
         return True
     if value.endswith(".txt"):

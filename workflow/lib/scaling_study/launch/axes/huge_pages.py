@@ -8,7 +8,7 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes.axis import Axis, Effects
 
 if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Attestation, Axes, Where
+    from scaling_study.launch.axes.axis import Axes, Readback, Where
 
 
 def _refuse(axes: Axes) -> None:
@@ -31,8 +31,8 @@ def _prepare(value: str, where: Where) -> Effects:
     return Effects({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"})
 
 
-def _effective(attestation: Attestation) -> str:
-    size = attestation["huge_page_bytes"]
+def _effective(readback: Readback) -> str:
+    size = readback["huge_page_bytes"]
     return "unknown" if size is None else f"{size / 1024**2:.0f} MiB in huge pages"
 
 

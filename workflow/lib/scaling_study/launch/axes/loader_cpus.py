@@ -15,7 +15,7 @@ from scaling_study.launch.axes.values import COUNT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scaling_study.launch.axes.axis import Attestation, Axes, Value
+    from scaling_study.launch.axes.axis import Axes, Readback, Value
 
 SHARED = "shared"
 REST = "rest"
@@ -96,7 +96,7 @@ def _requested(value: Value, asked: Mapping[str, Any]) -> str:
     return str(value) if value == SHARED else f"slot {asked['slot']}: {asked['loader_cpus']}"
 
 
-def _holds(value: Value, got: Attestation) -> bool:
+def _holds(value: Value, got: Readback) -> bool:
     return value == SHARED or got["switches"].get("loader_cpus") == got["asked"]["loader_cpus"]
 
 

@@ -26,7 +26,7 @@ from scaling_study.launch.axes.values import LIBRARY
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scaling_study.launch.axes.axis import Attestation, Where
+    from scaling_study.launch.axes.axis import Readback, Where
 
 BUNDLED = "bundled"
 RUNTIMES = {"intel": "libiomp5", "llvm": "libomp"}
@@ -55,9 +55,9 @@ def _prepare(value: str, where: Where) -> Effects:
     return preloaded(value if name is None else library(name, where.machine, LIBRARIES[name]))
 
 
-def _holds(value: str, attestation: Attestation) -> bool:
-    owner = attestation["parallel"]
-    if not is_preloaded(owner, attestation):
+def _holds(value: str, readback: Readback) -> bool:
+    owner = readback["parallel"]
+    if not is_preloaded(owner, readback):
         return value == BUNDLED
     return is_named(RUNTIMES.get(value, value), owner)
 

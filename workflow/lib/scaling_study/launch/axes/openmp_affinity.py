@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scaling_study.common.topology import Topology
-    from scaling_study.launch.axes.axis import Attestation, Axes, Slot, Where
+    from scaling_study.launch.axes.axis import Axes, Readback, Slot, Where
 
 DEFAULT = "default"
 KMP = {"close": "compact", "spread": "scatter"}
@@ -101,17 +101,17 @@ def _place(axes: Axes, _topology: Topology, given: Sequence[Slot]) -> tuple[Slot
     return tuple(given)
 
 
-def _effective(attestation: Attestation) -> str:
-    masks = attestation["thread_cpus"]
+def _effective(readback: Readback) -> str:
+    masks = readback["thread_cpus"]
     if masks is None:
         return "no variable binds OpenMP threads"
     return f"threads on CPUs {' | '.join(map(format_cpu_list, masks))}"
 
 
-def _holds(value: str, attestation: Attestation) -> bool:
-    masks = attestation["thread_cpus"] or []
+def _holds(value: str, readback: Readback) -> bool:
+    masks = readback["thread_cpus"] or []
     alone = {mask[0] for mask in masks if len(mask) == 1}
-    return value == DEFAULT or len(alone) == len(masks) == attestation["intra_op"]
+    return value == DEFAULT or len(alone) == len(masks) == readback["intra_op"]
 
 
 AXIS = Axis(

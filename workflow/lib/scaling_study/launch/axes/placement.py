@@ -20,7 +20,7 @@ from scaling_study.launch.axes.axis import Axis, Others, Slot
 from scaling_study.launch.axes.values import read_id_list
 
 if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Attestation, Axes, Value
+    from scaling_study.launch.axes.axis import Axes, Readback, Value
 
 
 Placer = Callable[[Topology, int], Iterator[tuple[int, ...] | None]]
@@ -275,7 +275,7 @@ def _requested(_value: Value, asked: Mapping[str, Any]) -> str:
     return "not bound" if cpus is None else f"slot {asked['slot']}: {cpus}"
 
 
-def _holds(_value: Value, got: Attestation) -> bool:
+def _holds(_value: Value, got: Readback) -> bool:
     cpus = _trains_on(got["asked"])
     # OpenMP may bind its threads to some of them.
     within = got["thread_cpus"] is not None and set(got["cpus"]) <= set(parse_cpu_list(cpus or ""))

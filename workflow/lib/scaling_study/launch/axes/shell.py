@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from scaling_study.common.topology import Topology
-    from scaling_study.launch.axes.axis import Attestation, Axes, Value
+    from scaling_study.launch.axes.axis import Axes, Readback, Value
 
 NONE = "none"
 CPUS, POLICY = "cpus", "mempolicy"
@@ -28,7 +28,7 @@ SAYS = "what the shell says"
 """In place of the default of an axis whose variables the shell sets."""
 
 # How names of variables begin that the libraries below torch, malloc and Python read, and that
-# change how fast a script trains. None of them holds a key. Members report all of them (`attest`).
+# change how fast a script trains. None of them holds a key. Members report all of them.
 PREFIXES = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "ATEN_", "ONEDNN_", "DNNL_"),
     *("MALLOC_", "TCMALLOC_", "MIMALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "PYTHONMALLOC"),
@@ -84,13 +84,13 @@ def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot,
     return placed
 
 
-def _effective(got: Attestation) -> str:
+def _effective(got: Readback) -> str:
     names = variables(got["axes"]["shell"])
     seen = [f"{name}={got['env'][name]}" for name in names if name in got["env"]]
     return tell(tuple(seen))
 
 
-def _holds(value: Value, got: Attestation) -> bool:
+def _holds(value: Value, got: Readback) -> bool:
     """Whether each variable is there: the script, or another axis, may have given it a value."""
     return all(name in got["env"] for name in variables(value) if name.startswith(PREFIXES))
 

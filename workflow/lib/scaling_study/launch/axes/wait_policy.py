@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from scaling_study.launch.axes.axis import Axis, Effects
 
 if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Attestation, Where
+    from scaling_study.launch.axes.axis import Readback, Where
 
 PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
 
@@ -25,16 +25,16 @@ def _prepare(value: str, _where: Where) -> Effects:
     return Effects(PASSIVE) if value == "passive" else Effects()
 
 
-def _effective(attestation: Attestation) -> str:
-    spin_s = attestation["spin_s"]
+def _effective(readback: Readback) -> str:
+    spin_s = readback["spin_s"]
     if spin_s is None:
         return "one thread, nothing to wait for"
-    runtime = Path(attestation["parallel"] or "no known runtime").name
+    runtime = Path(readback["parallel"] or "no known runtime").name
     return f"{spin_s * 1e3:.1f} ms of CPU time spent waiting after a parallel region ({runtime})"
 
 
-def _holds(value: str, attestation: Attestation) -> bool:
-    spin_s = attestation["spin_s"]
+def _holds(value: str, readback: Readback) -> bool:
+    spin_s = readback["spin_s"]
     return value == "default" or spin_s is None or spin_s < SPIN_LIMIT_S
 
 

@@ -44,10 +44,10 @@ def count(what: str) -> None:
     with library():
         from scaling_study.member import iterations
     step, asked, folder = what.split("|", 2)
-    iterations.Counter(folder, step, attest if asked else None).attach()
+    iterations.Counter(folder, step, read_back if asked else None).attach()
 
 
-def attest(folder: str, counted: object) -> None:
+def read_back(folder: str, counted: object) -> None:
     """Write down what this process got."""
     with library():
         from scaling_study.member.readback import write

@@ -145,7 +145,7 @@ def test_what_was_asked_for_took_effect(case):
 
 @of(*CASES)
 def test_another_launch_did_not(case):
-    """The checks that hold above do not hold whatever is attested."""
+    """The checks that hold above do not hold whatever is read_back."""
     got = case["first"] | {"launcher": "exec", "slot": 0}
     for other, values in CASES.items():
         wanted = {**DEFAULTS, **values}

@@ -1,4 +1,4 @@
-"""The keeper: whatever happens to it, to its command or to its caller, nothing is left."""
+"""The supervisor: whatever happens to it, to its command or to its caller, nothing is left."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ from scaling_study.common import private
 from scaling_study.host import kernel_counters
 from scaling_study.runner import supervisor
 
-# The keeper, with less patience for orphans than it has in earnest: the tests would only wait
+# The supervisor, with less patience for orphans than it has in earnest: the tests would only wait
 # longer. Its patience with a command that stops when asked costs no time, however long it is.
 QUICK = """
 import sys
@@ -56,7 +56,7 @@ if sys.argv[2] == "makes":
 while True:
     time.sleep(600)
 """
-# Two forks and a session of its own: nothing but the keeper's adoption leads to it any more.
+# Two forks and a session of its own: nothing but the supervisor's adoption leads to it any more.
 ORPHAN = """
 import os, signal, sys, time
 from pathlib import Path
@@ -76,7 +76,7 @@ while not (folder / "orphan").exists():
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path_factory, monkeypatch):
-    """Where keepers make their private folders; after each test there is none."""
+    """Where supervisors make their private folders; after each test there is none."""
     folder = tmp_path_factory.mktemp("temporary")
     monkeypatch.setenv("TMPDIR", str(folder))
     yield folder
@@ -87,8 +87,8 @@ def temporary(tmp_path_factory, monkeypatch):
 
 
 @contextlib.contextmanager
-def keeper(*command, watched=None, code=QUICK, **kwargs):
-    """A keeper that watches this process, or another, and runs a command."""
+def supervising(*command, watched=None, code=QUICK, **kwargs):
+    """A supervisor that watches this process, or another, and runs a command."""
     arguments = ["--watch", str(watched or os.getpid()), "--", *map(str, command)]
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments], start_new_session=True, text=True, **kwargs
@@ -133,7 +133,7 @@ def test_the_return_code_is_passed_on(code, returned):
 def test_the_command_gets_its_words_and_its_streams():
     code = "import sys; print(sys.argv[1:], sys.stdin.read(), file=sys.stderr); print('out')"
     words = ("--watch", "1", "--", "a b", "")
-    with keeper(
+    with supervising(
         *python(code, *words),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
@@ -142,15 +142,15 @@ def test_the_command_gets_its_words_and_its_streams():
 
 
 def test_a_missing_command_is_a_mistake_in_the_call():
-    with keeper(stderr=subprocess.PIPE) as process:
+    with supervising(stderr=subprocess.PIPE) as process:
         _, error = process.communicate()
     assert process.returncode == 2
     assert "no command after --" in error
 
 
 @pytest.mark.timing
-def test_a_keeper_takes_no_cpu_time_while_it_waits(tmp_path):
-    with keeper(*python(COMMAND, tmp_path, "")) as process:
+def test_a_supervisor_takes_no_cpu_time_while_it_waits(tmp_path):
+    with supervising(*python(COMMAND, tmp_path, "")) as process:
         rest_of_it(tmp_path)
 
         def slept():
@@ -158,14 +158,14 @@ def test_a_keeper_takes_no_cpu_time_while_it_waits(tmp_path):
             time.sleep(0.5)
             return kernel_counters._process_clock_s(process.pid) == before_s
 
-        # Its first sleep may come late; a keeper that looks every so often never gets there.
+        # Its first sleep may come late; a supervisor that looks every so often never gets there.
         wait_until(slept, "half a second without CPU time")
         process.terminate()
         process.wait(PATIENCE_S)
 
 
 def test_orphans_are_killed_when_the_command_ends(tmp_path):
-    with keeper(*python(ORPHAN + "sys.exit(5)", tmp_path)) as process:
+    with supervising(*python(ORPHAN + "sys.exit(5)", tmp_path)) as process:
         orphan = int(written(tmp_path / "orphan"))
         assert process.wait(PATIENCE_S) == 5
         assert has_ended(orphan)
@@ -181,7 +181,7 @@ if os.fork() == 0:
     os._exit(0)
 """
     patient = QUICK.replace("0.2", "600.0")
-    with keeper(*python(code), code=patient) as process:
+    with supervising(*python(code), code=patient) as process:
         assert process.wait(PATIENCE_S) == 0
         assert (tmp_path / "done").read_text() == "done"
 
@@ -191,7 +191,7 @@ def test_when_the_watched_process_is_killed_all_ends(tmp_path):
     code = ORPHAN + COMMAND
     with (
         killed_at_the_end(watched),
-        keeper(*python(code, tmp_path, ""), watched=watched.pid) as process,
+        supervising(*python(code, tmp_path, ""), watched=watched.pid) as process,
     ):
         command = rest_of_it(tmp_path)
         orphan = int(written(tmp_path / "orphan"))
@@ -203,13 +203,13 @@ def test_when_the_watched_process_is_killed_all_ends(tmp_path):
 
 
 def test_a_watched_process_that_is_gone_already(tmp_path):
-    with keeper("sleep", "600", watched=gone()) as process:
+    with supervising("sleep", "600", watched=gone()) as process:
         assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
 
 
 @pytest.mark.timing
 def test_a_command_that_does_not_want_to_stop_is_killed(tmp_path):
-    with keeper(*python(COMMAND, tmp_path, "stubborn"), code=IMPATIENT) as process:
+    with supervising(*python(COMMAND, tmp_path, "stubborn"), code=IMPATIENT) as process:
         command = rest_of_it(tmp_path)
         process.terminate()
         assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
@@ -217,8 +217,8 @@ def test_a_command_that_does_not_want_to_stop_is_killed(tmp_path):
         assert has_ended(command)
 
 
-def test_when_the_keeper_is_killed_its_command_is_asked_to_stop(tmp_path):
-    with keeper(*python(COMMAND, tmp_path, "")) as process:
+def test_when_the_supervisor_is_killed_its_command_is_asked_to_stop(tmp_path):
+    with supervising(*python(COMMAND, tmp_path, "")) as process:
         command = rest_of_it(tmp_path)
         process.kill()
         process.wait()
@@ -236,7 +236,7 @@ def test_control_c_in_a_terminal_asks_the_command_once(tmp_path):
         os.execv(sys.executable, [sys.executable, "-c", QUICK, *arguments])  # noqa: S606
     try:
         command = rest_of_it(tmp_path)
-        wait_until(lambda: state(child) == "S", "the keeper's sleep")
+        wait_until(lambda: state(child) == "S", "the supervisor's sleep")
         os.write(terminal, b"\x03")
         wait_ended(child)
         assert caught(tmp_path) == ["SIGTERM"]
@@ -249,9 +249,9 @@ def test_control_c_in_a_terminal_asks_the_command_once(tmp_path):
 
 @pytest.mark.timing
 def test_impatience_changes_nothing(tmp_path):
-    """Ctrl-C, then Snakemake's SIGTERM, then both again while the keeper is ending its command."""
+    """Ctrl-C, then Snakemake's SIGTERM, then both again while the command is being ended."""
     code = ORPHAN + COMMAND
-    with keeper(
+    with supervising(
         *python(code, tmp_path, "stubborn"), code=IMPATIENT, stderr=subprocess.PIPE
     ) as process:
         command = rest_of_it(tmp_path)
@@ -274,15 +274,15 @@ CATCHES_SIGTERM = f"{1 << (signal.SIGTERM - 1):016x}"
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_signal_may_come_while_the_command_is_being_started(tmp_path, seed):
-    """From the moment on at which the keeper is ready for it."""
+    """From the moment on at which the supervisor is ready for it."""
 
     def ready(pid):
         status = Path(f"/proc/{pid}/status").read_text()
         mask = int(status.partition("SigCgt:")[2].split()[0], 16)
         return mask & int(CATCHES_SIGTERM, 16)
 
-    with keeper(*python(COMMAND, tmp_path, ""), stderr=subprocess.PIPE) as process:
-        wait_until(lambda: ready(process.pid), "the keeper's handler")
+    with supervising(*python(COMMAND, tmp_path, ""), stderr=subprocess.PIPE) as process:
+        wait_until(lambda: ready(process.pid), "the supervisor's handler")
         time.sleep(random.Random(seed).uniform(0, 0.02))  # noqa: S311 (a moment, no secret)
         process.terminate()
         _, error = process.communicate(timeout=PATIENCE_S)
@@ -294,7 +294,7 @@ def test_a_signal_may_come_while_the_command_is_being_started(tmp_path, seed):
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_the_private_folder_of_a_command_is_removed_however_it_ends(tmp_path, end):
-    with keeper(*python(COMMAND, tmp_path, "makes")) as process:
+    with supervising(*python(COMMAND, tmp_path, "makes")) as process:
         command = rest_of_it(tmp_path)
         folder = Path(written(tmp_path / "private"))
         memory = (folder / "memory").resolve()

@@ -1,7 +1,7 @@
-"""A plain loop with a planted slowdown that is there only while another member trains too.
+"""A plain loop with a injected slowdown that is there only while another member trains too.
 
 Each member touches a file of its own in every step; who finds another one that is fresh is not
-alone. What is planted is one known function or operator.
+alone. What is injected is one known function or operator.
 """
 
 import argparse
@@ -27,17 +27,17 @@ def alone():
     return all(path == own or path.stat().st_mtime < since for path in args.folder.iterdir())
 
 
-def planted_sleep():
+def injected_sleep():
     time.sleep(0.02)
 
 
-def planted_spin():
+def injected_spin():
     until = time.perf_counter() + 0.02
     while time.perf_counter() < until:
         pass
 
 
-def planted_mul(size):
+def injected_mul(size):
     torch.mul(torch.ones(size), 1.5)
 
 
@@ -51,9 +51,9 @@ for _ in range(500):
     torch.nn.functional.mse_loss(model(inputs), targets).backward()
     together = not alone()
     if args.kind == "sleep" and together:
-        planted_sleep()
+        injected_sleep()
     if args.kind == "spin" and together:
-        planted_spin()
+        injected_spin()
     if args.kind == "mul":
-        planted_mul(10_000_000 if together else 1000)
+        injected_mul(10_000_000 if together else 1000)
     optimizer.step()

@@ -1,4 +1,4 @@
-"""Worlds with one planted cause each: what physics says the accounts then are."""
+"""Worlds with one injected cause each: what physics says the accounts then are."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ class Quota(World):
     first: str = "cpu_quota"
     quota: float = 1.0
 
-    def step(self, relief, n):
+    def step(self, intervention, n):
         step = self.crowd(Step(), n)
         waits = max(0.0, n / self.quota - 1) * (step.user + step.system) - step.runqueue
         if waits > 0:
@@ -30,13 +30,13 @@ class Quota(World):
 class ColdQuota(Quota):
     """The same, where going on after a rest costs a quarter: in bursts at any count."""
 
-    reliefs: tuple[str, ...] = (*ALL[2:], "unthrottled")
+    interventions: tuple[str, ...] = (*ALL[2:], "quota_bursts")
     colder: float = 0.25
 
-    def step(self, relief, n):
-        if relief == "unthrottled":
+    def step(self, intervention, n):
+        if intervention == "quota_bursts":
             return self.crowd(Step(user=Step().user * (1 + self.colder)), n)
-        step = Quota.step(self, relief, n)
+        step = Quota.step(self, intervention, n)
         step.user *= 1 + self.colder * (n > self.quota)
         return step
 
@@ -47,8 +47,8 @@ class PileUp(World):
 
     first: str = "affinity_pileup"
 
-    def step(self, relief, n):
-        if relief == "pinned":
+    def step(self, intervention, n):
+        if intervention == "pinned":
             return self.crowd(Step(), n)
         step = Step()
         step.runqueue = (n - 1) * (step.user + step.system)
@@ -62,8 +62,8 @@ class ColdPileUp(PileUp):
 
     colder: float = 0.25
 
-    def step(self, relief, n):
-        step = PileUp.step(self, relief, n)
+    def step(self, intervention, n):
+        step = PileUp.step(self, intervention, n)
         if step.runqueue:
             step.user *= 1 + self.colder
             step.runqueue = (n - 1) * (step.user + step.system)
@@ -86,7 +86,7 @@ class TakingTurns(World):
     n: int = 4
     colder: float = 0.25
 
-    def step(self, relief, n):
+    def step(self, intervention, n):
         cold = self.colder if n > self.cpus else 0.0
         return self.crowd(Step(user=Step().user * (1 + cold)), n)
 
@@ -97,11 +97,11 @@ class Threaded(World):
 
     first: str = "cpu_oversubscription"
     threads: int = 2
-    reliefs: tuple[str, ...] = ALL
+    interventions: tuple[str, ...] = ALL
 
-    def step(self, relief, n):
+    def step(self, intervention, n):
         work = 18 * MS
-        if relief in {"one_thread", "pinned"}:
+        if intervention in {"one_thread", "pinned"}:
             return self.crowd(Step(user=work), n)
         shared = max(1.0, n * self.threads / self.cpus)
         return Step(
@@ -116,14 +116,14 @@ class Spinning(World):
 
     first: str = "spinning"
     threads: int = 2
-    reliefs: tuple[str, ...] = ALL
+    interventions: tuple[str, ...] = ALL
     worse: float = 10.0
 
-    def step(self, relief, n):
-        if relief in {"one_thread", "pinned"}:
+    def step(self, intervention, n):
+        if intervention in {"one_thread", "pinned"}:
             return self.crowd(Step(user=14 * MS), n)
         alone = 10 * MS
-        if relief == "passive":
+        if intervention == "passive":
             slower = 1.2 + 0.5 * (n > 1)
             return Step(user=alone * slower, helper_s=6 * MS)
         if n == 1:
@@ -136,10 +136,10 @@ class Spinning(World):
 class CostlySleep(Spinning):
     """Spinning where threads that sleep make one process slow, since waking them takes long."""
 
-    def step(self, relief, n):
-        if relief == "passive":
+    def step(self, intervention, n):
+        if intervention == "passive":
             return Step(user=25 * MS, helper_s=6 * MS)
-        return Spinning.step(self, relief, n)
+        return Spinning.step(self, intervention, n)
 
 
 @dataclasses.dataclass(slots=True)
@@ -148,10 +148,10 @@ class TwoModes(Spinning):
 
     windows: int = 0
 
-    def step(self, relief, n):
+    def step(self, intervention, n):
         self.windows += 1
         self.worse = 60.0 if self.windows % 5 == 0 else 4.0
-        return Spinning.step(self, relief, n)
+        return Spinning.step(self, intervention, n)
 
 
 @dataclasses.dataclass(slots=True)
@@ -160,11 +160,11 @@ class TooManyThreads(World):
 
     first: str = "too_many_threads"
     threads: int = 2
-    reliefs: tuple[str, ...] = ALL[1:]
+    interventions: tuple[str, ...] = ALL[1:]
     axes: dict = dataclasses.field(default_factory=lambda: {"wait_policy": "passive"})
 
-    def step(self, relief, n):
-        if relief in {"one_thread", "pinned"}:
+    def step(self, intervention, n):
+        if intervention in {"one_thread", "pinned"}:
             return self.crowd(Step(user=10 * MS), n)
         return Step(user=(12 + 6 * (n > 1)) * MS, blocked=(6 + 14 * (n > 1)) * MS, helper_s=4 * MS)
 
@@ -175,7 +175,7 @@ class Hog(World):
 
     first: str = "foreign_load"
 
-    def step(self, relief, n):
+    def step(self, intervention, n):
         step = Step()
         share = min(1.0, self.cpus / (n + 1))
         step.runqueue = (1 / share - 1) * (step.user + step.system)
@@ -192,7 +192,7 @@ class Steal(World):
 
     first: str = "steal"
 
-    def step(self, relief, n):
+    def step(self, intervention, n):
         step = Step()
         if n > 1:
             step.blocked = step.user
@@ -206,7 +206,7 @@ class Lock(World):
 
     first: str = "lock_contention"
 
-    def step(self, relief, n):
+    def step(self, intervention, n):
         return Step(blocked=(n - 1) * 7 * MS)
 
     def samples(self, n):
@@ -253,8 +253,8 @@ class Paused(Server):
 
     where: tuple[str, str] = ("clock_nanosleep", "")
 
-    def step(self, relief, n):
-        if relief == "cached_batches":
+    def step(self, intervention, n):
+        if intervention == "cached_batches":
             return Step(user=7 * MS, blocked=8 * MS, load=0.05 * MS)
         return Step(blocked=8 * MS, load=3 * MS)
 
@@ -268,7 +268,7 @@ class Stopped(World):
 
     first: str = "stopped"
 
-    def step(self, relief, n):
+    def step(self, intervention, n):
         return self.crowd(Step(blocked=10 * MS), n)
 
     def samples(self, _):
@@ -281,17 +281,17 @@ class Collector(World):
 
     first: str = "interpreter"
 
-    def step(self, relief, n):
-        if relief == "no_collector":
+    def step(self, intervention, n):
+        if intervention == "no_gc":
             return self.crowd(Step(), n)
         return self.crowd(Step(user=16 * MS, collect=6 * MS), n)
 
 
 @dataclasses.dataclass(slots=True)
 class UntriedCollector(Collector):
-    """The same, where no relief of it has a result."""
+    """The same, where no intervention of it has a result."""
 
-    reliefs: tuple[str, ...] = ("pinned", "openblas")
+    interventions: tuple[str, ...] = ("pinned", "openblas")
 
 
 @dataclasses.dataclass(slots=True)
@@ -300,7 +300,7 @@ class Recompiling(World):
 
     first: str = "compilation"
 
-    def step(self, relief, n):
+    def step(self, intervention, n):
         return self.crowd(Step(user=16 * MS, compile=6 * MS), n)
 
 
@@ -311,10 +311,10 @@ class SlowExchange(World):
     first: str = "communication"
     axes: dict = dataclasses.field(default_factory=lambda: {"ranks": 2})
     cpus: int = 4
-    reliefs: tuple[str, ...] = (*ALL[2:], "one_element")
+    interventions: tuple[str, ...] = (*ALL[2:], "one_element")
 
-    def step(self, relief, n):
-        exchange = 0.3 * MS if relief == "one_element" else 6 * MS
+    def step(self, intervention, n):
+        exchange = 0.3 * MS if intervention == "one_element" else 6 * MS
         # Threads of the library that exchanges compute, and the training thread waits for them.
         return self.crowd(Step(blocked=exchange, backward=3 * MS + exchange, helper_s=exchange), n)
 
@@ -329,7 +329,7 @@ class SlowRank(SlowExchange):
 
     first: str = "imbalance"
 
-    def step(self, relief, n):
+    def step(self, intervention, n):
         wait = Step(blocked=6 * MS, backward=9 * MS, ranks_wait=6 * MS, helper_s=6 * MS)
         return self.crowd(wait, n)
 
@@ -338,8 +338,8 @@ class SlowRank(SlowExchange):
 class LockedLoader(Lock):
     """The same inside the loader, so that cached batches bring the time back too."""
 
-    def step(self, relief, n):
-        if relief == "cached_batches":
+    def step(self, intervention, n):
+        if intervention == "cached_batches":
             return Step()
         wait = (n - 1) * 7 * MS
         return Step(blocked=wait, load=1 * MS + wait)
@@ -351,8 +351,8 @@ class UnknownLoader(World):
 
     first: str = "data_loading"
 
-    def step(self, relief, n):
-        if relief == "cached_batches":
+    def step(self, intervention, n):
+        if intervention == "cached_batches":
             return self.crowd(Step(load=0.05 * MS), n)
         return self.crowd(Step(blocked=8 * MS, load=8.3 * MS), n)
 
@@ -367,11 +367,11 @@ class SlowLoader(UnknownLoader):
         default_factory=lambda: Step(loader_made=8.2 * MS, loader_computed=0.2 * MS)
     )
 
-    def step(self, relief, n):
+    def step(self, intervention, n):
         made = dataclasses.asdict(self.made)
         own = {name: made[name] for name in ("loader_made", "loader_computed")}
-        step = UnknownLoader.step(self, relief, n)
-        return step if relief == "cached_batches" else dataclasses.replace(step, **own)
+        step = UnknownLoader.step(self, intervention, n)
+        return step if intervention == "cached_batches" else dataclasses.replace(step, **own)
 
 
 @dataclasses.dataclass(slots=True)
@@ -391,12 +391,12 @@ class SlowWorker(SlowLoader):
     made: Step = dataclasses.field(
         default_factory=lambda: Step(loader_made=18 * MS, loader_computed=1 * MS)
     )
-    reliefs: tuple[str, ...] = (*ALL, "loader_beside", "more_workers")
+    interventions: tuple[str, ...] = (*ALL, "loader_beside", "more_workers")
 
-    def step(self, relief, n):
-        if relief == "more_workers":
+    def step(self, intervention, n):
+        if intervention == "more_workers":
             return self.crowd(Step(load=0.1 * MS), n)
-        return SlowLoader.step(self, relief, n)
+        return SlowLoader.step(self, intervention, n)
 
     def samples(self, _):
         waits = [{"syscall": "futex", "on": "", "count": 26}]
@@ -410,13 +410,13 @@ class NoWorkers(World):
     first: str = "too_few_workers"
     cpus: int = 4
     loader: dict = dataclasses.field(default_factory=lambda: {"workers": 0})
-    reliefs: tuple[str, ...] = (*ALL, "more_workers")
+    interventions: tuple[str, ...] = (*ALL, "more_workers")
 
-    def step(self, relief, n):
-        if relief == "cached_batches":
+    def step(self, intervention, n):
+        if intervention == "cached_batches":
             return self.crowd(Step(load=0.05 * MS), n)
         made = {"loader_made": 8.2 * MS, "loader_computed": 8.1 * MS}
-        if relief == "more_workers":
+        if intervention == "more_workers":
             return self.crowd(Step(load=0.5 * MS, helper_s=8.2 * MS, **made), n)
         return self.crowd(Step(user=18 * MS, load=8.3 * MS, **made), n)
 
@@ -428,8 +428,10 @@ class LongPreparation(NoWorkers):
     first: str = "loader_preparation"
     cpus: int = 2
 
-    def step(self, relief, n):
-        return NoWorkers.step(self, "reference" if relief == "more_workers" else relief, n)
+    def step(self, intervention, n):
+        return NoWorkers.step(
+            self, "reference" if intervention == "more_workers" else intervention, n
+        )
 
 
 @dataclasses.dataclass(slots=True)
@@ -437,13 +439,13 @@ class RowByRow(NoWorkers):
     """The same, where most of it is in reading rows one by one."""
 
     first: str = "loader_rows"
-    reliefs: tuple[str, ...] = (*ALL, "more_workers", "whole_batches")
+    interventions: tuple[str, ...] = (*ALL, "more_workers", "whole_batches")
 
-    def step(self, relief, n):
-        if relief == "whole_batches":
+    def step(self, intervention, n):
+        if intervention == "whole_batches":
             made = {"loader_made": 1 * MS, "loader_computed": 1 * MS}
             return self.crowd(Step(user=11 * MS, load=1.1 * MS, **made), n)
-        return NoWorkers.step(self, relief, n)
+        return NoWorkers.step(self, intervention, n)
 
 
 @dataclasses.dataclass(slots=True)
@@ -452,17 +454,17 @@ class LargeBatches(World):
 
     first: str = "loader_copies"
     loader: dict = dataclasses.field(default_factory=lambda: {"workers": 1})
-    reliefs: tuple[str, ...] = (*ALL, "loader_beside", "more_workers", "no_copies")
+    interventions: tuple[str, ...] = (*ALL, "loader_beside", "more_workers", "no_copies")
 
-    def step(self, relief, n):
+    def step(self, intervention, n):
         made = {"loader_made": 3 * MS, "loader_computed": 3 * MS}
-        if relief == "cached_batches":
+        if intervention == "cached_batches":
             return self.crowd(Step(load=0.05 * MS), n)
-        if relief == "loader_beside":
+        if intervention == "loader_beside":
             return self.crowd(
                 Step(user=10.5 * MS, blocked=5 * MS, load=5.05 * MS, helper_s=8 * MS, **made), n
             )
-        if relief == "no_copies":
+        if intervention == "no_copies":
             return self.crowd(Step(load=0.1 * MS, helper_s=3 * MS, **made), n)
         return self.crowd(
             Step(user=11 * MS, blocked=5 * MS, load=6 * MS, helper_s=8 * MS, **made), n
@@ -475,12 +477,12 @@ class LoaderThreads(World):
 
     first: str = "loader_lock"
     loader: dict = dataclasses.field(default_factory=lambda: {"workers": None, "threads": True})
-    reliefs: tuple[str, ...] = (*ALL, "loader_beside", "quick_switches")
+    interventions: tuple[str, ...] = (*ALL, "loader_beside", "quick_switches")
 
-    def step(self, relief, n):
-        if relief == "cached_batches":
+    def step(self, intervention, n):
+        if intervention == "cached_batches":
             return self.crowd(Step(load=0.05 * MS), n)
-        blocked = 0.8 * MS if relief == "quick_switches" else 8 * MS
+        blocked = 0.8 * MS if intervention == "quick_switches" else 8 * MS
         return self.crowd(Step(load=0.1 * MS, blocked=blocked, helper_s=6 * MS), n)
 
     def samples(self, _):
@@ -489,9 +491,9 @@ class LoaderThreads(World):
 
 @dataclasses.dataclass(slots=True)
 class UntriedThreads(LoaderThreads):
-    """The same, where no relief of it has a result."""
+    """The same, where no intervention of it has a result."""
 
-    reliefs: tuple[str, ...] = ("pinned", "openblas")
+    interventions: tuple[str, ...] = ("pinned", "openblas")
 
 
 @dataclasses.dataclass(slots=True)
@@ -499,19 +501,19 @@ class StartedWorkers(World):
     """A loader that starts its workers again and again, and sleeps meanwhile."""
 
     first: str = "loader_starts"
-    reliefs: tuple[str, ...] = (*ALL, "kept_workers")
+    interventions: tuple[str, ...] = (*ALL, "kept_workers")
 
-    def step(self, relief, n):
-        if relief in {"cached_batches", "kept_workers"}:
+    def step(self, intervention, n):
+        if intervention in {"cached_batches", "kept_workers"}:
             return self.crowd(Step(load=0.2 * MS), n)
         return self.crowd(Step(blocked=7 * MS, load=7.2 * MS, loader_starts=7 * MS), n)
 
 
 @dataclasses.dataclass(slots=True)
 class UntriedWorkers(StartedWorkers):
-    """The same, where no relief of it has a result."""
+    """The same, where no intervention of it has a result."""
 
-    reliefs: tuple[str, ...] = ("pinned", "openblas")
+    interventions: tuple[str, ...] = ("pinned", "openblas")
 
 
 @dataclasses.dataclass(slots=True)
@@ -519,14 +521,14 @@ class Snapshots(World):
     """A StatefulDataLoader with a large state."""
 
     first: str = "loader_snapshots"
-    reliefs: tuple[str, ...] = (*ALL, "loader_beside", "no_snapshots")
+    interventions: tuple[str, ...] = (*ALL, "loader_beside", "no_snapshots")
 
-    def step(self, relief, n):
-        if relief == "cached_batches":
+    def step(self, intervention, n):
+        if intervention == "cached_batches":
             return self.crowd(Step(load=0.05 * MS), n)
-        if relief == "loader_beside":
+        if intervention == "loader_beside":
             return self.crowd(Step(load=5.05 * MS, blocked=5 * MS, helper_s=5 * MS), n)
-        busy = 0.0 if relief == "no_snapshots" else 5 * MS
+        busy = 0.0 if intervention == "no_snapshots" else 5 * MS
         return self.crowd(Step(load=1 * MS + busy, blocked=busy, helper_s=busy), n)
 
 
@@ -535,10 +537,10 @@ class NoisyLoader(World):
     """A loader whose workers take the last-level cache from training, and let it wait a little."""
 
     first: str = "loader_interference"
-    reliefs: tuple[str, ...] = (*ALL, "loader_beside")
+    interventions: tuple[str, ...] = (*ALL, "loader_beside")
 
-    def step(self, relief, n):
-        if relief == "cached_batches":
+    def step(self, intervention, n):
+        if intervention == "cached_batches":
             return self.crowd(Step(load=0.05 * MS), n)
         return self.crowd(Step(user=15 * MS, helper_s=4 * MS, blocked=2 * MS, load=2 * MS), n)
 
@@ -550,9 +552,9 @@ class Denormals(World):
     first: str = "denormals"
     factor: float = 2.0
 
-    def step(self, relief, n):
+    def step(self, intervention, n):
         return self.crowd(
-            Step(user=(1 if relief == "flush_denormals" else self.factor) * 10 * MS), n
+            Step(user=(1 if intervention == "flush_denormals" else self.factor) * 10 * MS), n
         )
 
 
@@ -563,8 +565,8 @@ class OldBlas(World):
     first: str = "slow_blas"
     gflops: dict = dataclasses.field(default_factory=lambda: {"openblas": 240.0})
 
-    def step(self, relief, n):
-        return self.crowd(Step(user=(6 if relief == "openblas" else 10) * MS), n)
+    def step(self, intervention, n):
+        return self.crowd(Step(user=(6 if intervention == "openblas" else 10) * MS), n)
 
 
 @dataclasses.dataclass(slots=True)
@@ -573,8 +575,8 @@ class Faults(World):
 
     first: str = "page_faults"
 
-    def step(self, relief, n):
-        if relief in {"large_thresholds", "jemalloc"}:
+    def step(self, intervention, n):
+        if intervention in {"large_thresholds", "jemalloc"}:
             return self.crowd(Step(), n)
         return self.crowd(Step(system=5 * MS, user=11 * MS, faults=8000), n)
 
@@ -585,7 +587,7 @@ class Bandwidth(World):
 
     first: str = "memory_bandwidth"
 
-    def step(self, relief, n):
+    def step(self, intervention, n):
         return Step(user=10 * MS * (1 + 0.5 * (n - 1)))
 
     def beside(self, kernel, dose):
@@ -601,7 +603,7 @@ class Cache(World):
 
     first: str = "last_level_cache"
 
-    def step(self, relief, n):
+    def step(self, intervention, n):
         return Step(user=10 * MS * (1 + 0.5 * (n - 1)))
 
     def beside(self, kernel, dose):
@@ -618,7 +620,7 @@ class Smt(World):
     first: str = "smt"
     mhz: float | None = 3000.0
 
-    def step(self, relief, n):
+    def step(self, intervention, n):
         return Step(user=10 * MS * (1 + 0.6 * (n - 1)), frequency_mhz=self.mhz)
 
     def beside(self, kernel, dose):
@@ -640,7 +642,7 @@ class Swap(World):
 
     first: str = "swap"
 
-    def step(self, relief, n):
+    def step(self, intervention, n):
         if n == 1:
             return Step()
         return Step(blocked=9 * MS, major_faults=3.0, memory_stall=9 * MS)
@@ -652,13 +654,13 @@ class Migrations(World):
 
     first: str = "migrations"
 
-    def step(self, relief, n):
-        if relief == "pinned" or n == 1:
+    def step(self, intervention, n):
+        if intervention == "pinned" or n == 1:
             return Step(migrations=0.01)
         return Step(user=16 * MS, migrations=2.0)
 
 
-PLANTED = (
+INJECTED = (
     *(
         Quota,
         ColdQuota,

@@ -7,7 +7,7 @@ import pytest
 from jobs import WORKLOADS, config
 from scaling_study.analysis.loader_windows import read_run
 from scaling_study.config.config import load_config
-from scaling_study.config.efforts import FeedEffort
+from scaling_study.config.efforts import LoaderEffort
 from scaling_study.config.plan import make_plan
 from scaling_study.diagnosis import loader_verdict as parts
 from scaling_study.experiments import loader_experiment, loader_model
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    effort = FeedEffort(1, 2, steps=4, shortest_s=0.2, longest_s=1.0, settle_s=0.05)
-    monkeypatch.setitem(loader_experiment.FEEDS, "quick", effort)
+    effort = LoaderEffort(1, 2, steps=4, shortest_s=0.2, longest_s=1.0, settle_s=0.05)
+    monkeypatch.setitem(loader_experiment.LOADER_EFFORTS, "quick", effort)
     monkeypatch.setattr(loader_experiment, "SETTLE_S", 0.1)
     monkeypatch.setattr(loader_experiment, "ALONE_BLOCKS", 1)
     # Other tests run beside these.
@@ -30,14 +30,16 @@ def short(monkeypatch):
 
 
 def run(folder, *arguments, **workload):
-    mapping = config(WORKLOADS / "feeds.py", args=arguments, processes=[1]) | {"feed": "quick"}
+    mapping = config(WORKLOADS / "feeds.py", args=arguments, processes=[1]) | {
+        "data_loader": "quick"
+    }
     mapping["workload"] |= workload
     plan = make_plan(load_config(mapping))
     data = plan.to_dict()
     launch = next(one for one in data["launches"] if one["id"] == plan.baseline)
-    job = measure.read_job(measure.job_text(data, launch, "", "feed"), 0)
+    job = measure.read_job(measure.job_text(data, launch, "", "data_loader"), 0)
     path = folder / "0.jsonl"
-    loader_experiment.Feed(job, path, folder / "builds").run(1)
+    loader_experiment.LoaderExperiment(job, path, folder / "builds").run(1)
     return read_run(path), path
 
 
@@ -51,14 +53,14 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     names = {"as_is", "cached", "beside", "still", "swapped", "only", "warm", "cold"}
     names |= {"only@workers-0", "only@workers-2"}
     assert names <= set(found.windows["variant"])
-    assert found.attestations["beside"]["changes"]["loader_beside"]
+    assert found.readbacks["beside"]["changes"]["loader_beside"]
     assert [way["name"] for way in found.ways["ways"]][:3] == ["", "workers-0", "workers-2"]
     assert found.ways["ways"][-1]["axes"] == {"prefetch": 8}
-    assert not [name for name in found.attestations if name.startswith("neighbour")]
+    assert not [name for name in found.readbacks if name.startswith("neighbour")]
     assert found.windows.loc[found.windows["variant"] == "warm", "resident_before"].eq(1).all()
     # The files that a cold window dropped are loaded again.
     assert page_cache.resident_share([data / "file"]) == 1
-    entry = parts.feed([found])
+    entry = parts.data_loader([found])
     assert entry["status"] == "ok"
     assert [one["part"] for one in entry["parts"]] == [
         "waiting", "training", "interference", "rest",
@@ -71,7 +73,7 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     before = path.read_text()
     run(tmp_path, "torch", "--workers", "1", "--file", str(data / "file"))
     assert path.read_text() == before
-    assert json.loads(before.splitlines()[0])["kind"] == "feed"
+    assert json.loads(before.splitlines()[0])["kind"] == "data_loader"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     ],
 )
 def test_a_window_without_files_ends_before_they_are_back(batches, ready, n, window):
-    one = object.__new__(loader_experiment.Feed)
+    one = object.__new__(loader_experiment.LoaderExperiment)
     one._n, one._blocks = n, Blocks(print, WindowSettings(20, 0.6, 2.0, 0.1))
     found = one._cold([{"batches": batches, "ready": ready}], 0.01)
     got = found and (found.shortest_s, found.longest_s, found.settle_s)
@@ -107,7 +109,7 @@ def test_a_loader_that_makes_its_batches_itself_is_waiting(tmp_path, monkeypatch
     found, _ = run(tmp_path, "torch", "--seconds", "0.02")
     left = {one["variant"] for one in found.end["left_out"]}
     assert left == {"beside", "warm", "cold"}
-    entry = parts.feed([found])
+    entry = parts.data_loader([found])
     shares = {one["part"]: one["share"]["value"] for one in entry["parts"]}
     assert set(shares) == {"waiting", "training", "interference", "rest"}
     assert shares["waiting"] > 0.6
@@ -117,7 +119,7 @@ def test_a_script_whose_loader_is_not_known_is_told_how_to_name_it(tmp_path):
     found, _ = run(tmp_path, "own")
     assert found.end["status"] == "skipped"
     assert "workload.loader: module:Class" in found.end["reason"]
-    entry = parts.feed([found])
+    entry = parts.data_loader([found])
     assert entry["status"] == "skipped"
     assert entry["reason"] == found.end["reason"]
 
@@ -143,14 +145,14 @@ def test_a_way_to_load_that_a_script_cannot_take_is_left_out(tmp_path):
 def test_work_beside_training_is_measured_at_every_dose(tmp_path, monkeypatch):
     monkeypatch.setattr(loader_model, "WORKERS", ())
     monkeypatch.setattr(loader_experiment, "VARIANTS", (loader_experiment.AS_IS,))
-    effort = FeedEffort(1, 1, steps=4, shortest_s=0.2, longest_s=1.0, settle_s=0.05, neighbours=1)
-    monkeypatch.setitem(loader_experiment.FEEDS, "quick", effort)
+    effort = LoaderEffort(1, 1, steps=4, shortest_s=0.2, longest_s=1.0, settle_s=0.05, neighbours=1)
+    monkeypatch.setitem(loader_experiment.LOADER_EFFORTS, "quick", effort)
     monkeypatch.setattr(loader_experiment, "SETTLE_S", 0.1)
     found, _ = run(tmp_path, "torch")
     assert found.end["status"] == "complete", found.end
     beside = found.windows[found.windows["variant"].isin(loader_model.NEIGHBOURS)]
     assert sorted(beside["dose"]) == sorted(4 * [0.0, 0.25, 0.5, 0.75, 1.0])
-    for kind in parts.feed([found])["neighbours"]:
+    for kind in parts.data_loader([found])["neighbours"]:
         used = [dose["cpus"] for dose in kind["doses"]]
         assert used[0] < 0.1
         assert used[-1] > 0.2, used

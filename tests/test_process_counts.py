@@ -69,7 +69,7 @@ def test_a_quota_above_the_cpus_changes_nothing():
 
 
 @pytest.mark.parametrize("name", machines.NAMES)
-def test_an_automatic_ladder_is_short_and_ends_with_one_process_too_many(name):
+def test_an_automatic_list_of_counts_is_short_and_ends_with_one_process_too_many(name):
     counts = auto(name)
     cpus = len(machines.usable(name).cpus)
     assert counts[0] == 1
@@ -84,7 +84,7 @@ def test_an_automatic_ladder_is_short_and_ends_with_one_process_too_many(name):
     kept=st.sets(st.integers(0, 383), min_size=1),
     quota_cpus=st.none() | st.floats(0.1, 500),
 )
-def test_any_part_of_any_machine_has_a_ladder(name, kept, quota_cpus):
+def test_any_part_of_any_machine_has_counts(name, kept, quota_cpus):
     topology = machines.topology(name)
     ids = topology.cpu_ids
     part = topology.restricted({ids[index % len(ids)] for index in kept})

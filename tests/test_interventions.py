@@ -1,10 +1,10 @@
-"""Which reliefs are tried on which reference, and why others are not."""
+"""Which interventions are tried on which reference, and why others are not."""
 
 import pytest
 
 from machines import machine
 from scaling_study.experiments import interventions
-from scaling_study.experiments.interventions import RELIEFS, Reference, choose
+from scaling_study.experiments.interventions import INTERVENTIONS, Reference, choose
 from scaling_study.host.limits import Quota
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS, read_value
 from scaling_study.member.changes import CHANGES
@@ -23,20 +23,20 @@ MEMBER = {
     "runqueue_s": 1.0,
 }
 
-ATTESTATION = {"intra_op": 1, "changes": dict.fromkeys(CHANGES, False)}
+READBACK = {"intra_op": 1, "changes": dict.fromkeys(CHANGES, False)}
 
 
 def reference(
-    *, axes=None, attestation=None, on="vm-no-l3", member=None, n=2, quota=None, throttled_s=0.5
+    *, axes=None, readback=None, on="vm-no-l3", member=None, n=2, quota=None, throttled_s=0.5
 ):
     return Reference(
         axes={**DEFAULTS, **(axes or {})},
         machine=machine(on),
-        attestation={
+        readback={
             "intra_op": 1,
             "cpus": [0],
             "changes": dict.fromkeys(CHANGES, False),
-            **(attestation or {}),
+            **(readback or {}),
         },
         n=n,
         windows=[
@@ -51,47 +51,47 @@ def reference(
 
 def chosen(effort="quick", **options):
     found, left = choose(reference(**options), effort)
-    names = [relief.name for relief in found]
-    assert not set(names) & {item["relief"] for item in left}
-    assert len(names) + len(left) == len(RELIEFS)
+    names = [intervention.name for intervention in found]
+    assert not set(names) & {item["intervention"] for item in left}
+    assert len(names) + len(left) == len(INTERVENTIONS)
     assert all(item["reason"] for item in left)
     return names
 
 
-def test_every_relief_is_a_launch_that_a_config_could_name():
-    for relief in RELIEFS:
-        for name, value in relief.axes.items():
+def test_every_intervention_is_a_launch_that_a_config_could_name():
+    for intervention in INTERVENTIONS:
+        for name, value in intervention.axes.items():
             assert read_value(name, value, files=False) == value
             assert name in AXES
-        what = [relief.axes, relief.change, relief.bursts, relief.derived]
+        what = [intervention.axes, intervention.change, intervention.bursts, intervention.derived]
         assert sum(map(bool, what)) == 1
-        assert relief.change is None or relief.change in CHANGES
-    assert len({relief.name for relief in RELIEFS}) == len(RELIEFS)
+        assert intervention.change is None or intervention.change in CHANGES
+    assert len({intervention.name for intervention in INTERVENTIONS}) == len(INTERVENTIONS)
 
 
 def test_one_thread_a_small_machine_no_loader_no_faults():
     assert chosen() == ["pinned", "flush_denormals", "openblas"]
 
 
-def test_threads_bring_their_reliefs():
-    assert chosen(attestation={"intra_op": 2})[:2] == ["passive", "one_thread"]
+def test_threads_bring_their_interventions():
+    assert chosen(readback={"intra_op": 2})[:2] == ["passive", "one_thread"]
     passive = {"wait_policy": "passive"}
-    assert chosen(attestation={"intra_op": 2}, axes=passive)[0] == "one_thread"
+    assert chosen(readback={"intra_op": 2}, axes=passive)[0] == "one_thread"
 
 
 @pytest.mark.parametrize(
-    ("member", "relief"),
+    ("member", "intervention"),
     [
         # 40,000 faults in two seconds: 1% of the time at half a microsecond each
         ({"minor_faults": 40_001}, "large_thresholds"),
         ({"trainer_system_s": 0.1}, "large_thresholds"),
         ({"load_s": 0.06}, "cached_batches"),
-        ({"collect_s": 0.06}, "no_collector"),
+        ({"collect_s": 0.06}, "no_gc"),
     ],
 )
-def test_what_the_counters_show_decides(member, relief):
-    assert relief in chosen(member=member)
-    assert relief not in chosen()
+def test_what_the_counters_show_decides(member, intervention):
+    assert intervention in chosen(member=member)
+    assert intervention not in chosen()
 
 
 def with_loader(**facts):
@@ -99,10 +99,10 @@ def with_loader(**facts):
         "kind": "DataLoader", "kinds": ["DataLoader"], "workers": 0, "threads": False,
         "settable": True, "by_row": False, "ready": 0,
     }  # fmt: skip
-    return {"attestation": {"loaders": [loader | facts]}, "member": {"load_s": 0.06}}
+    return {"readback": {"loaders": [loader | facts]}, "member": {"load_s": 0.06}}
 
 
-def test_what_a_loader_is_decides_which_of_its_reliefs_are_tried():
+def test_what_a_loader_is_decides_which_of_its_interventions_are_tried():
     of_loaders = {
         *("loader_beside", "whole_batches", "no_copies", "quick_switches", "more_workers"),
         "pipeline_elsewhere",
@@ -135,7 +135,7 @@ def test_a_loader_gets_cpus_of_its_own_where_training_leaves_some(n, axes, place
     found, left = choose(reference(**with_loader(workers=1), n=n, axes=axes), "quick")
     axes = [one.axes for one in found if one.name == "loader_apart"]
     if placement is None:
-        reasons = {one["relief"]: one["reason"] for one in left}
+        reasons = {one["intervention"]: one["reason"] for one in left}
         assert reasons["loader_apart"] == "training on 1 of 1 CPUs leaves none for a loader"
     else:
         assert axes == [{"intra_op": 1, "placement": placement, "loader_cpus": "rest"}]
@@ -153,8 +153,8 @@ def test_more_workers_are_as_many_as_keep_up_with_training(workers, made_s, more
 def more_workers(options, made_s, **more):
     options["member"]["loader_made_s"] = made_s
     found, _ = choose(reference(**options, on="vm-no-l3", **{"n": 1, **more}), "quick")
-    (relief,) = [one for one in found if one.name == "more_workers"]
-    return relief.axes["loader_workers"]
+    (intervention,) = [one for one in found if one.name == "more_workers"]
+    return intervention.axes["loader_workers"]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def more_workers(options, made_s, **more):
 )
 def test_more_workers_are_no_more_than_a_member_has_cpus_for(n, axes, facts, more):
     options = with_loader(workers=0)
-    options["attestation"] |= facts
+    options["readback"] |= facts
     assert more_workers(options, 5.0, n=n, axes=axes) == more
 
 
@@ -192,12 +192,12 @@ def test_bursts_have_as_many_steps_as_the_quota_lasts_for(quota, n, wanted, step
     active_s = 1.0 + step_ms / 10  # a second of it in the run queue
     found = reference(
         n=n,
-        attestation={"intra_op": int(wanted)},
+        readback={"intra_op": int(wanted)},
         member={"active_s": active_s, "cpu_user_s": wanted * active_s - 1.0},
         quota=quota and Quota(*quota),
     )
     timing = interventions.quota_bursts(found)
-    assert ("unthrottled" in [one.name for one in choose(found, "quick")[0]]) is bool(steps)
+    assert ("quota_bursts" in [one.name for one in choose(found, "quick")[0]]) is bool(steps)
     if steps is None:
         assert "quota" in timing
         return
@@ -213,7 +213,7 @@ def test_a_quota_that_holds_nobody_back_has_nothing_to_relieve(throttled_s):
     assert "held nobody back" in interventions.quota_bursts(found)
 
 
-def test_a_launch_that_is_the_relief_already_gets_its_opposite():
+def test_a_launch_that_is_the_intervention_already_gets_its_opposite():
     axes = {"placement": "cores", "allocator": "jemalloc", "blas": "blis", "isa": "avx2"}
     names = chosen(axes={**axes, "launcher": "dask"})
     assert {"unpinned", "glibc", "bundled_blas", "isa_default", "exec"} <= set(names)
@@ -223,13 +223,13 @@ def test_a_launch_that_is_the_relief_already_gets_its_opposite():
 def test_caches_and_nodes_count_where_there_are_several():
     assert {"spread", "per_l3", "local_memory"} <= set(chosen(on="epyc-9654-2s-nps4"))
     _, left = choose(reference(), "quick")
-    reasons = {item["relief"]: item["reason"] for item in left}
+    reasons = {item["intervention"]: item["reason"] for item in left}
     assert reasons["per_l3"] == "only one last-level cache"
     assert "memory node" in reasons["local_memory"]
 
 
 def test_a_quick_diagnosis_tries_with_one_process_what_slows_each_alike():
-    by_name = {relief.name: relief for relief in RELIEFS}
+    by_name = {intervention.name: intervention for intervention in INTERVENTIONS}
     assert by_name["flush_denormals"].counts(8, "quick") == [1]
     assert by_name["flush_denormals"].counts(8, "full") == [1, 8]
     assert by_name["passive"].counts(8, "quick") == [1, 8]

@@ -1,4 +1,4 @@
-"""A slowdown that is planted in one known place is what the comparison of few and many shows."""
+"""A slowdown that is injected in one known place is what the comparison of few and many shows."""
 
 import json
 from collections import defaultdict
@@ -16,15 +16,15 @@ PROFILE = {"steps": 5, "rate_hz": 20, "samples": 100, "unprofiled_s": 0.5}
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory):
-    """Profiles the planted workload, each kind once; returns the folder of profiles."""
+def injected(tmp_path_factory):
+    """Profiles the injected workload, each kind once; returns the folder of profiles."""
     done = {}
 
     def get(kind):
         if kind not in done:
             folder = tmp_path_factory.mktemp(kind)
             args = ["--kind", kind, "--folder", folder / "members", "--member", "{member}"]
-            mapping = config(WORKLOADS / "planted.py", args=map(str, args))
+            mapping = config(WORKLOADS / "injected.py", args=map(str, args))
             found = profile(mapping | {"profile": PROFILE}, folder)
             assert found["status"] == "complete", found
             done[kind] = folder / "out", found
@@ -43,28 +43,28 @@ def added_by_function(folder, found):
         )
         for stack in folded.stacks:
             if stack.root == stacks.TRAINER:
-                own = [frame for frame in stack.frames if "planted.py" in frame]
+                own = [frame for frame in stack.frames if "injected.py" in frame]
                 added[own[-1].split(" ")[0] if own else ""] += sign * stack.seconds
     return added
 
 
 @pytest.mark.parametrize("kind", ["sleep", "spin", "mul"])
-def test_the_planted_function_is_the_reddest(planted, kind):
-    added = added_by_function(*planted(kind))
+def test_the_injected_function_is_the_reddest(injected, kind):
+    added = added_by_function(*injected(kind))
     worst = max(added, key=added.get)
-    assert worst == f"planted_{kind}", added
+    assert worst == f"injected_{kind}", added
     assert added[worst] > 0.5 * sum(seconds for seconds in added.values() if seconds > 0)
 
 
-def comparison(planted, kind):
-    folder, _ = planted(kind)
+def comparison(injected, kind):
+    folder, _ = injected(kind)
     manifests, operators = read_profiles([folder])
     (entry,) = compare_all(manifests, operators)["machines"]
     return entry["comparisons"][0]
 
 
-def test_the_planted_operator_is_the_top_row(planted):
-    found = comparison(planted, "mul")
+def test_the_injected_operator_is_the_top_row(injected):
+    found = comparison(injected, "mul")
     top = max(found["rows"], key=lambda row: row["difference_s"])
     assert found["rows"][0] == top
     # The memory of `ones` is touched where it is filled, the result's where mul writes it.
@@ -72,9 +72,9 @@ def test_the_planted_operator_is_the_top_row(planted):
     assert found["rows"][0]["calls_a"] == found["rows"][0]["calls_b"]
 
 
-def test_inflation_agrees_with_the_raw_files(planted):
-    folder, _ = planted("mul")
-    found = comparison(planted, "mul")
+def test_inflation_agrees_with_the_raw_files(injected):
+    folder, _ = injected("mul")
+    found = comparison(injected, "mul")
     own = {}
     for n in (1, 2):
         content = json.loads((folder / str(n) / "operators.json").read_text())

@@ -90,7 +90,7 @@ def cohort_figures(folder: Path) -> dict[str, Any]:
     cpus = len(os.sched_getaffinity(0))
     skews = sorted(record["start_skew_s"] for record in windows if record["n"] <= cpus)
     # A third of the windows, every n alike, is enough to know what a launch for each costs.
-    sample = windows[: len(records[0]["ladder"]) * 2]
+    sample = windows[: len(records[0]["process_counts"]) * 2]
     loop_s = shell_loop_s(sample, one.plan["measure"]["warmup_steps"])
     per_minute = {"cohort": 60 * len(windows) / end["wall_s"], "loop": 60 * len(sample) / loop_s}
     return {
@@ -105,7 +105,7 @@ def cohort_figures(folder: Path) -> dict[str, Any]:
 
 
 def isolated_figures(folder: Path, replicates: int = 3) -> dict[str, Any]:
-    """Compare step times of ladder windows with those of fresh cohorts for each point."""
+    """Compare step times of one cohort's windows with those of fresh cohorts for each point."""
     found: dict[bool, dict[int, list[float]]] = {False: {}, True: {}}
     for replicate in range(replicates):
         for isolated in (False, True) if replicate % 2 else (True, False):
@@ -118,9 +118,9 @@ def isolated_figures(folder: Path, replicates: int = 3) -> dict[str, Any]:
                 found[isolated].setdefault(n, []).append(statistics.fmean(values))
     rows: dict[str, Any] = {}
     for n in sorted(found[False]):
-        ladder, alone = interval(found[False][n]), interval(found[True][n])
-        agree = bool(ladder[0] <= alone[1] and alone[0] <= ladder[1])
-        rows[str(n)] = {"ladder_ms": ladder, "isolated_ms": alone, "agree": agree}
+        shared, alone = interval(found[False][n]), interval(found[True][n])
+        agree = bool(shared[0] <= alone[1] and alone[0] <= shared[1])
+        rows[str(n)] = {"shared_ms": shared, "isolated_ms": alone, "agree": agree}
     return rows
 
 

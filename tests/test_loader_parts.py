@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scaling_study.analysis.loader_windows import FeedRun
+from scaling_study.analysis.loader_windows import LoaderRun
 from scaling_study.config import efforts
-from scaling_study.diagnosis.loader_verdict import feed
+from scaling_study.diagnosis.loader_verdict import data_loader
 from scaling_study.experiments import loader_model
 from scaling_study.member import synthetic_load
 from scaling_study.report import figures, sections
@@ -74,9 +74,9 @@ def run(replicate=0, **known):
         "launch": "a", "label": "intra_op 1", "n": 2, "effort": "quick", "replicate": replicate,
     }  # fmt: skip
     cached = {"cached_batches": 8, "cached_bytes": 1000, "copied": False}
-    attestations = {"as_is": {"loaders": [LOADER], "cached": cached}}
+    readbacks = {"as_is": {"loaders": [LOADER], "cached": cached}}
     end = {"status": "complete", "reason": None, "left_out": []}
-    return FeedRun(head, attestations, windows(replicate, **known), None, 0, end)
+    return LoaderRun(head, readbacks, windows(replicate, **known), None, 0, end)
 
 
 def shares(found):
@@ -85,7 +85,7 @@ def shares(found):
 
 @pytest.mark.parametrize("starts", [1, 3])
 def test_the_parts_of_a_step_are_found(starts):
-    found = feed([run(replicate) for replicate in range(starts)])
+    found = data_loader([run(replicate) for replicate in range(starts)])
     assert found["status"] == "ok"
     assert found["replicates"] == starts
     for name, part in {
@@ -103,7 +103,7 @@ def test_the_parts_of_a_step_are_found(starts):
 
 
 def findings(found, disk_limit=None):
-    return " ".join(sections.feed_findings(Feed.model_validate(found), None, disk_limit))
+    return " ".join(sections.loader_findings(Feed.model_validate(found), None, disk_limit))
 
 
 def thumbs(found):
@@ -115,23 +115,23 @@ def thumbs(found):
 
 
 def test_what_the_parts_do_not_account_for_is_shown():
-    found = feed([run(rest=3.0)])
+    found = data_loader([run(rest=3.0)])
     assert shares(found)["rest"]["value"] == pytest.approx(3 / 17, abs=0.03)
     assert "is not accounted for" in findings(found)
 
 
 def test_a_loader_without_workers_leaves_caches_cold():
-    found = feed([run(interference=1.0, without=("beside", "still"))])
+    found = data_loader([run(interference=1.0, without=("beside", "still"))])
     assert set(shares(found)) == {"waiting", "training", "interference", "rest"}
     assert shares(found)["interference"]["value"] == pytest.approx(1 / 13, abs=0.01)
 
 
 def test_files_that_stay_in_memory_tell_nothing_of_fetching():
-    assert feed([run(resident=0.6)])["fetching"] is None
+    assert data_loader([run(resident=0.6)])["fetching"] is None
 
 
 def test_files_that_are_back_before_a_window_ends_tell_nothing_of_fetching():
-    found = feed([run(back=0.95)])
+    found = data_loader([run(back=0.95)])
     assert found["fetching"] is None
     text = findings(found)
     assert "What fetching from storage takes is not known" in text
@@ -141,7 +141,7 @@ def test_files_that_are_back_before_a_window_ends_tell_nothing_of_fetching():
     ("fetching", "said"), [(3.0, "from storage takes 3"), (0.0, "takes nothing noticeable")]
 )
 def test_what_fetching_takes_is_said_as_far_as_it_is_sure(fetching, said):
-    text = findings(feed([run(fetching=fetching)]))
+    text = findings(data_loader([run(fetching=fetching)]))
     assert said in text
 
 
@@ -149,17 +149,17 @@ def test_a_study_that_measured_nothing_says_why():
     reason = "the script has taken no batch from a loader that is known here"
     one = run()
     end = {"status": "skipped", "reason": reason, "left_out": []}
-    found = feed([FeedRun(one.head, {}, pd.DataFrame(), None, 0, end)])
+    found = data_loader([LoaderRun(one.head, {}, pd.DataFrame(), None, 0, end)])
     assert (found["status"], found["reason"]) == ("skipped", reason)
-    assert sections.feed(Feed.model_validate(found)) == f"Nothing was measured: {reason}."
+    assert sections.data_loader(Feed.model_validate(found)) == f"Nothing was measured: {reason}."
 
 
 def test_the_answer_comes_first():
-    text = sections.feed(Feed.model_validate(feed([run()])))
+    text = sections.data_loader(Feed.model_validate(data_loader([run()])))
     assert text.startswith("A step waits 29% of its time for the loader")
     assert "more than 1.7" in text
-    found = Feed.model_validate(feed([run()]))
-    more = sections.feed_findings(found, 2**20, None)
+    found = Feed.model_validate(data_loader([run()]))
+    more = sections.loader_findings(found, 2**20, None)
     assert any("of a step from training" in each for each in more)
     assert "Each alone, the loader is the slower one." in more
     assert any("fit into the last-level cache" in each for each in more)
@@ -181,7 +181,7 @@ def swept(loader, **steps):
         )  # fmt: skip
     ways = [loader_model.now(loader), *loader_model.ways(loader, 2.0)]
     known = {"cpus": 2.0, "ways": [dataclasses.asdict(way) for way in ways]}
-    return feed([FeedRun(one.head, one.attestations, pd.concat(rows), known, 0, one.end)])
+    return data_loader([LoaderRun(one.head, one.readbacks, pd.concat(rows), known, 0, one.end)])
 
 
 def test_other_ways_to_load_are_predicted_and_the_best_is_compared():
@@ -247,7 +247,7 @@ def test_work_beside_training_hurts_from_some_use_of_cpus_on():
     one = run()
     kinds = [beside("neighbour_threads", 0.5), beside("neighbour_processes", 0.0)]
     rows = pd.concat([one.windows, *kinds])
-    found = feed([FeedRun(one.head, one.attestations, rows, None, 0, one.end)])
+    found = data_loader([LoaderRun(one.head, one.readbacks, rows, None, 0, one.end)])
     threads, processes = found["neighbours"]
     assert [each["dose"] for each in threads["doses"]] == [0.0, 0.5, 1.0]
     assert [each["cpus"] for each in threads["doses"]] == pytest.approx([0, 1, 2])
@@ -264,7 +264,7 @@ def test_work_beside_training_hurts_from_some_use_of_cpus_on():
 def test_a_disk_that_is_used_up_is_said():
     one = run()
     rows = one.windows.assign(disk_bytes_per_s=8e8)
-    found = feed([FeedRun(one.head, one.attestations, rows, None, 0, one.end)])
+    found = data_loader([LoaderRun(one.head, one.readbacks, rows, None, 0, one.end)])
     assert "80% of what one process can read" in findings(found, disk_limit=1e9)
 
 
@@ -286,7 +286,7 @@ def looks(**rates):
 
 def test_what_the_machine_was_used_for_answers_rules_of_thumb():
     one = run()
-    found = feed([dataclasses.replace(one, use=looks(stalled_io_s=0.25, disk_bytes=2**20))])
+    found = data_loader([dataclasses.replace(one, use=looks(stalled_io_s=0.25, disk_bytes=2**20))])
     span = found["use"]["spans"][0]
     assert span["at_s"] == pytest.approx(0.25)
     assert [span[kind] for kind in ("trainers", "threads", "workers")] == [1.0, 0.0, 0.5]
@@ -297,7 +297,7 @@ def test_what_the_machine_was_used_for_answers_rules_of_thumb():
     assert rules["Nobody waits for a disk"][0] == "no"
     assert rules["Shared memory (/dev/shm) is not used up"][0] == "yes"
     full = looks(workers_s=0.9, busy_s=2.0) | {"shared_bytes": 2**34}
-    full = feed([dataclasses.replace(one, use=full)])
+    full = data_loader([dataclasses.replace(one, use=full)])
     rules = thumbs(full)
     # It was filled before the first look.
     assert rules["Shared memory (/dev/shm) is not used up"][0] == "no"
