@@ -19,28 +19,18 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("unhurried")
 
-# They measure, or start members: nothing else may run beside them. All others can share a machine.
-# fmt: off
-ALONE = (
-    "test_accounts", "test_readback", "test_builds", "test_capacity", "test_cohort", "test_confirm",
-    "test_counters", "test_supervisor", "test_kernels", "test_launch_script", "test_launchers",
-    "test_machine_counters", "test_measure", "test_members", "test_perf_events", "test_injected",
-    "test_model_queue", "test_openmp", "test_pool", "test_profile_launch", "test_program",
-    "test_sampling", "test_script_fails", "test_today_study", "test_why", "test_worker",
-    "test_worker_scripts",
-    "faults/test_clock", "faults/test_disks", "faults/test_files",
-    "faults/test_kills", "faults/test_misbehaving", "faults/test_races",
-)
-# fmt: on
-
-
 HERE = Path(__file__).parent
+
+
+def lines_of(name):
+    """What a list of tests names."""
+    lines = (HERE / name).read_text().splitlines()
+    return {line for line in lines if not line.startswith("#")}
 
 
 def mark_long(items):
     """Mark what tests/long.txt names, each of which must be there in the files of this run."""
-    text = (HERE / "long.txt").read_text()
-    lines = {line for line in text.splitlines() if not line.startswith("#")}
+    lines = lines_of("long.txt")
     unused, seen = set(lines), set()
     for item in items:
         file = str(item.path.relative_to(HERE))
@@ -58,9 +48,9 @@ def mark_long(items):
 
 @pytest.hookimpl(tryfirst=True)  # before those are left out that were not asked for
 def pytest_collection_modifyitems(items):
-    paths = {HERE / f"{name}.py" for name in ALONE}
+    paths = {HERE / name for name in lines_of("alone.txt")}
     missing = [str(path) for path in paths if not path.exists()]
-    assert missing == [], f"conftest.ALONE names what is not there: {missing}"
+    assert missing == [], f"tests/alone.txt names what is not there: {missing}"
     mark_long(items)
     for item in items:
         if item.path in paths:

@@ -62,6 +62,7 @@ def machines(folder):
 
 def imported(folder):
     """Saved tables of torch's profiler."""
+    sys.path.insert(0, str(Path(__file__).parent / "report"))
     import test_imported_report
 
     texts = {n: test_imported_report.reference(n) for n in (4, 32, 64)}

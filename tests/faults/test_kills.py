@@ -109,7 +109,7 @@ def campaign(victim, batch, folder, note, runs=RUNS):
 
 
 def test_one_kill_of_snakemake(tmp_path, record_property):
-    """What every change is tested with; tests/test_measure.py kills the other victims once each."""
+    """What every change is tested with; test_measure.py kills the other victims once."""
     campaign("Snakemake", "once", tmp_path, record_property, runs=1)
 
 

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from scaling_study.stats import intervals, variances
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from intervals import World, simulate
 

@@ -15,7 +15,7 @@ from scaling_study.member import channel
 from scaling_study.member.member import Member
 from small_cohort import SmallCohort
 
-WORKLOADS = Path(__file__).with_name("workloads")
+WORKLOADS = Path(__file__).parents[1] / "workloads"
 FOREIGN_PATH = WORKLOADS / "pfad mit ünicode/plain loop.py"
 LIBRARY = str(Path(scaling_study.__file__).parents[1])
 CPU = min(os.sched_getaffinity(0))

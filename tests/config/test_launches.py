@@ -8,7 +8,7 @@ import pytest
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import launches  # noqa: E402

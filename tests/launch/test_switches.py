@@ -27,7 +27,7 @@ from scaling_study.launch.axes.axis_table import (
 from scaling_study.runner.switch_script import lines, optimizers_of, render_switches
 from small_cohort import SmallCohort
 
-SCRIPT = Path(__file__).with_name("workloads") / "switched.py"
+SCRIPT = Path(__file__).parents[1] / "workloads" / "switched.py"
 SLOT = {"slot": 0, "cpus": None, "policy": "default"}
 VALUES = {
     "inter_op": [3],

@@ -6,7 +6,7 @@ from scaling_study.diagnosis.cause_tables import causes_list, interventions_tabl
 from scaling_study.diagnosis.causes.cause_table import CAUSES
 from scaling_study.experiments.interventions import INTERVENTIONS
 
-DOCUMENTATION = Path(__file__).parent.parent / "docs" / "why.md"
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "why.md"
 
 
 def test_the_documentation_lists_what_there_is():

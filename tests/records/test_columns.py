@@ -7,7 +7,7 @@ import pytest
 from scaling_study.records import columns, confirmation, docs, experiment, window
 from scaling_study.records.field import fields
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_documentation_is_what_types_and_columns_say():

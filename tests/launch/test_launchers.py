@@ -291,7 +291,7 @@ def dask(tmp_path_factory):
     cohort = SmallCohort(tmp_path_factory.mktemp("dask") / "cohort", 1)
     values = {"launcher": "dask", "isa": "default", "wait_policy": "passive"}
     effects = axis_table.prepare(values, Where({"topology": {"cpus": []}}))
-    script = Path(__file__).with_name("workloads") / "plain_loop.py"
+    script = Path(__file__).parents[1] / "workloads" / "plain_loop.py"
     try:
         host = cohort.launcher(
             "dask", env=effects.environment(), switches=["scaling_study.launch.axes.inter_op=2"]

@@ -23,7 +23,7 @@ from scaling_study.records.codec import RecordError
 from scaling_study.records.columns import EXPERIMENTS
 from synthetic_why import MS, Step, World, microbenchmarks, write_run
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 KNEE = {"value": 2.0, "low": 1.5, "high": 2.5, "boundary": None}
 WANTED = {
     *("cpu_oversubscription", "spinning", "too_many_threads", "affinity_pileup", "cpu_quota"),

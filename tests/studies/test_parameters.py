@@ -24,7 +24,7 @@ from scaling_study.host import probe
 from scaling_study.records.codec import RecordError
 from scaling_study.runner import resolve
 
-SCRIPT = Path(__file__).with_name("workloads") / "sized.py"
+SCRIPT = Path(__file__).parents[1] / "workloads" / "sized.py"
 
 
 def config(launches=None, **workload):

@@ -19,7 +19,7 @@ from scaling_study.config.plan import make_plan
 from scaling_study.experiments import interventions
 from scaling_study.host.limits import read_hierarchy
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import fault_bare  # noqa: E402

@@ -13,7 +13,7 @@ from scaling_study.confirm import losses
 from scaling_study.host import probe
 from scaling_study.runner import resolve
 
-WORKLOADS = Path(__file__).with_name("workloads")
+WORKLOADS = Path(__file__).parents[1] / "workloads"
 
 TRAIN = """
 import sys, torch

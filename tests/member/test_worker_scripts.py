@@ -18,7 +18,7 @@ from scaling_study.member import channel, iterations
 from scaling_study.runner.environment import member_environment
 from small_cohort import SmallCohort, until
 
-WORKLOADS = Path(__file__).with_name("workloads")
+WORKLOADS = Path(__file__).parents[1] / "workloads"
 LIBRARY = str(Path(scaling_study.__file__).parents[1])
 CPU = min(os.sched_getaffinity(0))
 MS = 1_000_000

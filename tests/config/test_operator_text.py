@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scaling_study.config.operator_text import TableError, parse_table, parse_time
 
-DATA = Path(__file__).parent / "data/profiler"
+DATA = Path(__file__).parents[1] / "data/profiler"
 VERSIONS = ["torch-1.8-cuda-flops", "torch-2.1-cuda-flops"]
 
 RULED = """\

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scaling_study.profiling import stack_rules, stacks
 from scaling_study.profiling.stack_frames import clean_name, read_frame
 
-DATA = Path(__file__).parent / "data" / "stacks"
+DATA = Path(__file__).parents[1] / "data" / "stacks"
 HEAD = 'process 10:"python -m scaling_study.member.worker /f 0 -- train.py";thread (10): MainThread'
 WORKER = "serve (scaling_study/member/worker.py:283);run (scaling_study/member/worker.py:251)"
 

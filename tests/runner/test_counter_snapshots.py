@@ -7,7 +7,7 @@ import pytest
 
 from scaling_study.host import kernel_counters, machine_counters
 from scaling_study.runner import counter_snapshots
-from test_counters import process, thread
+from test_kernel_counters import process, thread
 
 
 def edge(trees):

@@ -10,7 +10,7 @@ from scaling_study.common.storage import read_json, read_table
 from scaling_study.profiling import profiles
 from scaling_study.records.columns import OPERATORS
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from scaling_study.common.storage import read_json, write_json
 from scaling_study.report.study import conclusion
 from scaling_study.study_run import StudyInUseError, StudyLock
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FIGURES = {
     "throughput", "step_time", "efficiency", "fairness", "phases", "accounts", "cpu_time", "noise",
     "front",
