@@ -150,7 +150,7 @@ def read(folder: Path) -> Measured:
     raced = folder / "searched.json"
     plan = read_json(raced if raced.exists() else folder / "plan.json")
     collected, machine = collect(folder, plan), read_json(folder / "machine.json")
-    cohorts = collected.cohorts["cohorts"]
+    cohorts = collected.cohorts.cohorts
     return Measured(plan, rounds.starts(cohorts, collected.replicates, plan), machine)
 
 

@@ -8,41 +8,27 @@ from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.host import probe
 from scaling_study.records import codec
+from scaling_study.records.analysis import Machines, Recommendation, Recommended, Reference
 from scaling_study.records.confirmation import DECODER
 from scaling_study.runner.measure import job_text
 from scaling_study.runner.supervisor import supervised
 
 
 def point(plan, launch, n):
-    """A point of a recommendation, as the analysis writes it."""
+    """A point of a recommendation."""
     label = next(one["label"] for one in plan["launches"] if one["id"] == launch)
-    return {
-        "launch": launch,
-        "label": label,
-        "n": n,
-        "steps_per_s": 100.0,
-        "models_per_hour": 1000.0,
-        "non_step_share": 0.0,
-        "at_n": None,
-        "axes": {},
-    }
+    return {"launch": launch, "label": label, "n": n, "steps_per_s": 100.0,
+            "models_per_hour": 1000.0, "non_step_share": 0.0}  # fmt: skip
 
 
 def recommendation(plan, n=1, default_n=1, machine=None):
     """What an analysis of this machine would hold if the baseline were the best launch."""
-    return {
-        "machines": [
-            {
-                "machine": machine or probe.read_machine().to_dict()["hash"],
-                "cpu_model": "a processor",
-                "status": "ok",
-                "reason": None,
-                "objective": "models_per_hour",
-                "recommended": point(plan, plan["baseline"], n),
-                "default": default_n and point(plan, plan["default"], default_n),
-            }
-        ]
-    }
+    return Recommendation(
+        machine=machine or probe.read_machine().to_dict()["hash"],
+        status="ok",
+        recommended=Recommended(**point(plan, plan["baseline"], n)),
+        default=Reference(**point(plan, plan["default"], default_n)) if default_n else None,
+    )
 
 
 def planned(script, seconds, *, args=(), **sections):
@@ -54,7 +40,7 @@ def command(plan, found, folder):
     """The job that confirms, below its supervisor."""
     (folder / "plan.json").write_text(json.dumps(plan))
     (folder / "analysis").mkdir(exist_ok=True)
-    (folder / "analysis/recommendation.json").write_text(json.dumps(found))
+    codec.write_file(folder / "analysis/recommendation.json", Machines((found,)))
     default = next(one for one in plan["launches"] if one["id"] == plan["default"])
     return [
         *supervised(),

@@ -9,6 +9,8 @@ from pathlib import Path
 from scaling_study.common import private
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
+from scaling_study.records import codec
+from scaling_study.records.profile import Profiled
 from scaling_study.runner.measure import job_text
 from scaling_study.runner.supervisor import supervised
 
@@ -91,7 +93,7 @@ def profile(mapping, folder):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads((folder / "out/profile.json").read_text())
+    return codec.read_file(folder / "out/profile.json", Profiled)
 
 
 def command(job, folder, watched=None):

@@ -1,7 +1,9 @@
-"""Records of a usual window, for tests that change a field or two."""
+"""Records as they usually are, for tests that change a field or two."""
 
-from msgspec import structs
+from msgspec import json, structs
 
+from scaling_study.records import codec
+from scaling_study.records.cohorts import CohortSummary, Reported
 from scaling_study.records.window import Member, Taken, Window, WindowMachine
 
 MACHINE = WindowMachine(
@@ -44,3 +46,25 @@ def window(members=(), **changed):
     known = {"cohort": 0, "attempt": 0}
     of_cohort = {name: changed.pop(name, value) for name, value in known.items()}
     return Window(**structs.asdict(taken(list(members), **changed)), **of_cohort)
+
+
+def kept(record):
+    """A record as its file gives it back."""
+    return json.decode(codec.ENCODER.encode(record), type=type(record))
+
+
+def reported(**changed):
+    """What the one member of a cohort reported that got what it asked for."""
+    usual = {"checks": (), "member": None, "intra_op": (1,), "start_s": ()}
+    return Reported(**usual | changed)
+
+
+def summary(**changed):
+    """A cohort of one process, as cohorts.json holds it."""
+    usual = {
+        "launch": "a", "label": "a", "role": "grid", "file": "measure/a/0.jsonl", "machine": "m",
+        "host": "host-a", "replicate": 0, "cohort": 0, "process_counts": (1,), "seed": 1,
+        "started": "2025-01-01T00:00:00+00:00", "measured_hash": "w", "harness_hash": "h",
+        "axes": {}, "slots": (), "requested_env": {},
+    }  # fmt: skip
+    return CohortSummary(**usual | changed)

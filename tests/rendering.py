@@ -7,9 +7,11 @@ from typing import Any
 from unittest import mock
 
 import synthetic
-from scaling_study.analysis.analyse import analyse
+from scaling_study.analysis import analyse
 from scaling_study.analysis.collect import collect
 from scaling_study.common.storage import read_json, write_json, write_table
+from scaling_study.records.analysis import Machines
+from scaling_study.records.codec import read_file, write_file
 from scaling_study.records.columns import BETWEEN, POINTS, REPLICATES, WINDOWS
 from scaling_study.report import figures
 from scaling_study.report.render import render_study
@@ -47,12 +49,11 @@ def make_study(
         (POINTS, collected.points),
     ):
         write_table(folder / "tables", table, frame)
-    write_json(folder / "tables/cohorts.json", collected.cohorts)
-    analyses = analyse(
+    write_file(folder / "tables/cohorts.json", collected.cohorts)
+    found = analyse.analyse(
         collected.points, collected.replicates, collected.windows, collected.cohorts, plan
     )
-    for name, content in analyses.items():
-        write_json(folder / "analysis" / f"{name}.json", content)
+    analyse.write(folder / "analysis", found, plan)
     return folder
 
 
@@ -65,5 +66,10 @@ def render(folder: Path) -> Path:
 
 
 def machine_entry(folder: Path, name: str) -> Any:
-    """Return the first machine's entry of an analysis file."""
+    """Return the first machine's entry of an analysis file, as JSON holds it."""
     return read_json(folder / "analysis" / f"{name}.json")["machines"][0]
+
+
+def entry(folder: Path, name: str, kind: Any) -> Any:
+    """Return the first machine's entry of an analysis file."""
+    return read_file(folder / "analysis" / f"{name}.json", Machines[kind]).machines[0]

@@ -4,6 +4,8 @@ import rendering
 import synthetic
 from scaling_study.analysis import compare, machine_results
 from scaling_study.common.storage import read_json, write_json
+from scaling_study.records.analysis import Compared
+from scaling_study.records.codec import read_file, write_file
 from scaling_study.report.render import render_study
 
 KIND = dict.fromkeys(("partition", "account", "qos", "constraint"), "") | dict.fromkeys(
@@ -37,8 +39,8 @@ def compared(folder, plan, *, currency="EUR", **kinds):
     folders = machine_results.folders(folder, list(kinds))
     found = {name: machine_results.read_results(path, plan) for name, path in folders.items()}
     path = folder / "analysis/machines.json"
-    write_json(path, compare.compare(found, kinds, currency))
-    return read_json(path)
+    write_file(path, compare.compare(found, kinds, currency))
+    return read_file(path, Compared)
 
 
 def render(folder):

@@ -5,12 +5,15 @@ import pandas as pd
 import pytest
 
 from scaling_study.analysis import law_choice
-from scaling_study.analysis.boundary import Boundary, Knee, coinciding, read_knee
+from scaling_study.analysis.boundary import Knee, coinciding, read_knee
 from scaling_study.analysis.laws import SHARP
-from scaling_study.common.storage import write_json
 from scaling_study.common.topology import Cpu, Node, Topology, format_cpu_list
 from scaling_study.config import process_counts
-from scaling_study.stats.intervals import Interval, Means
+from scaling_study.records.analysis import ChosenLaw, LaunchLaws, Machines, Scaling
+from scaling_study.records.codec import write_file
+from scaling_study.records.verdict import Boundary
+from scaling_study.stats.interval import Interval
+from scaling_study.stats.intervals import Means
 
 DRAWS = 20
 COHORT_NOISE = 0.03
@@ -181,14 +184,15 @@ def test_a_quota_is_a_boundary_where_it_stands():
 
 def test_a_knee_is_read_from_the_analysis(tmp_path):
     assert read_knee(tmp_path, "m", "a") is None
-    ends = {"value": 8.0, "low": 7.8, "high": 8.3}
-    launches = [
-        {"launch": "a", "laws": {"best": "hard_saturation", "knee": ends}},
-        {"launch": "b", "laws": {"best": "linear", "knee": None}},
-        {"launch": "c", "laws": {"best": "usl", "knee": ends}},
-    ]
-    machines = {"machines": [{"machine": "m", "launches": launches}]}
-    write_json(tmp_path / "analysis/scaling.json", machines)
-    assert read_knee(tmp_path, "m", "a") == Knee(Interval(8.0, 7.8, 8.3), sharp=True)
+    ends = Interval(8.0, 7.8, 8.3)
+    launches = tuple(
+        LaunchLaws(launch=launch, laws=ChosenLaw(best=best, knee=knee))
+        for launch, best, knee in (
+            ("a", "hard_saturation", ends), ("b", "linear", None), ("c", "usl", ends)
+        )
+    )  # fmt: skip
+    scaling = Machines((Scaling(machine="m", launches=launches),))
+    write_file(tmp_path / "analysis/scaling.json", scaling)
+    assert read_knee(tmp_path, "m", "a") == Knee(ends, sharp=True)
     assert read_knee(tmp_path, "m", "b") is read_knee(tmp_path, "other", "a") is None
     assert read_knee(tmp_path, "m", "c").sharp is False

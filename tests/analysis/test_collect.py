@@ -7,11 +7,13 @@ import pytest
 
 import synthetic
 from jobs import STAGE
+from made_records import reported, summary
 from scaling_study.analysis.accounts import TRAINER
 from scaling_study.analysis.collect import collect, oversubscribed, usable_cpus
-from scaling_study.config.work import NO_ENDS
 from scaling_study.records.codec import RecordError
+from scaling_study.records.cohorts import ModelLength
 from scaling_study.records.columns import TABLES
+from scaling_study.records.window import Slot
 
 BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.linear(50.0))
 
@@ -96,13 +98,12 @@ def test_starts_that_ended_give_models_per_hour(tmp_path):
         tmp_path, launches=launches, ns=[1, 2], replicates=1, steps_per_model="auto"
     )
     unknown = collect(tmp_path, plan)
-    assert unknown.cohorts["model_length"] == NO_ENDS
+    assert unknown.cohorts.model_length == ModelLength()
     assert unknown.points["models_per_hour"].isna().all()
     ended(tmp_path / "measure" / default.id / "0.jsonl", 400)
     ended(tmp_path / "measure" / BASELINE.id / "0.jsonl", 800)
     found = collect(tmp_path, plan)
-    length = {"starts": 4, "steps": 400, "shortest": 400, "longest": 800}
-    assert found.cohorts["model_length"] == length
+    assert found.cohorts.model_length == ModelLength(4, 400, 400, 800)
     by_number = collect(
         tmp_path, {**plan, "workload": {**plan["workload"], "steps_per_model": 400}}
     )
@@ -130,11 +131,7 @@ def test_a_launch_that_was_not_measured_has_no_rows_but_its_cohorts(study):
     for launch in synthetic.LAUNCHES[-2:]:
         assert of(collected.windows, launch).empty
         assert of(collected.points, launch).empty
-        ends = [
-            each["end"]["status"]
-            for each in collected.cohorts["cohorts"]
-            if each["launch"] == launch.id
-        ]
+        ends = [each.end.status for each in collected.cohorts.cohorts if each.launch == launch.id]
         assert ends == [launch.ending] * 3
 
 
@@ -165,7 +162,7 @@ def test_an_all_failed_study_gives_empty_tables(tmp_path):
         strict=True,
     ):
         pd.testing.assert_frame_equal(frame, table.frame())
-    assert len(collected.cohorts["cohorts"]) == 6
+    assert len(collected.cohorts.cohorts) == 6
 
 
 def test_a_study_in_which_no_window_is_valid_has_rows_but_no_points(tmp_path):
@@ -189,12 +186,11 @@ def test_missing_and_unplanned_files_are_listed(tmp_path):
     plan["launches"].pop()
     (tmp_path / "measure" / BASELINE.id / "1.jsonl").unlink()
     collected = collect(tmp_path, plan)
-    assert [(each["launch"], each["replicate"]) for each in collected.cohorts["missing"]] == [
-        (BASELINE.id, 1),
-    ]
-    assert collected.cohorts["left_out"] == [
+    (missing,) = collected.cohorts.missing
+    assert (missing.launch, missing.replicate) == (BASELINE.id, 1)
+    assert collected.cohorts.left_out == tuple(
         f"measure/{launches[1].id}/{replicate}.jsonl" for replicate in range(3)
-    ]
+    )
     assert set(collected.windows["launch"]) == {BASELINE.id}
 
 
@@ -202,7 +198,7 @@ def test_a_machine_of_its_own_keeps_its_points(tmp_path):
     machines = [synthetic.machine(), synthetic.machine(name="host-b", cpus=4)]
     plan = synthetic.write_study(tmp_path, launches=[BASELINE], machines=machines)
     collected = collect(tmp_path, plan)
-    assert list(collected.cohorts["machines"]) == [each["hash"] for each in machines]
+    assert list(collected.cohorts.machines) == [each["hash"] for each in machines]
     assert collected.points.groupby("machine")["replicates"].unique().map(list).tolist() == [
         [3],
         [3],
@@ -267,16 +263,21 @@ def test_usable_cpus_are_the_mask_or_the_quota():
     assert usable_cpus({**machine, "quota_cpus": 100.0}) == 8
 
 
+def slots(*oversubscribed):
+    return tuple(
+        Slot(slot=slot, cpus=None, policy="default", oversubscribed=crowded)
+        for slot, crowded in enumerate(oversubscribed)
+    )
+
+
 def test_members_that_share_a_cpu_are_oversubscribed():
-    slots = [{"oversubscribed": False}, {"oversubscribed": True}]
-    cohort = {"readback": {"intra_op": [1, 1]}, "slots": slots, "axes": {}}
+    cohort = summary(readback=reported(intra_op=(1, 1)), slots=slots(False, True))
     assert not oversubscribed(cohort, 1, cpus=8)
     assert oversubscribed(cohort, 2, cpus=8)
 
 
 def test_ranks_have_threads_each():
-    slots = [{"oversubscribed": False}]
-    cohort = {"readback": {"intra_op": [2]}, "slots": slots, "axes": {"ranks": 4}}
+    cohort = summary(readback=reported(intra_op=(2,)), slots=slots(False), axes={"ranks": 4})
     assert not oversubscribed(cohort, 1, cpus=8)
     assert oversubscribed(cohort, 1, cpus=7)
 

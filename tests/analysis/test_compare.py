@@ -3,21 +3,14 @@
 import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
 import synthetic_machines
 from scaling_study.analysis import compare, machine_results
 from scaling_study.common.storage import read_json, write_json
-from scaling_study.report.model import Compared
+from scaling_study.records.analysis import Measures
 from scaling_study.report.sections import compared_notes, compared_verdict
 from scaling_study.report.study import conclusion
-
-
-def write_verdict(content):
-    return compared_verdict(Compared.model_validate(content))
-
-
-def write_notes(content):
-    return compared_notes(Compared.model_validate(content))
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +25,7 @@ def study(tmp_path_factory):
 
 
 def entry(content, name):
-    return next(one for one in content["machines"] if one["name"] == name)
+    return next(one for one in content.machines if one.name == name)
 
 
 def test_each_machine_has_what_it_gives(study):
@@ -41,35 +34,38 @@ def test_each_machine_has_what_it_gives(study):
     for one, speed in ((fast, 2.0), (slow, 1.0)):
         # 500 steps train a model: hard saturation at 200 steps/s times the speed, and at 40.
         for role, ceiling in (("recommended", 200), ("default", 40)):
-            rate = one[role]["rate"]
-            assert rate["value"] == pytest.approx(ceiling * speed * 3600 / 500, rel=0.05)
-            assert rate["low"] < rate["value"] < rate["high"]
-    rate = fast["recommended"]["rate"]
+            rate = getattr(one, role).rate
+            assert rate.value == pytest.approx(ceiling * speed * 3600 / 500, rel=0.05)
+            assert rate.low < rate.value < rate.high
+    best = fast.recommended
     for end in ("value", "low", "high"):
-        assert fast["recommended"]["per_price"][end] == pytest.approx(rate[end] / 4)
-        assert fast["recommended"]["per_kwh"][end] == pytest.approx(rate[end] / 0.5)
-    assert slow["recommended"]["per_kwh"] is None
-    assert (fast["hosts"], slow["hosts"]) == (["node1"], ["old7"])
+        rate, price, kwh = (
+            getattr(each, end) for each in (best.rate, best.per_price, best.per_kwh)
+        )
+        assert price == pytest.approx(rate / 4)
+        assert kwh == pytest.approx(rate / 0.5)
+    assert slow.recommended.per_kwh is None
+    assert (fast.hosts, slow.hosts) == (("node1",), ("old7",))
 
 
 def test_ratios_are_to_the_first_machine(study):
     _, content = study
-    assert content["reference"] == "fast"
-    ratio = entry(content, "slow")["to_reference"]
-    assert ratio["rate"]["low"] < 0.5 < ratio["rate"]["high"]
-    assert ratio["per_price"]["low"] < 2 < ratio["per_price"]["high"]
-    assert ratio["per_kwh"] is None
-    assert set(entry(content, "fast")["to_reference"].values()) == {None}
+    assert content.reference == "fast"
+    ratio = entry(content, "slow").to_reference
+    assert ratio.rate.low < 0.5 < ratio.rate.high
+    assert ratio.per_price.low < 2 < ratio.per_price.high
+    assert ratio.per_kwh is None
+    assert entry(content, "fast").to_reference == Measures()
 
 
 def test_the_best_machine_is_another_by_price(study):
     _, content = study
-    best = content["best"]
-    assert (best["rate"]["first"], best["rate"]["next"]) == ("fast", "slow")
-    assert (best["per_price"]["first"], best["per_price"]["next"]) == ("slow", "fast")
+    best = content.best
+    assert (best["rate"].first, best["rate"].next) == ("fast", "slow")
+    assert (best["per_price"].first, best["per_price"].next) == ("slow", "fast")
     assert best["per_kwh"] is None
-    assert write_verdict(content).startswith("fast gives ")
-    notes = [note.text for note in write_notes(content)]
+    assert compared_verdict(content).startswith("fast gives ")
+    notes = [note.text for note in compared_notes(content)]
     assert any(
         text.startswith("slow gives ") and "models per EUR of fast" in text for text in notes
     )
@@ -81,15 +77,15 @@ def test_machines_are_compared_by_steps_where_one_has_seen_no_model_end(study):
     folders = machine_results.folders(folder, ["fast", "slow"])
     plan = read_json(folder / "plan.json")
     found = {name: machine_results.read_results(path, plan) for name, path in folders.items()}
-    unknown = found["slow"].recommendation | {"objective": "steps_per_s"}
+    unknown = replace(found["slow"].recommendation, objective="steps_per_s")
     found["slow"] = dataclasses.replace(found["slow"], recommendation=unknown)
-    kinds = {name: entry(content, name)["kind"] for name in found}
+    kinds = {name: entry(content, name).kind for name in found}
     by_steps = compare.compare(found, kinds, "EUR")
-    assert by_steps["objective"] == "steps_per_s"
+    assert by_steps.objective == "steps_per_s"
     for name, speed in (("fast", 2.0), ("slow", 1.0)):
-        rate = entry(by_steps, name)["recommended"].measures.rate.value
+        rate = entry(by_steps, name).recommended.rate.value
         assert rate == pytest.approx(200 * speed, rel=0.05)
-    ratio = entry(by_steps, "slow")["to_reference"].rate
+    ratio = entry(by_steps, "slow").to_reference.rate
     assert ratio.low < 0.5 < ratio.high
 
 
@@ -97,8 +93,8 @@ def test_machines_are_compared_by_steps_where_one_has_seen_no_model_end(study):
 def test_a_missing_machine_is_named_and_keeps_nothing_back(study):
     folder, content = study
     absent = entry(content, "absent")
-    assert absent["status"] == "missing"
-    assert absent["reason"] == "0 of 9 cohorts are measured, and no node was probed"
+    assert absent.status == "missing"
+    assert absent.reason == "0 of 9 cohorts are measured, and no node was probed"
     synthetic_machines.render(folder)
     said = conclusion(folder, folder / "plan.json", folder / "report.html", compared=True)
     assert "Warning: absent is missing: 0 of 9 cohorts are measured" in said
@@ -113,18 +109,18 @@ def test_steps_are_compared_where_nobody_says_what_a_model_is(tmp_path):
     plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1", **options)
     synthetic_machines.measure(tmp_path, "b", 2.0, "node2", **options)
     content = synthetic_machines.compared(tmp_path, plan, a={"price": 2.0}, b={"price": 2.0})
-    rate = entry(content, "a")["recommended"]
-    assert rate["per_price"]["value"] == pytest.approx(rate["rate"]["value"] * 3600 / 2)
-    assert "b looks best; without an interval it is not certain" in write_verdict(content)
+    rate = entry(content, "a").recommended
+    assert rate.per_price.value == pytest.approx(rate.rate.value * 3600 / 2)
+    assert "b looks best; without an interval it is not certain" in compared_verdict(content)
 
 
 def test_machines_for_one_model_are_compared_by_its_rate_alone(tmp_path):
     plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1", objective="one_model")
     synthetic_machines.measure(tmp_path, "b", 2.0, "node2", objective="one_model")
     content = synthetic_machines.compared(tmp_path, plan, a={}, b={})
-    assert (content["objective"], content["single"]) == ("models_per_hour", True)
-    assert {entry(content, name)["recommended"]["n"] for name in "ab"} == {1}
-    assert content["best"]["rate"]["ratio"]["value"] == pytest.approx(2, rel=0.05)
+    assert (content.objective, content.single) == ("models_per_hour", True)
+    assert {entry(content, name).recommended.n for name in "ab"} == {1}
+    assert content.best["rate"].ratio.value == pytest.approx(2, rel=0.05)
     report = synthetic_machines.render(tmp_path).read_text(encoding="utf-8")
     assert "does each machine give, where one model is to be done soonest?" in report
 
@@ -133,16 +129,16 @@ def test_machines_that_do_not_differ_are_not_ranked(tmp_path):
     plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1")
     synthetic_machines.measure(tmp_path, "b", 1.0, "node2")
     content = synthetic_machines.compared(tmp_path, plan, a={}, b={})
-    assert "as far as this study can tell, predicted" in write_verdict(content)
+    assert "as far as this study can tell, predicted" in compared_verdict(content)
 
 
 def test_one_machine_under_two_names_is_said(tmp_path):
     plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1")
     synthetic_machines.measure(tmp_path, "b", 1.0, "node1")
     content = synthetic_machines.compared(tmp_path, plan, a={}, b={})
-    assert content["same"] == [["a", "b"]]
+    assert content.same == (("a", "b"),)
     assert any(
-        note.bad and "a and b are the same machine" in note.text for note in write_notes(content)
+        note.bad and "a and b are the same machine" in note.text for note in compared_notes(content)
     )
 
 
@@ -159,10 +155,10 @@ def test_nodes_that_differ_under_one_name_are_said_and_not_pooled(tmp_path):
     write_json(own / "tables/cohorts.json", study)
     content = synthetic_machines.compared(tmp_path, plan, a={})
     a = entry(content, "a")
-    assert (a["machine"], a["hosts"]) == (first, ["node1", "node3"])
-    (other,) = a["others"]
-    assert (other["machine"], other["hosts"], other["cohorts"]) == (second, ["node2"], 9)
-    note = next(note.text for note in write_notes(content) if "Not all nodes" in note.text)
+    assert (a.machine, a.hosts) == (first, ("node1", "node3"))
+    (other,) = a.others
+    assert (other.machine, other.hosts, other.cohorts) == (second, ("node2",), 9)
+    note = next(note.text for note in compared_notes(content) if "Not all nodes" in note.text)
     assert "node2 (9 cohorts) has" in note
     assert "compared here is node1 and node3" in note
     assert "kernel 5.4.0, not 6.1.0" in note
@@ -181,8 +177,8 @@ def test_another_torch_is_said(tmp_path):
     provenance["machines"][0]["versions"]["torch"] = "2.4.0"
     write_json(path, provenance)
     content = synthetic_machines.compared(tmp_path, plan, a={}, b={})
-    assert [one["what"] for one in content["software"]] == ["torch", "measuring code"]
-    notes = "\n".join(note.text for note in write_notes(content))
+    assert [one.what for one in content.software] == ["torch", "measuring code"]
+    notes = "\n".join(note.text for note in compared_notes(content))
     assert "The machines differ in torch: a 2.13.0+cpu; b 2.4.0." in notes
 
 

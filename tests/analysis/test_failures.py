@@ -2,7 +2,8 @@ import json
 
 import synthetic
 from scaling_study.analysis.collect import collect
-from scaling_study.analysis.failures import Failures, LostPoint, list_failures
+from scaling_study.analysis.failures import list_failures
+from scaling_study.records.analysis import Failures, Lost
 
 
 def failures(folder, *launches, edit=None, **options):
@@ -10,12 +11,12 @@ def failures(folder, *launches, edit=None, **options):
     if edit is not None:
         edit(folder / "measure" / launches[0].id)
     cohorts = collect(folder, plan).cohorts
-    return list_failures(cohorts["cohorts"], cohorts["missing"])
+    return list_failures("m", cohorts.cohorts, cohorts.missing)
 
 
 def test_a_complete_study_lists_nothing(tmp_path):
     found = failures(tmp_path, synthetic.Launch())
-    assert found == Failures([], [], [], [], {})
+    assert found == Failures(machine="m")
 
 
 def test_every_ending_is_listed_with_reason_and_remedy(tmp_path):
@@ -49,7 +50,7 @@ def test_invalid_windows_are_counted_by_flag_and_their_points_named(tmp_path):
         (4, "foreign_cpu", 6),
         (4, "short_overlap", 6),
     ]
-    assert found.points == [LostPoint(launch.id, launch.label, 4)]
+    assert found.points == (Lost(launch=launch.id, label=launch.label, n=4),)
 
 
 def test_shared_files_have_the_most_members_of_any_cohort(tmp_path):
@@ -71,7 +72,7 @@ def test_a_point_lost_in_one_replicate_only_is_not_lost(tmp_path):
         path.write_text(path.read_text().replace('"valid": true', '"valid": false'))
 
     found = failures(tmp_path, synthetic.Launch(), edit=spoil)
-    assert found.points == []
+    assert found.points == ()
 
 
 def test_a_stopped_job_is_interrupted_unless_it_went_on(tmp_path):
@@ -90,7 +91,7 @@ def test_a_stopped_job_is_interrupted_unless_it_went_on(tmp_path):
 
     stopped = failures(tmp_path / "stopped", synthetic.Launch(), edit=stop).launches
     assert [(each.status, each.replicate) for each in stopped] == [("interrupted", 0)]
-    assert failures(tmp_path / "went_on", synthetic.Launch(), edit=go_on).launches == []
+    assert failures(tmp_path / "went_on", synthetic.Launch(), edit=go_on).launches == ()
 
 
 def test_a_missing_file_is_a_failure(tmp_path):

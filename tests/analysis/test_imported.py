@@ -57,10 +57,11 @@ def example():
 
 
 def test_the_example_per_step_and_per_call(example):
-    assert [one.n for one in example] == [4, 32, 64]
-    assert [one.steps for one in example] == [550, 550, 1050]
-    assert [round(one.step_s * 1e3, 1) for one in example] == [28.8, 50.4, 104.5]
-    assert {one.steps_from for one in example} == {"calls of Optimizer.step#AdamW.step"}
+    saved = [one.saved for one in example]
+    assert [one.n for one in saved] == [4, 32, 64]
+    assert [one.steps for one in saved] == [550, 550, 1050]
+    assert [round(one.step_s * 1e3, 1) for one in saved] == [28.8, 50.4, 104.5]
+    assert {one.steps_from for one in saved} == {"calls of Optimizer.step#AdamW.step"}
     frame = imported.operator_frame(example)
     mm = frame[frame["operator"] == "aten::mm"]
     assert [round(each * 1e6, 1) for each in mm["total_s_per_call"]] == [94.6, 139.9, 259.7]
@@ -71,9 +72,8 @@ def test_the_example_per_step_and_per_call(example):
 
 def test_differences_recomputed_from_the_files(example):
     frame = imported.operator_frame(example)
-    machine = imported.compare_tables(example, frame)["machines"][0]
-    to64, to32 = machine["comparisons"]
-    assert (to64["title"], to32["title"]) == ("4 against 64 processes", "4 against 32 processes")
+    to64, to32 = imported.compare_tables(example, frame).comparisons
+    assert (to64.title, to32.title) == ("4 against 64 processes", "4 against 32 processes")
     for comparison, n, steps, step_s in ((to64, 64, 1050, 0.104508), (to32, 32, 550, 0.050413)):
         sides = []
         for count, number in ((4, 550), (n, steps)):
@@ -84,21 +84,21 @@ def test_differences_recomputed_from_the_files(example):
                     value, unit = re.fullmatch(r"([\d.]+)(ms|s)", cells[2]).groups()
                     found[cells[0]] = float(value) * (1e-3 if unit == "ms" else 1) / number
             sides.append(found)
-        rows = {row["operator"]: row for row in comparison["rows"]}
+        rows = {row.operator: row for row in comparison.rows}
         rest = rows.pop(imported.NOT_IN_BOTH)
         assert set(rows) == set(sides[0]) & set(sides[1])
         for name, row in rows.items():
-            assert row["difference_s"] == pytest.approx(sides[1][name] - sides[0][name])
-        covered_s = sum(row["difference_s"] for row in rows.values())
-        assert rest["difference_s"] == pytest.approx(step_s - 0.028782 - covered_s)
+            assert row.difference_s == pytest.approx(sides[1][name] - sides[0][name])
+        covered_s = sum(row.difference_s for row in rows.values())
+        assert rest.difference_s == pytest.approx(step_s - 0.028782 - covered_s)
         for part in ("rows", "groups"):
-            assert sum(each["share"] for each in comparison[part]) == pytest.approx(1)
-        assert "outside operators" not in [group["group"] for group in comparison["groups"]]
+            assert sum(each.share for each in getattr(comparison, part)) == pytest.approx(1)
+        assert "outside operators" not in [group.group for group in comparison.groups]
 
 
 def test_the_sentence_names_an_operator_and_what_is_not_known(example):
     frame = imported.operator_frame(example)
-    text = imported.compare_tables(example, frame)["machines"][0]["comparisons"][0]["text"]
+    text = imported.compare_tables(example, frame).comparisons[0].text
     assert "28.8 ms with 4 processes and 105 ms with 64" in text
     assert "aten::bernoulli_" in text
     assert text.endswith("39% is in operators that are not in both tables.")
@@ -106,18 +106,18 @@ def test_the_sentence_names_an_operator_and_what_is_not_known(example):
 
 def test_a_plain_loop_has_more_in_a_step_than_its_optimizer(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (one,) = study_of(PLAIN)
+    (one,) = (table.saved for table in study_of(PLAIN))
     assert (one.steps, one.step_s) == (10, pytest.approx(0.004))
     assert one.step_from == "self time of the rows, so at least"
     (one,) = study_of(PLAIN + "\nSelf CPU time total: 60.000ms\n")
-    assert one.step_s == pytest.approx(0.006)
+    assert one.saved.step_s == pytest.approx(0.006)
 
 
 def test_one_meaning_of_a_step_for_all_tables(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     inside = PLAIN.replace("10.000ms  10.000ms  1.000ms", "10.000ms  40.000ms  4.000ms")
-    assert study_of(inside)[0].step_from == "time in Optimizer.step#SGD.step"
-    both = study_of(inside, PLAIN)
+    assert study_of(inside)[0].saved.step_from == "time in Optimizer.step#SGD.step"
+    both = [one.saved for one in study_of(inside, PLAIN)]
     assert len({one.step_from for one in both}) == 1
     assert both[0].step_from.startswith("self time")
 
@@ -128,13 +128,13 @@ def test_steps_from_the_config_or_the_schedule_or_an_error(tmp_path, monkeypatch
     (told,) = problems_of_texts(text)
     assert told.startswith("import.tables[1] = '1.txt': has no row Optimizer.step")
     assert "import.steps" in told
-    assert [one.steps for one in study_of(text, steps=5)] == [5]
-    assert [one.steps for one in study_of(text, steps={1: 6})] == [6]
+    assert [one.saved.steps for one in study_of(text, steps=5)] == [5]
+    assert [one.saved.steps for one in study_of(text, steps={1: 6})] == [6]
     (scheduled,) = study_of(PLAIN.replace("Optimizer.step#SGD.step", "ProfilerStep*"))
-    assert (scheduled.steps, scheduled.steps_from) == (10, "calls of ProfilerStep*")
+    assert (scheduled.saved.steps, scheduled.saved.steps_from) == (10, "calls of ProfilerStep*")
     (said,) = study_of(PLAIN, steps={1: 5})
-    assert said.steps == 5
-    assert said.steps_from == "the config; the table has 10 calls of Optimizer.step#SGD.step"
+    assert said.saved.steps == 5
+    assert said.saved.steps_from == "the config; the table has 10 calls of Optimizer.step#SGD.step"
 
 
 def problems_of_texts(*texts, **keys):
@@ -146,7 +146,7 @@ def problems_of_texts(*texts, **keys):
 def test_two_optimizers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     second = PLAIN + "Optimizer.step#Adam.step  1.000ms  1.000ms  100.000us  10\n"
-    assert study_of(second)[0].steps == 10
+    assert study_of(second)[0].saved.steps == 10
     (told,) = problems_of_texts(second.replace("100.000us  10\n", "200.000us  5\n"))
     assert "10 calls of Optimizer.step#SGD.step and 5 calls of Optimizer.step#Adam.step" in told
 
@@ -181,8 +181,8 @@ def test_rows_of_one_name_are_one_operator(tmp_path, monkeypatch):
 def test_tables_that_share_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     both = study_of(PLAIN, PLAIN.replace("aten::mm", "aten::bmm").replace("SGD", "Adam"))
-    machine = imported.compare_tables(both, imported.operator_frame(both))["machines"][0]
-    assert "share no operator" in machine["comparisons"][0]["text"]
+    found = imported.compare_tables(both, imported.operator_frame(both))
+    assert "share no operator" in found.comparisons[0].text
 
 
 def test_a_study_survives_json():

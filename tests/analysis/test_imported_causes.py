@@ -9,12 +9,12 @@ import yaml
 
 from configs import IMPORTED, ROOT
 from scaling_study.analysis import imported
-from scaling_study.analysis.imported_causes import CONFIG, findings, throughput
-from scaling_study.analysis.imported_growth import compare_work
+from scaling_study.analysis.imported_causes import CONFIG, compare_work, findings, throughput
 from scaling_study.common.quantities import TIMES
 from scaling_study.config.config import load_config
 from scaling_study.config.config_file import read_config
 from scaling_study.config.plan import make_plan
+from scaling_study.records.analysis import SavedTable
 
 INSIDE = "time in Optimizer.step#SGD.step"
 OPTIMIZER = "Optimizer.step#SGD.step"
@@ -29,16 +29,18 @@ LOW = {OPTIMIZER: 2e-3, "aten::mm": 3e-3, "aten::bernoulli_": 1e-3, "aten::mul":
        "aten::add_": 2e-3}  # fmt: skip
 
 
+def saved(n, step_s, **changed):
+    usual = {"path": "a.txt", "steps": 100, "steps_from": "", "step_from": "", "rows": 1}
+    return SavedTable(n=n, step_s=step_s, rows_s=step_s, **usual | changed)
+
+
 def study(ratios, low=4, high=64, outside=(0.0, 0.0)):
     """Two tables: each operator takes its ratio as long in the second one."""
     times = {low: LOW, high: {name: LOW[name] * ratio for name, ratio in ratios.items()}}
     tables, rows = [], []
     for (n, by_name), beside in zip(times.items(), outside, strict=True):
         step_s = sum(by_name.values())
-        tables.append(
-            {"n": n, "step_s": step_s, "steps": 100, "self_s": 100 * (step_s + beside),
-             "step_from": INSIDE}
-        )  # fmt: skip
+        tables.append(saved(n, step_s, self_s=100 * (step_s + beside), step_from=INSIDE))
         rows += [
             {"n": n, "operator": name, "group": GROUPS[name], "calls_per_step": 10.0,
              "self_s_per_step": self_s, "flops_per_step": None}
@@ -48,7 +50,7 @@ def study(ratios, low=4, high=64, outside=(0.0, 0.0)):
 
 
 def causes(found):
-    return {one["cause"] for one in found["against"]}
+    return {one.cause for one in found.against}
 
 
 def all_alike(ratio):
@@ -61,12 +63,12 @@ def example():
         loaded = imported.load_import(yaml.safe_load(IMPORTED.read_text(encoding="utf-8")))
         tables = imported.read_tables(loaded)
     operators = imported.operator_frame(tables)
-    return [table.to_dict() for table in tables], operators
+    return [table.saved for table in tables], operators
 
 
 def test_the_reference_tables(example):
     found = findings(*example)
-    facts = " ".join(found["facts"])
+    facts = " ".join(found.facts)
     assert f"2.60{TIMES} (Optimizer.step#AdamW.step) to 5.31{TIMES} (aten::bernoulli_)" in facts
     assert f"where the step takes 3.63{TIMES}" in facts
     assert "All 7 operators" in facts
@@ -75,7 +77,7 @@ def test_the_reference_tables(example):
     assert causes(found) == {
         "memory_bandwidth", "page_faults", "slow_blas", "data_loading", "waiting", "level",
     }  # fmt: skip
-    assert "name no cause" in found["answer"]
+    assert "name no cause" in found.answer
 
 
 def test_the_reference_figures_are_those_of_the_files(example):
@@ -99,19 +101,19 @@ def test_the_reference_figures_are_those_of_the_files(example):
 
 def test_what_grows_alike_is_said_to():
     found = findings(*study(all_alike(3.0)))
-    assert any(text.startswith("They grow alike") for text in found["facts"])
-    assert "100% of the added time" in " ".join(found["facts"])
+    assert any(text.startswith("They grow alike") for text in found.facts)
+    assert "100% of the added time" in " ".join(found.facts)
     assert {"memory_bandwidth", "page_faults"} <= causes(found)
-    assert "It meets every operator" in found["open"][0]["text"]
+    assert "It meets every operator" in found.open[0].text
 
 
 def test_what_only_streams_does_not_speak_against_bandwidth():
     streams = {**all_alike(1.0), "aten::mul": 5.0, "aten::add_": 5.0}
     found = findings(*study(streams))
     assert not {"memory_bandwidth", "page_faults"} & causes(found)
-    assert not any("grow alike" in text for text in found["facts"])
-    assert found["facts"][0].startswith("2 of 5 operators")
-    assert "It meets every operator" not in found["open"][0]["text"]
+    assert not any("grow alike" in text for text in found.facts)
+    assert found.facts[0].startswith("2 of 5 operators")
+    assert "It meets every operator" not in found.open[0].text
 
 
 def test_new_memory_alone_does_not_speak_against_page_faults():
@@ -141,16 +143,16 @@ def test_time_between_operators_is_not_ruled_out_where_it_grows():
 
 def test_a_step_that_does_not_grow_needs_no_explanation():
     found = findings(*study(all_alike(1.05)))
-    assert "nothing to explain" in found["answer"]
-    assert found["against"] == found["open"] == []
+    assert "nothing to explain" in found.answer
+    assert found.against == found.open == ()
     tables, operators = study(all_alike(2.0))
-    assert "nothing to explain" in findings(tables[:1], operators)["answer"]
+    assert "nothing to explain" in findings(tables[:1], operators).answer
 
 
 def test_tables_that_share_no_operator():
     tables, operators = study(all_alike(2.0))
     found = findings(tables, operators[(operators["n"] == 4) | (operators["operator"] == "x")])
-    assert found["facts"][0] == "The tables share no operator."
+    assert found.facts[0] == "The tables share no operator."
     assert "memory_bandwidth" not in causes(found)
 
 
@@ -165,8 +167,7 @@ def test_tables_that_share_no_operator():
     ],
 )
 def test_throughput_is_computed(steps_s, start):
-    (text,) = throughput([{"n": n, "step_s": step_s} for n, step_s in steps_s.items()])
-    assert text.startswith(start)
+    assert throughput([saved(*one) for one in steps_s.items()]).startswith(start)
 
 
 def test_the_config_that_decides_is_ready(monkeypatch):

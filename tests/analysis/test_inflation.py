@@ -3,13 +3,14 @@ import re
 
 import pandas as pd
 import pytest
+from msgspec import structs
 
 import synthetic
 import synthetic_profiles
 from scaling_study.analysis import inflation
-from scaling_study.analysis.inflation import REST, Side, compare, compare_all
-from scaling_study.profiling.operators import operator_rows
-from scaling_study.profiling.profiles import read_profiles
+from scaling_study.analysis.inflation import REST, compare, compare_all
+from scaling_study.profiling.profiles import operator_rows, read_profiles
+from scaling_study.records.analysis import Comparison, OperatorRow, Side
 from scaling_study.records.columns import OPERATORS
 
 
@@ -28,7 +29,7 @@ def frame(before, after, steps=1):
 
 
 def sides(a_s, b_s):
-    return Side("l", "L", 1, a_s), Side("l", "L", 4, b_s)
+    return (Side(launch="l", label="L", n=n, step_s=step_s) for n, step_s in ((1, a_s), (4, b_s)))
 
 
 def counts(before, after, a_s, b_s, **options):
@@ -45,7 +46,7 @@ def study(tmp_path_factory):
 
 def test_inflation_recomputed_from_the_raw_files_agrees(study):
     folders, content = study
-    comparison = content["machines"][0]["comparisons"][0]
+    comparison = content[0].comparisons[0]
     times = {}
     for n in (1, 8):
         raw = json.loads((folders[0] / str(n) / "operators.json").read_text())
@@ -56,72 +57,68 @@ def test_inflation_recomputed_from_the_raw_files_agrees(study):
             )
     points = json.loads((folders[0] / "profile.json").read_text())["points"]
     step_a, step_b = (point["kinds"][0]["step_s"] for point in points)
-    rows = [row for row in comparison["rows"] if row["operator"] != REST]
+    rows = [row for row in comparison.rows if row.operator != REST]
     assert len(rows) == len(times) / 2
     for row in rows:
-        self_a, calls_a = times[1, row["operator"], row["phase"]]
-        self_b, calls_b = times[8, row["operator"], row["phase"]]
-        assert row["difference_s"] == pytest.approx(self_b - self_a)
-        assert row["share"] == pytest.approx((self_b - self_a) / (step_b - step_a))
-        assert row["per_call_ratio"] == pytest.approx(self_b / calls_b / (self_a / calls_a))
+        self_a, calls_a = times[1, row.operator, row.phase]
+        self_b, calls_b = times[8, row.operator, row.phase]
+        assert row.difference_s == pytest.approx(self_b - self_a)
+        assert row.share == pytest.approx((self_b - self_a) / (step_b - step_a))
+        assert row.per_call_ratio == pytest.approx(self_b / calls_b / (self_a / calls_a))
 
 
 def test_differences_add_up_to_the_steps_difference(study):
     _, content = study
-    for comparison in content["machines"][0]["comparisons"]:
-        whole = comparison["b"]["step_s"] - comparison["a"]["step_s"]
+    for comparison in content[0].comparisons:
+        whole = comparison.added_s
         for part in ("rows", "groups"):
-            assert sum(row["difference_s"] for row in comparison[part]) == pytest.approx(whole)
-            assert sum(row["share"] for row in comparison[part]) == pytest.approx(1)
+            assert sum(row.difference_s for row in getattr(comparison, part)) == pytest.approx(
+                whole
+            )
+            assert sum(row.share for row in getattr(comparison, part)) == pytest.approx(1)
 
 
 def test_each_launch_is_compared_with_itself_then_the_default_with_the_recommended(study):
     _, content = study
-    found = content["machines"][0]["comparisons"]
-    assert [one["kind"] for one in found] == ["counts"] * 3 + ["launches"]
-    assert [(one["a"]["n"], one["b"]["n"]) for one in found] == [(1, 8)] * 3 + [(8, 8)]
+    found = content[0].comparisons
+    assert [one.kind for one in found] == ["counts"] * 3 + ["launches"]
+    assert [(one.a.n, one.b.n) for one in found] == [(1, 8)] * 3 + [(8, 8)]
     default, best = synthetic.LAUNCHES[0], synthetic.LAUNCHES[4]
-    assert (found[3]["a"]["launch"], found[3]["b"]["launch"]) == (default.id, best.id)
-
-
-def test_the_content_is_plain_json(study):
-    _, content = study
-    assert json.loads(json.dumps(content, allow_nan=False)) == content
+    assert (found[3].a.launch, found[3].b.launch) == (default.id, best.id)
 
 
 def test_a_injected_slowdown_is_the_top_row_and_in_the_sentence(tmp_path):
     place = synthetic_profiles.write_target(
         tmp_path, synthetic.LAUNCHES[1], synthetic.machine(), injected={"aten::view": 400}
     )
-    ((comparison,),) = (
-        machine["comparisons"] for machine in compare_all(*read_profiles([place]))["machines"]
-    )
-    assert comparison["rows"][0]["operator"] == "aten::view"
-    assert "is aten::view" in comparison["text"]
+    (machine,) = compare_all(*read_profiles([place]))
+    (comparison,) = machine.comparisons
+    assert comparison.rows[0].operator == "aten::view"
+    assert "is aten::view" in comparison.text
 
 
 def test_a_sleep_that_no_operator_covers_is_the_top_row():
     found = counts([("aten::mm", "", 1, 1.0)], [("aten::mm", "", 1, 1.5)], 2.0, 7.0)
-    assert found["rows"][0]["operator"] == REST
-    assert found["rows"][0]["difference_s"] == pytest.approx(4.5)
-    assert found["groups"][-1]["group"] == "outside operators"
-    assert "what no operator covers" in found["text"]
+    assert found.rows[0].operator == REST
+    assert found.rows[0].difference_s == pytest.approx(4.5)
+    assert found.groups[-1].group == "outside operators"
+    assert "what no operator covers" in found.text
 
 
 def test_operators_on_several_threads_may_cover_more_than_the_step():
     found = counts([("aten::mm", "", 1, 3.0)], [("aten::mm", "", 1, 3.0)], 2.0, 2.5)
-    rest = found["rows"][0]
-    assert rest["self_a_s"] == -1.0
+    rest = found.rows[0]
+    assert rest.self_a_s == -1.0
 
 
 def test_an_operator_that_one_side_lacks_takes_no_time_there():
     found = counts([("aten::mm", "", 1, 1.0)], [("aten::mul", "", 2, 3.0)], 1.0, 3.0)
-    rows = {row["operator"]: row for row in found["rows"]}
-    assert rows["aten::mul"]["difference_s"] == pytest.approx(3.0)
-    assert rows["aten::mul"]["per_call_ratio"] is None
-    assert rows["aten::mm"]["difference_s"] == pytest.approx(-1.0)
-    assert [row["difference_s"] for row in found["rows"]] == sorted(
-        (row["difference_s"] for row in found["rows"]), reverse=True
+    rows = {row.operator: row for row in found.rows}
+    assert rows["aten::mul"].difference_s == pytest.approx(3.0)
+    assert rows["aten::mul"].per_call_ratio is None
+    assert rows["aten::mm"].difference_s == pytest.approx(-1.0)
+    assert [row.difference_s for row in found.rows] == sorted(
+        (row.difference_s for row in found.rows), reverse=True
     )
 
 
@@ -129,46 +126,45 @@ def test_phases_are_apart_where_both_sides_know_them():
     before = [("aten::mm", "forward", 1, 1.0), ("aten::mm", "backward", 1, 1.0)]
     after = [("aten::mm", "forward", 1, 1.0), ("aten::mm", "backward", 1, 4.0)]
     apart = counts(before, after, 2.0, 5.0)
-    assert apart["rows"][0]["phase"] == "backward"
+    assert apart.rows[0].phase == "backward"
     mixed = counts(before, [("aten::mm", "", 2, 5.0)], 2.0, 5.0)
-    (row, _) = mixed["rows"]
-    assert (row["operator"], row["phase"], row["calls_a"]) == ("aten::mm", "", 2)
-    assert row["per_call_ratio"] == pytest.approx(2.5)
+    (row, _) = mixed.rows
+    assert (row.operator, row.phase, row.calls_a) == ("aten::mm", "", 2)
+    assert row.per_call_ratio == pytest.approx(2.5)
 
 
 def test_work_is_compared_per_step_and_per_call():
     twice = frame([("aten::mm", "", 100, 10.0)], [("aten::mm", "", 200, 30.0)], steps=10)
     found = compare(*sides(1.0, 3.0), twice, kind="counts")
-    assert found["rows"][0]["per_call_ratio"] == pytest.approx(1.5)
-    assert "20 calls a step instead of 10" in found["text"]
+    assert found.rows[0].per_call_ratio == pytest.approx(1.5)
+    assert "20 calls a step instead of 10" in found.text
 
 
 def test_rows_of_other_machines_and_launches_are_left_alone():
     one = frame([("aten::mm", "", 1, 1.0)], [("aten::mm", "", 1, 2.0)])
     both = pd.concat([one, one.assign(machine="other"), one.assign(launch="k")])
-    found = compare(*sides(1.0, 2.0), both, kind="counts", machine="m")
-    assert found["a"]["covered_s"] == pytest.approx(1.0)
+    found = compare(*sides(1.0, 2.0), both[both["machine"] == "m"], kind="counts")
+    assert found.rows[0].self_b_s == pytest.approx(2.0)
 
 
 def test_the_row_of_what_is_not_covered_can_have_another_name():
     found = counts([("aten::mm", "", 1, 1.0)], [], 2.0, 2.0, rest="(not in the table)")
-    assert "(not in the table)" in {row["operator"] for row in found["rows"]}
+    assert "(not in the table)" in {row.operator for row in found.rows}
 
 
 def test_a_number_that_is_not_known_is_null():
     found = counts([("aten::mm", "", None, 1.0)], [("aten::mm", "", 1, 2.0)], 1.0, 2.0)
-    row = found["rows"][0]
-    assert (row["calls_a"], row["per_call_ratio"]) == (None, None)
-    json.dumps(found, allow_nan=False)
+    row = found.rows[0]
+    assert (row.calls_a, row.per_call_ratio) == (None, None)
 
 
 def test_nothing_profiled_gives_nothing():
-    assert compare_all([], OPERATORS.frame()) == {"machines": []}
+    assert compare_all([], OPERATORS.frame()) == []
 
 
 def text(a_s, b_s, *, kind="counts"):
     before, after = [("aten::mm", "", 10, 0.6 * a_s)], [("aten::mm", "", 10, 0.6 * b_s)]
-    return compare(*sides(a_s, b_s), frame(before, after), kind=kind)["text"]
+    return compare(*sides(a_s, b_s), frame(before, after), kind=kind).text
 
 
 def test_the_sentence_has_the_numbers():
@@ -192,13 +188,13 @@ def test_the_sentence_does_not_divide_what_is_no_difference():
 
 
 def test_operators_are_summed_over_phases_the_largest_part_first():
-    rows = [
-        {"operator": name, "phase": phase, "group": "g", "calls_a": 1, "calls_b": 1,
-         "self_a_s": 1.0, "self_b_s": 1.0 + added, "difference_s": added}
+    rows = tuple(
+        OperatorRow(operator=name, phase=phase, group="g", difference_s=added)
         for name, phase, added in (("x", "f", 2.0), ("y", "f", 3.0), ("x", "b", 2.0))
-    ]  # fmt: skip
-    comparison = {"rows": rows, "a": {"step_s": 1}, "b": {"step_s": 8}}
+    )
+    a, b = sides(1.0, 8.0)
+    comparison = Comparison(kind="counts", title="", a=a, b=b, rows=rows)
     found = inflation.sum_operators(comparison)
-    assert [(row["operator"], row["difference_s"]) for row in found] == [("x", 4.0), ("y", 3.0)]
-    less = {**comparison, "a": {"step_s": 8}, "b": {"step_s": 1}}
-    assert [row["operator"] for row in inflation.sum_operators(less)] == ["y", "x"]
+    assert [(row.operator, row.difference_s) for row in found] == [("x", 4.0), ("y", 3.0)]
+    less = inflation.sum_operators(structs.replace(comparison, a=b, b=a))
+    assert [row.operator for row in less] == ["y", "x"]

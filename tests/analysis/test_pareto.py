@@ -4,7 +4,9 @@ import pytest
 
 import synthetic
 from scaling_study.analysis.collect import collect
-from scaling_study.analysis.pareto import Front, FrontPoint, front, pareto
+from scaling_study.analysis.pareto import front, pareto
+from scaling_study.analysis.recommend import candidates
+from scaling_study.records.analysis import FrontPoint, Pareto
 
 QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
 LAUNCHES = (
@@ -26,11 +28,14 @@ def found(folder, *launches, change=lambda plan: None, **options):
     plan = synthetic.write_study(folder, launches=launches, noise=QUIET, **options)
     change(plan)
     collected = collect(folder, plan)
-    return pareto(collected.points, collected.cohorts["cohorts"], plan)
+    return pareto("m", candidates(collected.points, collected.cohorts.cohorts), plan)
 
 
 def points(*pairs):
-    return [FrontPoint("a", "a", at, time_s, rate) for at, (time_s, rate) in enumerate(pairs)]
+    return [
+        FrontPoint(label="a", n=at, time_s=time_s, rate=rate)
+        for at, (time_s, rate) in enumerate(pairs)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -85,4 +90,4 @@ def test_a_launch_that_changes_training_is_shown_and_not_on_the_front(tmp_path):
 
 def test_without_a_point_there_is_no_front(tmp_path):
     whole = found(tmp_path, synthetic.Launch({}, "default", ending="failed"))
-    assert whole == Front("models_per_hour", [], [])
+    assert whole == Pareto(machine="m", rate="models_per_hour")

@@ -1,14 +1,15 @@
 import numpy as np
 import pytest
 
+from made_records import reported, summary
 from scaling_study.analysis.process_starts import process_starts
+from scaling_study.records.cohorts import Compiled
 
 AXES = {"launcher": "exec", "intra_op": 1, "build": "current"}
 
 
 def cohort(launch, *start_s, **axes):
-    readback = {"start_s": list(start_s)} if start_s else None
-    return {"machine": "m", "launch": launch, "axes": AXES | axes, "readback": readback}
+    return summary(launch=launch, axes=AXES | axes, readback=reported(start_s=start_s))
 
 
 def test_launches_that_differ_like_starts_of_one_launch_have_one_start():
@@ -50,11 +51,9 @@ def test_a_cohort_that_tells_no_start_is_left_out():
 
 
 def compiles(launch, start_s, seconds, *, anew):
-    found = cohort(launch, start_s, compile="default")
-    found["readback"]["compiled"] = [
-        {"seconds": 2 * seconds, "warm_up_s": seconds, "anew": anew, "times": 1}
-    ]
-    return found
+    one = Compiled(times=1, seconds=2 * seconds, warm_up_s=seconds, anew=anew, cached=0)
+    readback = reported(start_s=(start_s,), compiled=(one,))
+    return summary(launch=launch, axes=AXES | {"compile": "default"}, readback=readback)
 
 
 def test_what_is_compiled_belongs_to_the_start_and_is_mostly_found_in_a_cache():

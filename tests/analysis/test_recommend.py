@@ -1,9 +1,10 @@
 import pytest
 
 import synthetic
+from made_records import kept
 from scaling_study.analysis.collect import collect
-from scaling_study.analysis.recommend import Point, enough, of_objective, recommend
-from scaling_study.common.storage import read_json, write_json
+from scaling_study.analysis.recommend import candidates, enough, recommend
+from scaling_study.records.analysis import Candidate
 
 DEFAULT = synthetic.Launch({}, "default", synthetic.hard_saturation(40.0, 60.0))
 BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.hard_saturation(50.0, 150.0))
@@ -14,11 +15,8 @@ def recommended(folder, *launches, change=lambda plan: None, **options):
     plan = synthetic.write_study(folder, launches=launches, **{"noise": QUIET, **options})
     change(plan)
     found = collect(folder, plan)
-    write_json(
-        folder / "found.json",
-        recommend(found.points, found.replicates, found.cohorts["cohorts"], plan),
-    )
-    return read_json(folder / "found.json")
+    cohorts = found.cohorts.cohorts
+    return kept(recommend(candidates(found.points, cohorts), found.replicates, cohorts, plan))
 
 
 def test_the_smallest_n_within_two_percent_of_the_best_of_all_launches(tmp_path):
@@ -29,20 +27,20 @@ def test_the_smallest_n_within_two_percent_of_the_best_of_all_launches(tmp_path)
         lambda n: min(60.0 * n, 180.0) * (1 + 0.002 * n),
     )
     found = recommended(tmp_path, DEFAULT, BASELINE, slow_rise)
-    assert found["status"] == "ok"
-    assert (found["recommended"]["launch"], found["recommended"]["n"]) == (slow_rise.id, 3)
-    assert (found["best"]["launch"], found["best"]["n"]) == (slow_rise.id, 8)
-    assert found["recommended"]["probability_best"] > 0.9
-    assert found["objective"] == "models_per_hour"
-    assert found["recommended"]["models_per_hour"] == pytest.approx(
-        found["recommended"]["steps_per_s"] * 3600 / 500,
+    assert found.status == "ok"
+    assert (found.recommended.launch, found.recommended.n) == (slow_rise.id, 3)
+    assert (found.best.launch, found.best.n) == (slow_rise.id, 8)
+    assert found.recommended.probability_best > 0.9
+    assert found.objective == "models_per_hour"
+    assert found.recommended.models_per_hour == pytest.approx(
+        found.recommended.steps_per_s * 3600 / 500,
     )
 
 
 def test_at_that_n_the_fastest_launch(tmp_path):
     a_bit_slower = synthetic.Launch({"intra_op": 2}, "grid", lambda n: min(49.5 * n, 148.5))
     found = recommended(tmp_path, a_bit_slower, BASELINE)
-    assert (found["recommended"]["launch"], found["recommended"]["n"]) == (BASELINE.id, 3)
+    assert (found.recommended.launch, found.recommended.n) == (BASELINE.id, 3)
 
 
 def test_what_starts_the_recommended_members_comes_from_the_record(tmp_path):
@@ -51,38 +49,38 @@ def test_what_starts_the_recommended_members_comes_from_the_record(tmp_path):
         "grid",
         synthetic.hard_saturation(60.0, 240.0),
     )
-    recommendation = recommended(tmp_path, DEFAULT, BASELINE, bound)["recommended"]
-    assert [slot["cpus"] for slot in recommendation["slots"]] == ["0", "1", "2", "3"]
-    assert recommendation["requested_env"] == {"OMP_NUM_THREADS": "1"}
-    assert recommendation["axes"]["placement"] == "compact"
+    recommendation = recommended(tmp_path, DEFAULT, BASELINE, bound).recommended
+    assert [slot.cpus for slot in recommendation.slots] == ["0", "1", "2", "3"]
+    assert recommendation.requested_env == {"OMP_NUM_THREADS": "1"}
+    assert recommendation.axes["placement"] == "compact"
 
 
 def test_the_ratio_compares_each_at_its_own_point_and_both_at_the_same_n(tmp_path):
     found = recommended(tmp_path, DEFAULT, BASELINE)
-    assert found["default"]["n"] == 2
-    assert found["default"]["at_n"]["n"] == found["recommended"]["n"] == 3
-    assert found["ratio"]["value"] == pytest.approx(150 / 60, rel=0.02)
-    assert found["ratio"]["low"] < 2.5 < found["ratio"]["high"]
-    assert found["ratio_same_n"]["value"] == pytest.approx(
-        found["recommended"]["steps_per_s"] / found["default"]["at_n"]["steps_per_s"],
+    assert found.default.n == 2
+    assert found.default.at_n.n == found.recommended.n == 3
+    assert found.ratio.value == pytest.approx(150 / 60, rel=0.02)
+    assert found.ratio.low < 2.5 < found.ratio.high
+    assert found.ratio_same_n.value == pytest.approx(
+        found.recommended.steps_per_s / found.default.at_n.steps_per_s,
     )
 
 
 def test_the_default_may_be_the_one_to_use(tmp_path):
     found = recommended(tmp_path, DEFAULT)
-    assert found["recommended"]["launch"] == found["default"]["launch"] == DEFAULT.id
-    assert found["ratio"]["value"] == found["ratio"]["low"] == found["ratio"]["high"] == 1.0
+    assert found.recommended.launch == found.default.launch == DEFAULT.id
+    assert found.ratio.value == found.ratio.low == found.ratio.high == 1.0
 
 
 def test_the_most_processes_are_set_against_those_of_the_best_point(tmp_path):
     falling = synthetic.Launch({}, "default", lambda n: min(40.0 * n, 60.0) / max(1.0, n / 4))
     found = recommended(tmp_path, falling, BASELINE)
-    most = found["default"]["most"]
-    assert (found["default"]["n"], most["n"]) == (2, 8)
-    assert most["ratio"]["value"] == pytest.approx(0.5, rel=0.05)
-    assert most["ratio"]["low"] < most["ratio"]["value"] < most["ratio"]["high"] < 1
+    most = found.default.most
+    assert (found.default.n, most.n) == (2, 8)
+    assert most.ratio.value == pytest.approx(0.5, rel=0.05)
+    assert most.ratio.low < most.ratio.value < most.ratio.high < 1
     alone = synthetic.Launch({}, "default", synthetic.linear(50.0))
-    assert recommended(tmp_path / "alone", alone)["recommended"]["most"] is None
+    assert recommended(tmp_path / "alone", alone).recommended.most is None
 
 
 def test_the_ranking_has_every_candidate_once_best_first(tmp_path):
@@ -93,16 +91,16 @@ def test_the_ranking_has_every_candidate_once_best_first(tmp_path):
         synthetic.Launch({"intra_op": 1}, "repeat", synthetic.hard_saturation(60.0, 200.0)),
         synthetic.Launch({"intra_op": 2}, "grid", synthetic.hard_saturation(50.0, 100.0)),
     )
-    ranking = found["ranking"]
-    assert [row["steps_per_s"] for row in ranking] == sorted(
-        (row["steps_per_s"] for row in ranking),
+    ranking = found.ranking
+    assert [row.steps_per_s for row in ranking] == sorted(
+        (row.steps_per_s for row in ranking),
         reverse=True,
     )
-    assert [row["role"] for row in ranking] == ["baseline", "grid", "default"]  # no repeat
-    assert found["best"]["role"] == "baseline"
-    assert ranking[-1]["ratio_to_default"] == 1.0
-    assert ranking[0]["ratio_to_default"] == found["ratio"]["value"]
-    assert ranking[0]["probability_best"] == found["recommended"]["probability_best"]
+    assert [row.role for row in ranking] == ["baseline", "grid", "default"]  # no repeat
+    assert found.best.role == "baseline"
+    assert ranking[-1].ratio_to_default == 1.0
+    assert ranking[0].ratio_to_default == found.ratio.value
+    assert ranking[0].probability_best == found.recommended.probability_best
 
 
 @pytest.mark.parametrize(
@@ -118,8 +116,8 @@ def test_what_was_not_proven_or_not_measured_never_wins(tmp_path, spoiled):
         **spoiled,
     )
     found = recommended(tmp_path, DEFAULT, BASELINE, fast)
-    assert found["recommended"]["launch"] == BASELINE.id
-    assert fast.id not in [row["launch"] for row in found["ranking"]]
+    assert found.recommended.launch == BASELINE.id
+    assert fast.id not in [row.launch for row in found.ranking]
 
 
 def test_a_point_without_a_valid_window_does_not_win(tmp_path):
@@ -129,34 +127,34 @@ def test_a_point_without_a_valid_window_does_not_win(tmp_path):
         synthetic.linear(50.0),
         never_valid=(6, 8),
     )
-    assert recommended(tmp_path, launch)["recommended"]["n"] == 4
+    assert recommended(tmp_path, launch).recommended.n == 4
 
 
 def test_a_lost_default_leaves_no_ratio(tmp_path):
     lost = synthetic.Launch({}, "default", ending="failed")
     found = recommended(tmp_path, lost, BASELINE)
-    assert found["status"] == "ok"
-    assert found["default"] is found["ratio"] is found["ratio_same_n"] is None
-    assert found["ranking"][0]["ratio_to_default"] is None
+    assert found.status == "ok"
+    assert found.default is found.ratio is found.ratio_same_n is None
+    assert found.ranking[0].ratio_to_default is None
 
 
 def test_nothing_measured_recommends_nothing_and_says_why(tmp_path):
     found = recommended(tmp_path, synthetic.Launch({}, "default", ending="failed"))
-    assert found["status"] == "none"
-    assert "no launch has a valid window" in found["reason"]
-    assert found["recommended"] is None
-    assert found["ranking"] == []
+    assert found.status == "none"
+    assert "no launch has a valid window" in found.reason
+    assert found.recommended is None
+    assert found.ranking == ()
 
 
 def test_one_replicate_gives_values_without_interval_or_probability(tmp_path):
     found = recommended(tmp_path, DEFAULT, BASELINE, replicates=1, steps_per_model=None)
-    assert found["objective"] == "steps_per_s"
-    for entry in (found["recommended"], found["default"], found["best"]):
-        assert entry["steps_per_s"] > 0
-        assert entry["low"] is entry["high"] is entry["models_per_hour"] is None
-    assert found["recommended"]["probability_best"] is None
-    assert found["ratio"]["value"] > 2
-    assert found["ratio"]["low"] is None
+    assert found.objective == "steps_per_s"
+    for entry in (found.recommended, found.default, found.best):
+        assert entry.steps_per_s > 0
+        assert entry.low is entry.high is entry.models_per_hour is None
+    assert found.recommended.probability_best is None
+    assert found.ratio.value > 2
+    assert found.ratio.low is None
 
 
 def test_oversubscribed_points_may_win_and_are_marked(tmp_path):
@@ -165,8 +163,8 @@ def test_oversubscribed_points_may_win_and_are_marked(tmp_path):
         DEFAULT,
         synthetic.Launch({"intra_op": 4}, "baseline", synthetic.linear(100.0)),
     )
-    assert found["recommended"]["n"] == 8
-    assert found["recommended"]["oversubscribed"]
+    assert found.recommended.n == 8
+    assert found.recommended.oversubscribed
 
 
 def test_the_studys_tolerance_decides(tmp_path):
@@ -181,13 +179,13 @@ def test_the_studys_tolerance_decides(tmp_path):
 
     strict = recommended(tmp_path / "a", DEFAULT, BASELINE, slow_rise, change=ask(0.02))
     loose = recommended(tmp_path / "b", DEFAULT, BASELINE, slow_rise, change=ask(0.2))
-    assert (strict["tolerance"], loose["tolerance"]) == (0.02, 0.2)
-    assert (strict["recommended"]["n"], loose["recommended"]["n"]) == (8, 3)
+    assert (strict.tolerance, loose.tolerance) == (0.02, 0.2)
+    assert (strict.recommended.n, loose.recommended.n) == (8, 3)
 
 
 def test_enough_is_exact_at_the_tolerance():
     points = [
-        Point("a", "a", "grid", n, 1, False, rate, *[1.0] * 7)
+        Candidate(launch="a", label="a", n=n, steps_per_s=rate)
         for n, rate in ((8, 100.0), (4, 98.0), (2, 97.9))
     ]
     assert enough(points, 0.02).n == 4
@@ -200,9 +198,9 @@ def test_a_race_has_chosen_already_and_knows_how_surely(tmp_path, launch, n):
         plan["searched"] = {"choice": {"launch": launch, "n": n, "probability": 0.87}}
 
     found = recommended(tmp_path, DEFAULT, BASELINE, change=raced)
-    assert found["raced"]
-    assert (found["recommended"]["launch"], found["recommended"]["n"]) == (launch, n)
-    assert found["recommended"]["probability_best"] == 0.87
+    assert found.raced
+    assert (found.recommended.launch, found.recommended.n) == (launch, n)
+    assert found.recommended.probability_best == 0.87
 
 
 def test_where_a_race_chose_a_point_that_is_no_candidate_the_best_of_all_is_recommended(tmp_path):
@@ -210,8 +208,8 @@ def test_where_a_race_chose_a_point_that_is_no_candidate_the_best_of_all_is_reco
         plan["searched"] = {"choice": {"launch": BASELINE.id, "n": 99, "probability": 0.87}}
 
     found = recommended(tmp_path, DEFAULT, BASELINE, change=raced)
-    assert not found["raced"]
-    assert found["recommended"]["n"] == 3
+    assert not found.raced
+    assert found.recommended.n == 3
 
 
 @pytest.mark.parametrize("axis", ["batch", "autocast"])
@@ -232,16 +230,16 @@ def test_what_changes_training_is_named_beside_the_recommendation(tmp_path, axis
         synthetic.Launch({"intra_op": 2}, "grid", synthetic.linear(60.0)),
         change=change,
     )
-    assert found["recommended"]["label"] == "intra_op 1"
-    changed = found["changed"]
-    assert changed["label"] == "intra_op 2"
-    assert changed["what"] == {axis: {"batch": 512, "autocast": "bf16"}[axis]}
-    assert changed["ratio"]["value"] > 2
-    assert {entry["label"] for entry in found["ranking"]} >= {"intra_op 1", "intra_op 2"}
+    assert found.recommended.label == "intra_op 1"
+    changed = found.changed
+    assert changed.label == "intra_op 2"
+    assert changed.what == {axis: {"batch": 512, "autocast": "bf16"}[axis]}
+    assert changed.ratio.value > 2
+    assert {entry.label for entry in found.ranking} >= {"intra_op 1", "intra_op 2"}
 
 
 def test_nothing_is_named_where_training_stays_the_same(tmp_path):
-    assert recommended(tmp_path, DEFAULT, BASELINE)["changed"] is None
+    assert recommended(tmp_path, DEFAULT, BASELINE).changed is None
 
 
 # Two threads make one model sooner; one thread each gives most together.
@@ -250,41 +248,41 @@ SOONER = synthetic.Launch({"intra_op": 2}, "grid", synthetic.hard_saturation(80.
 
 def test_one_model_soonest_is_another_launch_than_most_models(tmp_path):
     most = recommended(tmp_path / "most", DEFAULT, BASELINE, SOONER)
-    assert (most["recommended"]["launch"], most["recommended"]["n"]) == (BASELINE.id, 3)
+    assert (most.recommended.launch, most.recommended.n) == (BASELINE.id, 3)
     found = recommended(tmp_path / "one", DEFAULT, BASELINE, SOONER, objective="one_model")
-    assert found["objective"] == "model_s"
-    assert (found["recommended"]["launch"], found["recommended"]["n"]) == (SOONER.id, 1)
-    assert found["recommended"]["probability_best"] > 0.9
-    assert (found["throughput"]["launch"], found["throughput"]["n"] >= 3) == (BASELINE.id, True)
-    assert [row["launch"] for row in found["ranking"]] == [SOONER.id, BASELINE.id, DEFAULT.id]
-    assert {row["n"] for row in found["ranking"]} == {1}
+    assert found.objective == "model_s"
+    assert (found.recommended.launch, found.recommended.n) == (SOONER.id, 1)
+    assert found.recommended.probability_best > 0.9
+    assert (found.throughput.launch, found.throughput.n >= 3) == (BASELINE.id, True)
+    assert [row.launch for row in found.ranking] == [SOONER.id, BASELINE.id, DEFAULT.id]
+    assert {row.n for row in found.ranking} == {1}
 
 
 def test_one_model_is_compared_with_the_default_launchs_own_shortest_time(tmp_path):
     found = recommended(tmp_path, DEFAULT, BASELINE, SOONER, objective="one_model")
-    assert found["default"]["n"] == 1  # where two give most
-    assert found["ratio"] == found["ratio_same_n"]
-    assert found["ratio"]["value"] == pytest.approx(80 / 40, rel=0.02)
-    assert found["ratio"]["low"] < found["ratio"]["value"] < found["ratio"]["high"]
-    value, low, high = of_objective(found["recommended"], "model_s")
-    assert value == pytest.approx(500 / 80, rel=0.02)
-    assert low < value < high
+    assert found.default.n == 1  # where two give most
+    assert found.ratio == found.ratio_same_n
+    assert found.ratio.value == pytest.approx(80 / 40, rel=0.02)
+    assert found.ratio.low < found.ratio.value < found.ratio.high
+    time = found.recommended.gives("model_s")
+    assert time.value == pytest.approx(500 / 80, rel=0.02)
+    assert time.low < time.value < time.high
 
 
 def test_two_processes_that_look_sooner_than_one_do_so_by_chance(tmp_path):
     lucky = synthetic.Launch({}, "default", lambda n: 40.0 * n * (1.1 if n == 2 else 1.0))
     found = recommended(tmp_path, lucky, BASELINE, SOONER, objective="one_model")
-    assert found["default"]["n"] == 1
-    assert found["ratio"]["value"] == pytest.approx(80 / 40, rel=0.02)
+    assert found.default.n == 1
+    assert found.ratio.value == pytest.approx(80 / 40, rel=0.02)
 
 
 def test_without_the_steps_of_a_model_the_fastest_step_counts(tmp_path):
     found = recommended(
         tmp_path, DEFAULT, BASELINE, SOONER, objective="one_model", steps_per_model=None
     )
-    assert found["objective"] == "iteration_s"
-    assert (found["recommended"]["launch"], found["recommended"]["n"]) == (SOONER.id, 1)
-    assert of_objective(found["recommended"], "iteration_s")[0] == pytest.approx(1 / 80, rel=0.02)
+    assert found.objective == "iteration_s"
+    assert (found.recommended.launch, found.recommended.n) == (SOONER.id, 1)
+    assert found.recommended.gives("iteration_s").value == pytest.approx(1 / 80, rel=0.02)
 
 
 def test_one_model_with_another_training_is_named_and_not_recommended(tmp_path):
@@ -293,6 +291,6 @@ def test_one_model_with_another_training_is_named_and_not_recommended(tmp_path):
             launch["axes"]["autocast"] = "bf16" if launch["id"] == SOONER.id else "off"
 
     found = recommended(tmp_path, DEFAULT, BASELINE, SOONER, objective="one_model", change=coarser)
-    assert (found["recommended"]["launch"], found["recommended"]["n"]) == (BASELINE.id, 1)
-    assert (found["changed"]["launch"], found["changed"]["n"]) == (SOONER.id, 1)
-    assert found["changed"]["ratio"]["value"] == pytest.approx(80 / 50, rel=0.02)
+    assert (found.recommended.launch, found.recommended.n) == (BASELINE.id, 1)
+    assert (found.changed.launch, found.changed.n) == (SOONER.id, 1)
+    assert found.changed.ratio.value == pytest.approx(80 / 50, rel=0.02)

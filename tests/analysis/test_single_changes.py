@@ -3,9 +3,10 @@
 import pytest
 
 import synthetic
+from made_records import kept
 from scaling_study.analysis.collect import collect
 from scaling_study.analysis.single_changes import single_changes
-from scaling_study.common.storage import read_json, write_json
+from scaling_study.records.analysis import SingleChanges
 
 QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
 
@@ -33,41 +34,40 @@ def analysed(folder, launches=STUDY, **options):
     for one in plan["launches"]:
         one["axes"].setdefault("gc", "default")
     found = collect(folder, plan)
-    write_json(folder / "found.json", single_changes(found.points, found.replicates, plan))
-    return read_json(folder / "found.json")
+    return kept(single_changes("m", found.points, found.replicates, plan))
 
 
 def test_each_single_change_is_compared_with_the_baseline_alone(tmp_path):
     found = analysed(tmp_path)
-    assert found["n"] == 1
-    assert found["baseline"]["launch"] == STUDY[1].id
-    assert [(one["axis"], one["value"]) for one in found["changes"]] == [
+    assert found.n == 1
+    assert found.baseline.launch == STUDY[1].id
+    assert [(one.axis, one.value) for one in found.changes] == [
         ("intra_op", 2), ("intra_op", 4), ("intra_op", "default"), ("allocator", "mimalloc"),
         ("gc", "frozen"),
     ]  # fmt: skip
-    gains = [one["gain"]["value"] for one in found["changes"]]
+    gains = [one.gain.value for one in found.changes]
     assert gains == pytest.approx([1.05, 1.1, 0.75, 2.0, 1.5], rel=0.02)
-    assert all(one["gain"]["low"] < one["gain"]["value"] for one in found["changes"])
-    assert found["changes"][3]["step_s"] == pytest.approx(1 / 40, rel=0.02)
+    assert all(one.gain.low < one.gain.value for one in found.changes)
+    assert found.changes[3].step_s == pytest.approx(1 / 40, rel=0.02)
 
 
 def test_the_way_to_the_best_combination_begins_with_what_gains_most(tmp_path):
-    first, second = analysed(tmp_path)["steps"]
-    assert (first["axis"], second["axis"]) == ("allocator", "gc")
-    assert first["predicted"] == pytest.approx(2.0, rel=0.02)
-    assert first["measured"]["value"] == pytest.approx(2.0, rel=0.02)
+    first, second = analysed(tmp_path).steps
+    assert (first.axis, second.axis) == ("allocator", "gc")
+    assert first.predicted == pytest.approx(2.0, rel=0.02)
+    assert first.measured.value == pytest.approx(2.0, rel=0.02)
     # Both shorten every phase here: the stronger one counts, and not their product.
-    assert second["predicted"] == pytest.approx(2.0, rel=0.02)
-    assert second["measured"]["value"] == pytest.approx(2.75, rel=0.02)
+    assert second.predicted == pytest.approx(2.0, rel=0.02)
+    assert second.measured.value == pytest.approx(2.75, rel=0.02)
 
 
 def test_a_combination_on_the_way_that_was_not_measured_has_no_figure(tmp_path):
     three = launch("combined", 80.0, intra_op=2, allocator="mimalloc", gc="frozen")
-    steps = analysed(tmp_path, (*STUDY[:7], three))["steps"]
-    assert [one["measured"] is None for one in steps] == [False, True, False]
+    steps = analysed(tmp_path, (*STUDY[:7], three)).steps
+    assert [one.measured is None for one in steps] == [False, True, False]
 
 
 def test_without_a_baseline_nothing_is_compared(tmp_path):
     lost = synthetic.Launch({"intra_op": 1}, "baseline", ending="failed")
     found = analysed(tmp_path, (STUDY[0], lost))
-    assert found == {"n": None, "baseline": None, "changes": [], "steps": []}
+    assert found == SingleChanges(machine="m")

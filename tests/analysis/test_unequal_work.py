@@ -12,22 +12,17 @@ from hypothesis import strategies as st
 import configs
 import rendering
 import synthetic
+from made_records import reported, summary
 from projects import Project
 from scaling_study.analysis.collect import collect
-from scaling_study.analysis.recommend import (
-    Chosen,
-    Point,
-    Ranked,
-    Recommended,
-    Reference,
-    recommend,
-)
+from scaling_study.analysis.recommend import candidates, recommend
 from scaling_study.analysis.unequal_work import COLUMNS, Finding, explains, unequal_work
 from scaling_study.common.storage import read_table
+from scaling_study.records.analysis import Noise, Ranked, Recommendation, Recommended, Reference
 from scaling_study.records.columns import POINTS, REPLICATES, WINDOWS
 from scaling_study.report.study import conclusion
 from scaling_study.stats import intervals
-from scaling_study.stats.intervals import Interval
+from scaling_study.stats.interval import Interval
 
 PLAN = {"baseline": "base", "repeat": "again", "workload": {}}
 SINGLE = ("base", "again", "other")
@@ -76,9 +71,11 @@ class World:
             machine="m", cohort=0, attempt=0, valid=True, instructions_per_step=np.nan
         )
         self.cohorts = [
-            {"launch": launch, "readback": {"intra_op": [1 if launch in SINGLE else threads]}}
+            summary(
+                launch=launch, readback=reported(intra_op=(1 if launch in SINGLE else threads,))
+            )
             for launch in launches
-        ] + [{"launch": "skipped", "readback": None}]
+        ] + [summary(launch="skipped")]
         self.waits = 0.0
 
     @property
@@ -98,7 +95,7 @@ class World:
         key = ["machine", "launch", "n"]
         found = intervals.pooled_means(paired, key, "ratio").reset_index()
         return found.rename(columns={"value": "speedup", "low": "speedup_low"}).assign(
-            label=found["launch"].str.upper(), user_s_per_step=STEP_S,
+            label=found.launch.str.upper(), user_s_per_step=STEP_S,
             runqueue_s_per_step=STEP_S * self.waits,
         )  # fmt: skip
 
@@ -192,7 +189,7 @@ def test_threads_that_may_spin_for_each_other_tell_nothing():
     assert many.tests
     many.waits = 0.5
     assert many.judge() == []
-    many.cohorts = [one | {"readback": {"intra_op": [1]}} for one in many.cohorts]
+    many.cohorts = [summary(launch=one.launch, readback=reported()) for one in many.cohorts]
     assert many.tests
 
 
@@ -249,12 +246,13 @@ def test_equal_work_is_never_taken_for_unequal(
 
 
 def choice(gain, replicates=1, others=1):
-    point = Point("a", "a", "grid", 1, replicates, False, *[1.0] * 8)
-    return Chosen(
-        default=Reference(point, None, None),
-        recommended=Recommended(point, None, None, {}, (), {}),
+    point = {"launch": "a", "label": "a", "n": 1, "replicates": replicates}
+    return Recommendation(
+        status="ok",
+        default=Reference(**point),
+        recommended=Recommended(**point),
         ratio=None if gain is None else Interval(gain),
-        ranking=[Ranked(point, 1.0, None, None, None)] * (1 + others),
+        ranking=(Ranked(**point),) * (1 + others),
     )
 
 
@@ -278,6 +276,11 @@ def test_starts_that_differ_explain_a_gain_up_to_what_they_can(gain, replicates,
         assert explains(other, choice(gain, replicates, others))
 
 
+TESTED = (
+    "two starts of the same launch typically differ by a factor of",
+    "steps of two windows of one start typically differ by a factor of",
+)
+"""What a study whose steps differ in work says of repeat and drift."""
 LAUNCHES = (
     synthetic.Launch({}, "default", synthetic.hard_saturation(40.0, 60.0)),
     synthetic.Launch({"intra_op": 1}, "baseline", synthetic.linear(50.0)),
@@ -307,15 +310,14 @@ def uneven(folder, *, marked):
 
 def test_nothing_is_recommended_and_the_reason_says_what_to_do(tmp_path):
     folder = uneven(tmp_path, marked=False)
-    found, noise = (rendering.machine_entry(folder, name) for name in ("recommendation", "noise"))
-    assert {one["test"] for one in noise["unequal_work"]} >= {"repeat", "drift"}
-    assert (found["status"], found["recommended"], found["ranking"]) == ("none", None, [])
-    assert found["reason"].startswith("steps differ too much in work to compare launches: ")
+    found = rendering.entry(folder, "recommendation", Recommendation)
+    assert (found.status, found.recommended, found.ranking) == ("none", None, ())
+    assert found.reason.startswith("steps differ too much in work to compare launches: ")
     for text in (
-        *(one["text"] for one in noise["unequal_work"]), "from scaling_study import mark",
-        "mark(samples=len(batch))", "workload.samples_per_step: mark",
+        *TESTED, "from scaling_study import mark", "mark(samples=len(batch))",
+        "workload.samples_per_step: mark",
     ):  # fmt: skip
-        assert text in found["reason"]
+        assert text in found.reason
 
 
 def test_the_report_and_the_terminal_say_so(tmp_path):
@@ -333,11 +335,9 @@ def test_the_report_and_the_terminal_say_so(tmp_path):
 def test_per_sample_launches_compare_as_if_all_steps_were_equal(tmp_path):
     folder = uneven(tmp_path / "uneven", marked=True)
     even = rendering.make_study(tmp_path / "even", launches=LAUNCHES, ns=(1, 2, 4))
-    noise = rendering.machine_entry(folder, "noise")
-    assert noise["unequal_work"] == []
-    assert noise["spread"] < 0.05
-    chosen = rendering.machine_entry(folder, "recommendation")["recommended"]
-    assert chosen["label"] == "intra_op 1, allocator jemalloc"
+    assert rendering.entry(folder, "noise", Noise).spread < 0.05
+    chosen = rendering.entry(folder, "recommendation", Recommendation).recommended
+    assert chosen.label == "intra_op 1, allocator jemalloc"
     # A step is the mean one of the default launch, so only the unit differs.
     for table, columns in (
         (REPLICATES, ["steps_per_s", "step_s"]),
@@ -355,9 +355,9 @@ def test_samples_that_do_not_measure_the_work_are_told_apart(tmp_path):
     tables = collect(tmp_path, found)
     found["workload"]["samples_per_step"] = "mark"
     unequal = [Finding("drift", "x", 9.0, "they differ")]
-    said = recommend(
-        tables.points, tables.replicates, tables.cohorts["cohorts"], found, unequal
-    ).reason  # fmt: skip
+    cohorts = tables.cohorts.cohorts
+    points = candidates(tables.points, cohorts)
+    said = recommend(points, tables.replicates, cohorts, found, unequal).reason
     assert "too much in work per sample to compare" in said
     assert "set workload.samples_per_step" not in said
 
@@ -365,10 +365,10 @@ def test_samples_that_do_not_measure_the_work_are_told_apart(tmp_path):
 def test_a_gain_that_starts_cannot_explain_is_recommended(tmp_path):
     plan = synthetic.write_study(tmp_path, launches=LAUNCHES, ns=(1, 2, 4))
     tables = collect(tmp_path, plan)
-    cohorts = tables.cohorts["cohorts"]
+    cohorts = tables.cohorts.cohorts
     small, large = (Finding("repeat", "x", factor, "they differ", 5) for factor in (1.5, 3.0))
-    args = tables.points, tables.replicates, cohorts, plan
-    assert recommend(*args).chosen.ratio.value == pytest.approx(4, rel=0.1)
+    args = candidates(tables.points, cohorts), tables.replicates, cohorts, plan
+    assert recommend(*args).ratio.value == pytest.approx(4, rel=0.1)
     assert recommend(*args, [small]).status == "ok"
     assert recommend(*args, [large]).status == "none"
 
@@ -384,7 +384,7 @@ def project(tmp_path_factory):
 
 
 def studied(project, *args, **workload):
-    """Run a study of the game of levels; return what it says, its recommendation and its noise."""
+    """Run a study of the game of levels; return what it says, and its recommendation."""
     content = configs.short(
         study="uneven",
         workload={"script": "tests/workloads/uneven.py", "args": [*args], **workload},
@@ -397,27 +397,22 @@ def studied(project, *args, **workload):
     done = project.snakemake()
     assert done.returncode == 0, done.stdout + done.stderr
     folder = project.folder / "results/uneven"
-    return (
-        done.stdout,
-        *(rendering.machine_entry(folder, name) for name in ("recommendation", "noise")),
-    )
+    return done.stdout, rendering.entry(folder, "recommendation", Recommendation)
 
 
 @pytest.mark.long
 def test_a_script_of_unequal_steps_gets_no_recommendation_and_is_told_why(project):
-    said, found, noise = studied(project)
-    assert (found["status"], found["recommended"]) == ("none", None)
-    assert noise["unequal_work"]
+    said, found = studied(project)
+    assert (found.status, found.recommended) == ("none", None)
     assert "Nothing to recommend\n  Warning: Steps differ too much in work" in said
-    assert all(one["text"] in said for one in noise["unequal_work"])
+    assert any(text in said for text in TESTED)
     assert "workload.samples_per_step: mark" in said
     assert "launch it" not in said
 
 
 @pytest.mark.long
 def test_the_same_script_that_marks_its_work_gets_one(project):
-    said, found, noise = studied(project, "--mark", samples_per_step="mark")
-    assert found["status"] == "ok", found["reason"]
-    assert noise["unequal_work"] == []
+    said, found = studied(project, "--mark", samples_per_step="mark")
+    assert found.status == "ok", found.reason
     assert "launch it: bash" in said
     assert "too much in work" not in said

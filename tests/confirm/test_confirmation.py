@@ -5,13 +5,16 @@ import math
 
 import pandas as pd
 import pytest
+from msgspec.structs import replace
 
 import confirm_jobs
+from made_records import kept
 from scaling_study import stages
-from scaling_study.common.storage import write_json, write_table
-from scaling_study.config.work import NO_ENDS
+from scaling_study.common.storage import write_table
 from scaling_study.confirm.confirmation import summarise
-from scaling_study.records.codec import RecordError, plain
+from scaling_study.records.analysis import Confirmation, Machines
+from scaling_study.records.codec import RecordError, plain, read_file, write_file
+from scaling_study.records.cohorts import Cohorts, ModelLength
 from scaling_study.records.columns import WINDOWS
 from scaling_study.records.confirmation import Arm, Head
 from test_timeline import PER_HOUR, queue, record
@@ -31,6 +34,12 @@ NO_WINDOWS = WINDOWS.frame()[["machine", "launch", "n", "valid", "frequency_mhz"
 
 def found(n=2, default_n=1):
     return confirm_jobs.recommendation(PLAN, n, default_n, MACHINE)
+
+
+def predicted(**changed):
+    """A recommendation with another prediction."""
+    whole = found()
+    return replace(whole, recommended=replace(whole.recommended, **changed))
 
 
 def head():
@@ -71,13 +80,11 @@ def machine(
     learnt=None,
 ):  # fmt: skip
     files = [write(tmp_path, records)]
-    content = summarise(
-        recommendation or found(), files, windows, steps_per_model, work or {}, off=False,
+    (one,) = summarise(
+        [recommendation or found()], files, windows, steps_per_model, work or {}, off=False,
         learnt=learnt,
     )  # fmt: skip
-    json.dumps(content, allow_nan=False)
-    (one,) = content["machines"]
-    return one
+    return kept(one)
 
 
 def rounds(*factors):
@@ -86,71 +93,66 @@ def rounds(*factors):
 
 def test_every_arm_is_there_with_its_interval(tmp_path):
     one = machine(tmp_path, rounds(1.0, 1.05, 0.95))
-    assert one["status"] == "confirmed"
-    assert [f"{arm['role']}/{arm['queue']}" for arm in one["arms"]] == list(KEYS)
-    best = one["arms"][0]
-    assert best["value"] == pytest.approx(2 * PER_HOUR / MODEL_S, rel=0.02)
-    assert best["low"] < best["value"] < best["high"]
-    assert (best["rounds"], best["ran"], best["cut"]) == (3, "exec", False)
-    assert best["predicted"] == 1000.0
-    assert best["whole_models"] == 2 * (5 + 4 + 5)
-    assert one["left_out"] == []
+    assert one.status == "confirmed"
+    assert [f"{arm.role}/{arm.queue}" for arm in one.arms] == list(KEYS)
+    best = one.arms[0]
+    assert best.value == pytest.approx(2 * PER_HOUR / MODEL_S, rel=0.02)
+    assert best.low < best.value < best.high
+    assert (best.rounds, best.cut) == (3, False)
+    assert best.predicted == 1000.0
+    assert best.whole_models == 2 * (5 + 4 + 5)
+    assert one.left_out == ()
 
 
 def test_ratios_are_paired_by_turn(tmp_path):
     one = machine(tmp_path, rounds(1.0, 1.5, 0.8))
     for name, times in (("ratio", 2), ("ratio_same_n", 1)):
-        ratio = one[name]
-        assert ratio["value"] == pytest.approx(times * SLOW_S / MODEL_S, rel=0.02)
+        ratio = getattr(one, name)
+        assert ratio.value == pytest.approx(times * SLOW_S / MODEL_S, rel=0.02)
         # Turns differ by half; within a turn both go along.
-        assert ratio["high"] / ratio["low"] < 1.2
+        assert ratio.high / ratio.low < 1.2
 
 
 def test_one_round_has_no_interval(tmp_path):
-    best = machine(tmp_path, rounds(1.0))["arms"][0]
-    assert (best["low"], best["high"]) == (None, None)
+    best = machine(tmp_path, rounds(1.0)).arms[0]
+    assert (best.low, best.high) == (None, None)
 
 
 def test_the_difference_is_a_product_of_its_parts(tmp_path):
-    recommendation = found()
-    point = recommendation["machines"][0]["recommended"]
-    point |= {"steps_per_s": 2 / 0.005, "models_per_hour": 2 / 0.005 / 500 * PER_HOUR}
+    recommendation = predicted(steps_per_s=2 / 0.005, models_per_hour=2 / 0.005 / 500 * PER_HOUR)
     one = machine(tmp_path, rounds(1.0, 1.0), recommendation=recommendation)
-    difference = one["difference"]
-    parts = {part["what"]: part["factor"] for part in difference["parts"]}
-    assert difference["value"] == pytest.approx(2.5 / MODEL_S, rel=0.01)
+    difference = one.difference
+    parts = {part.what: part.factor for part in difference.parts}
+    assert difference.value == pytest.approx(2.5 / MODEL_S, rel=0.01)
     assert parts["start"] == pytest.approx(2.5 / MODEL_S, rel=0.01)
     assert parts["queue"] == 1
-    assert difference["unexplained"] == pytest.approx(1, rel=0.01)
-    product = math.prod(parts.values()) * difference["unexplained"]
-    assert product == pytest.approx(difference["value"])
+    assert difference.unexplained == pytest.approx(1, rel=0.01)
+    product = math.prod(parts.values()) * difference.unexplained
+    assert product == pytest.approx(difference.value)
 
 
 def test_a_prediction_that_counts_the_start_leaves_nothing_to_it(tmp_path):
-    recommendation = found()
-    point = recommendation["machines"][0]["recommended"]
-    point |= {"steps_per_s": 2 / 0.005, "models_per_hour": 2 * PER_HOUR / MODEL_S}
+    recommendation = predicted(steps_per_s=2 / 0.005, models_per_hour=2 * PER_HOUR / MODEL_S)
     one = machine(tmp_path, rounds(1.0, 1.0), recommendation=recommendation)
-    parts = {part["what"]: part["factor"] for part in one["difference"]["parts"]}
+    parts = {part.what: part.factor for part in one.difference.parts}
     assert parts["start"] == pytest.approx(1, rel=0.01)
-    assert one["difference"]["value"] == pytest.approx(1, rel=0.01)
+    assert one.difference.value == pytest.approx(1, rel=0.01)
 
 
 def test_what_lies_between_iterations_is_a_part(tmp_path):
-    recommendation = found()
-    point = recommendation["machines"][0]["recommended"]
     # The windows have seen a fifth of the time between iterations, the rounds nothing.
-    point |= {"steps_per_s": 2 / 0.005, "non_step_share": 0.2}
-    point |= {"models_per_hour": 2 * PER_HOUR / MODEL_S}
+    recommendation = predicted(
+        steps_per_s=2 / 0.005, non_step_share=0.2, models_per_hour=2 * PER_HOUR / MODEL_S
+    )
     records = rounds(1.0, 1.0)
     for one in records:
         for run in one["runs"]:
             run["ordinary_s"] = 0.005
-    difference = machine(tmp_path, records, recommendation=recommendation)["difference"]
-    parts = {part["what"]: part["factor"] for part in difference["parts"]}
+    difference = machine(tmp_path, records, recommendation=recommendation).difference
+    parts = {part.what: part.factor for part in difference.parts}
     usual_s = MODEL_S - 2.5
     assert parts["between"] == pytest.approx((usual_s + 500 * 0.005 / 0.8) / MODEL_S, rel=0.01)
-    assert math.prod(parts.values()) * difference["unexplained"] == pytest.approx(1, rel=0.01)
+    assert math.prod(parts.values()) * difference.unexplained == pytest.approx(1, rel=0.01)
 
 
 def test_the_clock_is_a_part_where_it_is_known(tmp_path):
@@ -165,8 +167,8 @@ def test_the_clock_is_a_part_where_it_is_known(tmp_path):
     )
     records = [{**one, "frequency_mhz": 3600.0} for one in rounds(1.0, 1.0)]
     one = machine(tmp_path, records, windows=windows)
-    (clock,) = [part for part in one["difference"]["parts"] if part["what"] == "clock"]
-    assert clock["factor"] == pytest.approx(0.9)
+    (clock,) = [part for part in one.difference.parts if part.what == "clock"]
+    assert clock.factor == pytest.approx(0.9)
 
 
 def test_an_arm_that_failed_once_is_left_out_with_its_reason(tmp_path):
@@ -175,51 +177,53 @@ def test_an_arm_that_failed_once_is_left_out_with_its_reason(tmp_path):
     once = [one for one in records if one["arm"] == "recommended/one_process"]
     once[0] |= {"status": "once", "reason": "not twice"}
     one = machine(tmp_path, records)
-    assert [(left["arm"], left["status"], left["reason"]) for left in one["left_out"]] == [
+    assert [(left.arm, left.status, left.reason) for left in one.left_out] == [
         ("recommended/one_process", "once", "not twice"),
         ("default_same_n/process_per_model", "failed", "out of memory"),
     ]
-    assert len(one["arms"]) == 2
-    assert one["ratio_same_n"] is None
-    assert one["ratio"]["value"] > 1
+    assert len(one.arms) == 2
+    assert one.ratio_same_n is None
+    assert one.ratio.value > 1
 
 
 def test_a_recommended_launch_that_fails_is_no_confirmation(tmp_path):
     records = rounds(1.0, 1.0)
     records[0] |= {"status": "failed", "reason": "no such file"}
     one = machine(tmp_path, records)
-    assert (one["status"], one["reason"]) == ("failed", "no such file")
-    assert one["arms"] == []
+    assert (one.status, one.reason) == ("failed", "no such file")
+    assert one.arms == ()
 
 
 def test_iterations_count_where_a_models_length_is_unknown(tmp_path):
-    recommendation = found()
-    recommendation["machines"][0]["objective"] = "steps_per_s"
+    recommendation = replace(found(), objective="steps_per_s")
     one = machine(tmp_path, rounds(1.0, 1.0), steps_per_model=None, recommendation=recommendation)
-    assert one["arms"][0]["value"] == pytest.approx(2 / 0.005)
-    assert one["arms"][0]["predicted"] == 100.0
-    assert one["difference"]["value"] == pytest.approx(4.0)
+    assert one.arms[0].value == pytest.approx(2 / 0.005)
+    assert one.arms[0].predicted == 100.0
+    assert one.difference.value == pytest.approx(4.0)
 
 
-def of_steps(recommendation):
-    for entry in recommendation["machines"]:
-        entry["objective"] = "steps_per_s"
-        for role in ("recommended", "default"):
-            entry[role]["models_per_hour"] = None
-    return recommendation
+def of_steps(whole):
+    recommended, default = (
+        replace(point, models_per_hour=None) for point in (whole.recommended, whole.default)
+    )
+    return replace(whole, objective="steps_per_s", recommended=recommended, default=default)
 
 
 def test_rounds_tell_the_steps_of_a_model_where_windows_did_not(tmp_path):
     records, usual = rounds(1.0, 1.05), machine(tmp_path, rounds(1.0, 1.05))
     one = machine(
-        tmp_path, records, steps_per_model=None, recommendation=of_steps(found()), learnt=NO_ENDS
+        tmp_path,
+        records,
+        steps_per_model=None,
+        recommendation=of_steps(found()),
+        learnt=ModelLength(),
     )
-    assert one["objective"] == "models_per_hour"
+    assert one.objective == "models_per_hour"
     ended = sum(run["ended_s"] is not None for record in records for run in record["runs"])
-    assert one["model_length"] == {"starts": ended, "steps": 500, "shortest": 500, "longest": 500}
-    assert [arm["value"] for arm in one["arms"]] == [arm["value"] for arm in usual["arms"]]
-    assert [arm["predicted"] for arm in one["arms"]] == [None] * 4
-    assert one["difference"] is None
+    assert one.model_length == ModelLength(ended, 500, 500, 500)
+    assert [arm.value for arm in one.arms] == [arm.value for arm in usual.arms]
+    assert [arm.predicted for arm in one.arms] == [None] * 4
+    assert one.difference is None
 
 
 def test_rounds_without_an_end_leave_the_steps_of_a_model_unknown(tmp_path):
@@ -227,48 +231,50 @@ def test_rounds_without_an_end_leave_the_steps_of_a_model_unknown(tmp_path):
     for one in records:
         one["runs"] = [run | {"ended_s": None} for run in one["runs"] if not run["process"]]
     one = machine(
-        tmp_path, records, steps_per_model=None, recommendation=of_steps(found()), learnt=NO_ENDS
+        tmp_path,
+        records,
+        steps_per_model=None,
+        recommendation=of_steps(found()),
+        learnt=ModelLength(),
     )
-    assert (one["objective"], one["model_length"]) == ("steps_per_s", NO_ENDS)
-    assert one["arms"][0]["predicted"] == 100.0
+    assert (one.objective, one.model_length) == ("steps_per_s", ModelLength())
+    assert one.arms[0].predicted == 100.0
 
 
 def test_ends_after_another_number_of_steps_than_in_windows_are_seen(tmp_path):
-    learnt = {"starts": 4, "steps": 800.0, "shortest": 800, "longest": 800}
+    learnt = ModelLength(4, 800.0, 800, 800)
     one = machine(tmp_path, rounds(1.0, 1.05), steps_per_model=800.0, learnt=learnt)
-    length = one["model_length"]
-    assert (length["steps"], length["shortest"], length["longest"]) == (800, 500, 800)
-    best = one["arms"][0]
-    assert (best["whole_models"], best["ended_after"], best["cut"]) == (0, 500, True)
+    length = one.model_length
+    assert (length.steps, length.shortest, length.longest) == (800, 500, 800)
+    best = one.arms[0]
+    assert (best.whole_models, best.ended_after, best.cut) == (0, 500, True)
 
 
 def test_every_end_counts_where_windows_have_seen_models_of_different_lengths(tmp_path):
-    learnt = {"starts": 4, "steps": 600.0, "shortest": 500, "longest": 800}
+    learnt = ModelLength(4, 600.0, 500, 800)
     one = machine(tmp_path, rounds(1.0, 1.05), steps_per_model=600.0, learnt=learnt)
-    assert one["arms"][0]["whole_models"] > 0
-    assert one["arms"][0]["value"] == pytest.approx(2 * PER_HOUR / MODEL_S, rel=0.05)
+    assert one.arms[0].whole_models > 0
+    assert one.arms[0].value == pytest.approx(2 * PER_HOUR / MODEL_S, rel=0.05)
 
 
 def test_one_models_time_is_compared_and_not_what_all_processes_give(tmp_path):
-    recommendation = found()
-    recommendation["machines"][0]["objective"] = "model_s"
+    recommendation = replace(found(), objective="model_s")
     usual = machine(tmp_path, rounds(1.0, 1.05, 0.95))
     one = machine(tmp_path, rounds(1.0, 1.05, 0.95), recommendation=recommendation)
-    assert one["arms"] == usual["arms"]
+    assert one.arms == usual.arms
     # Two recommended processes against one of the default.
-    assert one["ratio"]["value"] == pytest.approx(usual["ratio"]["value"] / 2)
-    assert one["ratio_same_n"]["value"] == pytest.approx(usual["ratio_same_n"]["value"])
+    assert one.ratio.value == pytest.approx(usual.ratio.value / 2)
+    assert one.ratio_same_n.value == pytest.approx(usual.ratio_same_n.value)
 
 
 def test_off_and_none_are_said():
-    off = summarise(found(), [], NO_WINDOWS, 500, {}, off=True)["machines"][0]
-    assert (off["status"], off["arms"]) == ("off", [])
-    other = summarise(found(), [], NO_WINDOWS, 500, {}, off=False)["machines"][0]
-    assert other["status"] == "none"
-    nothing = found()
-    nothing["machines"][0] |= {"recommended": None, "reason": "no valid window"}
-    one = summarise(nothing, [], NO_WINDOWS, 500, {}, off=False)["machines"][0]
-    assert (one["status"], one["reason"]) == ("none", "no valid window")
+    (off,) = summarise([found()], [], NO_WINDOWS, 500, {}, off=True)
+    assert (off.status, off.arms) == ("off", ())
+    (other,) = summarise([found()], [], NO_WINDOWS, 500, {}, off=False)
+    assert other.status == "none"
+    nothing = replace(found(), recommended=None, reason="no valid window")
+    (one,) = summarise([nothing], [], NO_WINDOWS, 500, {}, off=False)
+    assert (one.status, one.reason) == ("none", "no valid window")
 
 
 @pytest.mark.parametrize(
@@ -283,14 +289,14 @@ def test_a_damaged_record_is_named(tmp_path, damage):
 def test_the_stage_writes_it(tmp_path):
     path = write(tmp_path, rounds(1.0, 1.0))
     plan = {"workload": {"steps_per_model": 500}, "confirm": {"seconds": 100.0}, "launches": []}
-    write_json(tmp_path / "analysis/recommendation.json", found())
+    write_file(tmp_path / "analysis/recommendation.json", Machines((found(),)))
     write_table(tmp_path / "tables", WINDOWS, WINDOWS.frame())
-    write_json(tmp_path / "tables/cohorts.json", {"samples": {}})
+    write_file(tmp_path / "tables/cohorts.json", Cohorts(machines={}, cohorts=()))
     (tmp_path / "confirm").mkdir()
     path = path.rename(tmp_path / "confirm/rounds.jsonl")
     stages.summarise_confirmation(tmp_path, plan)
-    content = json.loads((tmp_path / "analysis/confirmation.json").read_text())
-    assert content["machines"][0]["status"] == "confirmed"
+    content = read_file(tmp_path / "analysis/confirmation.json", Machines[Confirmation])
+    assert content.machines[0].status == "confirmed"
     path.write_text("{}\n")
     with pytest.raises(RecordError, match=r"rounds\.jsonl:1"):
         stages.summarise_confirmation(tmp_path, plan)

@@ -11,6 +11,7 @@ from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.confirm import losses
 from scaling_study.host import probe
+from scaling_study.records.analysis import Changed, Recommendation, Recommended
 from scaling_study.runner import resolve
 
 WORKLOADS = Path(__file__).parents[1] / "workloads"
@@ -84,8 +85,9 @@ def plan(**launches):
 
 def entry(launches, label, changed=None, what=()):
     ids = {one["label"]: one["id"] for one in launches.values()}
-    other = None if changed is None else {"launch": ids[changed], "what": dict.fromkeys(what)}
-    return {"recommended": {"launch": ids[label]}, "changed": other}
+    other = changed and Changed(launch=ids[changed], label=changed, n=1, what=dict.fromkeys(what))
+    best = Recommended(launch=ids[label], label=label, n=1)
+    return Recommendation(status="ok", recommended=best, changed=other)
 
 
 def test_finalists_with_other_numbers_on_the_same_samples_are_compared():

@@ -1,8 +1,10 @@
 """Which arms are confirmed, and how the time is shared out."""
 
 import pytest
+from msgspec import convert
 
 from scaling_study.confirm import round_plan
+from scaling_study.records.analysis import Recommendation
 
 DEFAULT = {"id": "default-1", "label": "default"}
 
@@ -12,7 +14,7 @@ def point(launch, n, **axes):
 
 
 def found(best, default):
-    return {"status": "ok", "recommended": best, "default": default}
+    return convert({"status": "ok", "recommended": best, "default": default}, Recommendation)
 
 
 def arms(best, default):
@@ -62,8 +64,7 @@ def test_a_recommended_default_has_nothing_to_be_compared_with():
 
 
 def test_nothing_recommended_is_nothing_to_confirm():
-    nothing = {"status": "none", "recommended": None, "default": None}
-    assert round_plan.choose_arms(nothing, DEFAULT) == ()
+    assert round_plan.choose_arms(Recommendation(status="none"), DEFAULT) == ()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_all_arms_take_turns_and_share_the_time(seconds, turns, round_s):
     planned = round_plan.schedule(chosen, seconds, seed=3)
     assert planned.round_s == pytest.approx(round_s)
     assert len(planned.rounds) == turns * len(chosen)
-    orders = [[one.role.key for one in planned.rounds if one.turn == turn] for turn in range(turns)]
+    orders = [[one.arm.key for one in planned.rounds if one.turn == turn] for turn in range(turns)]
     assert all(order == orders[0] for order in orders)
     assert sorted(orders[0]) == sorted(arm.key for arm in chosen)
     assert planned == round_plan.schedule(chosen, seconds, seed=3)

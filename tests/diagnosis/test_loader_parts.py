@@ -5,15 +5,16 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec import convert
 
 from scaling_study.analysis.loader_windows import LoaderRun
 from scaling_study.config import efforts
 from scaling_study.diagnosis.loader_verdict import data_loader
 from scaling_study.experiments import loader_model
 from scaling_study.member import synthetic_load
+from scaling_study.records.verdict import DataLoader
 from scaling_study.report import figures, sections
 from scaling_study.report import rows as table_rows
-from scaling_study.report.model import DataLoader
 from synthetic import machine
 
 MS = 1e-3
@@ -103,11 +104,11 @@ def test_the_parts_of_a_step_are_found(starts):
 
 
 def findings(found, disk_limit=None):
-    return " ".join(sections.loader_findings(DataLoader.model_validate(found), None, disk_limit))
+    return " ".join(sections.loader_findings(convert(found, DataLoader), None, disk_limit))
 
 
 def thumbs(found):
-    use = DataLoader.model_validate(found).use
+    use = convert(found, DataLoader).use
     memory_bytes = MACHINE.get("memory_bytes")
     return {
         rule: (holds, text) for rule, holds, text in table_rows.rules_of_thumb(use, memory_bytes)
@@ -151,16 +152,14 @@ def test_a_study_that_measured_nothing_says_why():
     end = {"status": "skipped", "reason": reason, "left_out": []}
     found = data_loader([LoaderRun(one.head, {}, pd.DataFrame(), None, 0, end)])
     assert (found["status"], found["reason"]) == ("skipped", reason)
-    assert (
-        sections.data_loader(DataLoader.model_validate(found)) == f"Nothing was measured: {reason}."
-    )
+    assert sections.data_loader(convert(found, DataLoader)) == f"Nothing was measured: {reason}."
 
 
 def test_the_answer_comes_first():
-    text = sections.data_loader(DataLoader.model_validate(data_loader([run()])))
+    text = sections.data_loader(convert(data_loader([run()]), DataLoader))
     assert text.startswith("A step waits 29% of its time for the loader")
     assert "more than 1.7" in text
-    found = DataLoader.model_validate(data_loader([run()]))
+    found = convert(data_loader([run()]), DataLoader)
     more = sections.loader_findings(found, 2**20, None)
     assert any("of a step from training" in each for each in more)
     assert "Each alone, the loader is the slower one." in more
@@ -259,7 +258,7 @@ def test_work_beside_training_hurts_from_some_use_of_cpus_on():
     text = findings(found)
     assert "threads in the process from 1 CPUs on (1.25\N{MULTIPLICATION SIGN} as long" in text
     assert "processes beside" not in text
-    drawn = figures.doses(DataLoader.model_validate(found).neighbours, "x", "x", "x", 2.0)
+    drawn = figures.doses(convert(found, DataLoader).neighbours, "x", "x", "x", 2.0)
     assert "CPU use of the others" in drawn.svg
 
 

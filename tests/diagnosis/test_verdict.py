@@ -22,7 +22,7 @@ from injected_worlds import (
 from scaling_study.diagnosis import verdict
 from scaling_study.diagnosis.evidence import Evidence, Measured, Untested
 from scaling_study.diagnosis.shares import floored_by_count
-from scaling_study.stats.intervals import Interval
+from scaling_study.stats.interval import Interval
 from synthetic_why import MS, Step, World, microbenchmarks, write_run
 
 NOISE = {"noise": 0.04, "outliers": 0.3, "start": 0.01}

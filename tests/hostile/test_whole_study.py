@@ -12,14 +12,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec import convert
 
 import browser
 import hostile_study
 import sandbox
 import texts
 from scaling_study.member import bind, model_queue
+from scaling_study.records.analysis import Recommendation
 from scaling_study.report import launch_script
-from scaling_study.report.model import Recommendation
 from scaling_study.runner.switch_script import render_switches
 
 REASON = sandbox.reason_against()
@@ -125,7 +126,7 @@ def test_the_launch_script_carries_everything(tmp_path):
         },
     }  # fmt: skip
     text = launch_script.render_launch_script(
-        Recommendation.model_validate(found),
+        convert(found, Recommendation),
         {"study": "s", "workload": {**config["workload"], "step": "optimizer", "pass_env": []}},
         python=str(folder / texts.NAME / "python"),
         binder=[sys.executable, "-P", str(bind.__file__)],

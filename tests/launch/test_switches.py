@@ -24,7 +24,9 @@ from scaling_study.launch.axes.axis_table import (
     read_value,
     switches,
 )
-from scaling_study.runner.switch_script import lines, optimizers_of, render_switches
+from scaling_study.records.analysis import Effective, EffectiveSettings
+from scaling_study.records.cohorts import Counted, Optimizer
+from scaling_study.runner.switch_script import lines, render_switches
 from small_cohort import SmallCohort
 
 SCRIPT = Path(__file__).parents[1] / "workloads" / "switched.py"
@@ -105,16 +107,20 @@ def test_the_lines_name_the_optimizers_that_the_script_uses(value, used, written
 @pytest.mark.parametrize(
     ("counted", "used"),
     [
-        ([{"optimizers": [{"name": "Adam"}, {"name": "SGD"}]}], ["Adam", "SGD"]),
-        ([{"optimizers": []}], []),
-        ([None], []),
+        ((Counted(optimizers=(Optimizer(name="Adam"), Optimizer(name="SGD"))),), ["Adam", "SGD"]),
+        ((Counted(),), []),
+        ((None,), []),
         (None, []),
     ],
 )
 def test_the_classes_are_those_that_a_member_counted(counted, used):
-    readback = {"launches": [{"launch": "other"}, {"launch": "it", "counted": counted}]}
-    assert optimizers_of(readback, "it") == used
-    assert optimizers_of(readback, "not measured") == []
+    launches = (
+        Effective(launch="other", label="other"),
+        Effective(launch="it", label="it", counted=counted),
+    )
+    readback = EffectiveSettings(launches=launches)
+    assert readback.optimizers("it") == used
+    assert readback.optimizers("not measured") == []
 
 
 @pytest.mark.parametrize("value", optimizer_kernel.KERNELS)

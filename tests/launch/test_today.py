@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import convert
 
 import synthetic
 import test_confirmation
@@ -28,6 +29,7 @@ from scaling_study.launch.axes import axis_table, shell
 from scaling_study.launch.axes.axis import MemoryPolicy, Where
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.member import bind, readback
+from scaling_study.records.analysis import Recommendation
 from scaling_study.search import rounds
 from synthetic_why import MS, Step, World, microbenchmarks, write_run
 from test_axes import MACHINE, SLOT, read_back
@@ -322,6 +324,7 @@ def entry(launch, n):
 
 def confirmed(best, today):
     found = {"status": "ok", "recommended": best, "default": entry("default", 1), "today": today}
+    found = convert(found, Recommendation)
     launches = [{"id": name, "label": name} for name in ("default", "today")]
     chosen = choose_arms(found, *launches)
     return [(arm.role, arm.launch, arm.n) for arm in chosen if arm.queue == "process_per_model"]

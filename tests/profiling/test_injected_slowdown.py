@@ -7,7 +7,7 @@ import pytest
 
 from jobs import WORKLOADS, config, profile
 from scaling_study.analysis.inflation import REST, compare_all, sum_operators
-from scaling_study.profiling import sampled_point, stacks
+from scaling_study.profiling import stacks
 from scaling_study.profiling.profiles import read_profiles
 
 pytestmark = pytest.mark.long
@@ -26,7 +26,7 @@ def injected(tmp_path_factory):
             args = ["--kind", kind, "--folder", folder / "members", "--member", "{member}"]
             mapping = config(WORKLOADS / "injected.py", args=map(str, args))
             found = profile(mapping | {"profile": PROFILE}, folder)
-            assert found["status"] == "complete", found
+            assert found.status == "complete", found
             done[kind] = folder / "out", found
         return done[kind]
 
@@ -36,11 +36,9 @@ def injected(tmp_path_factory):
 def added_by_function(folder, found):
     """Seconds per step that n = 2 adds to n = 1, by the innermost function of the script."""
     added = defaultdict(float)
-    for point, sign in zip(found["points"], (-1, 1), strict=True):
-        (kind,) = [kind for kind in point["kinds"] if kind["kind"] == "stacks"]
-        folded = sampled_point.read_point(
-            folder / str(point["n"]), kind, step_s=kind["unprofiled_step_s"]
-        )
+    for point, sign in zip(found.points, (-1, 1), strict=True):
+        kind = point.profile("stacks")
+        folded = stacks.read_point(folder / str(point.n), kind, step_s=kind.unprofiled_step_s)
         for stack in folded.stacks:
             if stack.root == stacks.TRAINER:
                 own = [frame for frame in stack.frames if "injected.py" in frame]
@@ -59,17 +57,16 @@ def test_the_injected_function_is_the_reddest(injected, kind):
 def comparison(injected, kind):
     folder, _ = injected(kind)
     manifests, operators = read_profiles([folder])
-    (entry,) = compare_all(manifests, operators)["machines"]
-    return entry["comparisons"][0]
+    (entry,) = compare_all(manifests, operators)
+    return entry.comparisons[0]
 
 
 def test_the_injected_operator_is_the_top_row(injected):
     found = comparison(injected, "mul")
-    top = max(found["rows"], key=lambda row: row["difference_s"])
-    assert found["rows"][0] == top
+    assert found.rows[0] == max(found.rows, key=lambda row: row.difference_s)
     # The memory of `ones` is touched where it is filled, the result's where mul writes it.
-    assert {row["operator"] for row in sum_operators(found)[:2]} == {"aten::mul", "aten::fill_"}
-    assert found["rows"][0]["calls_a"] == found["rows"][0]["calls_b"]
+    assert {row.operator for row in sum_operators(found)[:2]} == {"aten::mul", "aten::fill_"}
+    assert found.rows[0].calls_a == found.rows[0].calls_b
 
 
 def test_inflation_agrees_with_the_raw_files(injected):
@@ -81,11 +78,9 @@ def test_inflation_agrees_with_the_raw_files(injected):
         for row in content["rows"]:
             key = (row["operator"], row["phase"])
             own[key, n] = row["self_s"] / content["steps"]
-    rows = [row for row in found["rows"] if row["operator"] != REST]
-    assert {(row["operator"], row["phase"]) for row in rows} == {key for key, _ in own}
+    rows = [row for row in found.rows if row.operator != REST]
+    assert {(row.operator, row.phase) for row in rows} == {key for key, _ in own}
     for row in rows:
-        key = (row["operator"], row["phase"])
-        assert row["self_a_s"] == pytest.approx(own.get((key, 1), 0.0))
-        assert row["self_b_s"] == pytest.approx(own.get((key, 2), 0.0))
-    total = sum(seconds for (_, n), seconds in own.items() if n == 2)
-    assert found["b"]["covered_s"] == pytest.approx(total)
+        key = (row.operator, row.phase)
+        assert row.self_a_s == pytest.approx(own.get((key, 1), 0.0))
+        assert row.self_b_s == pytest.approx(own.get((key, 2), 0.0))

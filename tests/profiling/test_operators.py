@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from scaling_study.profiling.operators import operator_rows
+from scaling_study.profiling.profiles import operator_rows
 from scaling_study.records.columns import OPERATORS
 
 WHERE = {"machine": "m", "launch": "l", "label": "L", "role": "grid", "n": 4, "overhead": 1.05}

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from jobs import QUICK, WORKLOADS, config, processes, profile, profile_text
 from scaling_study.common import private
 from scaling_study.config.plan import RECOMMENDED, recommended
 from scaling_study.member.channel import Step
-from scaling_study.profiling import profile_launch, sampled_point, stacks
+from scaling_study.profiling import profile_launch, stacks
+from scaling_study.records.analysis import Machines, Recommendation, Recommended
 from scaling_study.runner import windows
 
 FEW = {"steps": 3, "samples": 6, "unprofiled_s": 0.5}
@@ -35,36 +37,30 @@ def test_step_times_are_those_of_the_profiled_steps_and_of_others_beside_them():
 
 
 def test_the_overhead_is_relative_to_the_windows_around():
-    overheads = profile_launch._overheads(
-        [[0.015, 0.025], [0.01], []], [0.01] * 3, [0.03, 0.01, 0.01]
-    )
-    assert overheads == {
-        "step_s": pytest.approx(0.02),
-        "unprofiled_step_s": pytest.approx(0.02),
-        "overhead": pytest.approx(1.0),
-        "others_overhead": pytest.approx(1.0),
-    }
+    turn = (0, [[0.015, 0.025], [0.01], []])
+    found = profile_launch._overhead([turn], [0.01] * 3, [0.03, 0.01, 0.01])
+    assert astuple(found) == pytest.approx((0.02, 0.02, 1.0, 1.0))
 
 
 def test_a_machine_that_forbids_tracing_is_a_skip_with_a_remedy():
     said = "Error: Failed to suspend process\nReason: EPERM\nPermission Denied: try again as root"
     done = subprocess.CompletedProcess([], 1, "", said)
     found = profile_launch._not_sampled(done)
-    assert found["status"] == "skipped"
-    assert "ptrace_scope" in found["remedy"]
+    assert found.status == "skipped"
+    assert "ptrace_scope" in found.remedy
     done = subprocess.CompletedProcess([], 1, "", "Error: No such process")
-    assert profile_launch._not_sampled(done)["status"] == "failed"
+    assert profile_launch._not_sampled(done).status == "failed"
 
 
 def test_the_recommended_launch_is_that_of_this_machine():
     plan = {"launches": [{"id": "a"}, {"id": "b"}]}
-    found = {
-        "machines": [
-            {"machine": "m1", "recommended": {"launch": "a"}},
-            {"machine": "m2", "recommended": {"launch": "b"}},
-            {"machine": "m3", "recommended": None},
-        ]
-    }
+    best = [Recommended(launch=launch, label=launch, n=1) for launch in "ab"]
+    found = Machines(
+        tuple(
+            Recommendation(machine=machine, status="ok", recommended=one)
+            for machine, one in zip(("m1", "m2", "m3"), (*best, None), strict=True)
+        )
+    )
     assert recommended(plan, found, "m2") == {"id": "b"}
     assert recommended(plan, found, "m3") is None
     assert recommended(plan, found, "m4") is None
@@ -73,12 +69,8 @@ def test_the_recommended_launch_is_that_of_this_machine():
 def test_a_recommended_launch_that_is_profiled_already_refers_to_that():
     launch = {"id": "a", "label": "text", "role": "grid"}
     content = profile_launch.without_profile(launch, "m")
-    assert (content["same_as"], content["status"], content["target"]) == (
-        "a",
-        "complete",
-        RECOMMENDED,
-    )
-    assert profile_launch.without_profile(None, "m")["status"] == "skipped"
+    assert (content.same_as, content.status, content.target) == ("a", "complete", RECOMMENDED)
+    assert profile_launch.without_profile(None, "m").status == "skipped"
 
 
 @pytest.fixture(scope="module")
@@ -91,18 +83,18 @@ def real(tmp_path_factory):
 @pytest.mark.slow
 def test_every_kind_of_profile_is_taken_at_the_lowest_and_the_highest_count(real):
     folder, found = real
-    assert found["status"] == "complete"
-    assert [point["n"] for point in found["points"]] == [1, 2]
-    for point in found["points"]:
-        kinds = {kind["kind"]: kind for kind in point["kinds"]}
+    assert found.status == "complete"
+    assert [point.n for point in found.points] == [1, 2]
+    for point in found.points:
+        kinds = {kind.kind: kind for kind in point.kinds}
         assert set(kinds) == {"operators", "calls", "stacks"}
         for kind in kinds.values():
-            assert kind["status"] == "ok", kind
-            assert all((folder / "out" / name).stat().st_size for name in kind["files"])
-            assert kind["overhead"] == pytest.approx(kind["step_s"] / kind["unprofiled_step_s"])
+            assert kind.status == "ok", kind
+            assert all((folder / "out" / name).stat().st_size for name in kind.files)
+            assert kind.overhead == pytest.approx(kind.step_s / kind.unprofiled_step_s)
         # Beside the few steps of the others, another member may not have a whole step of its own.
-        assert (kinds["stacks"]["others_overhead"] is None) == (point["n"] == 1)
-        assert kinds["operators"]["steps"] == FEW["steps"]
+        assert (kinds["stacks"].others_overhead is None) == (point.n == 1)
+        assert kinds["operators"].steps == FEW["steps"]
 
 
 @pytest.mark.slow
@@ -127,9 +119,9 @@ def test_loader_workers_are_sampled_apart_from_the_trainer(tmp_path):
     found = profile(
         mapping | {"profile": {**FEW, "rate_hz": 20, "samples": 40, "operators": False}}, tmp_path
     )
-    (kind,) = found["points"][0]["kinds"]
-    assert kind["status"] == "ok", kind
-    folded = sampled_point.read_point(tmp_path / "out/1", kind, step_s=kind["unprofiled_step_s"])
+    (kind,) = found.points[0].kinds
+    assert kind.status == "ok", kind
+    folded = stacks.read_point(tmp_path / "out/1", kind, step_s=kind.unprofiled_step_s)
     roots = {stack.path[0] for stack in folded.stacks}
     assert stacks.TRAINER in roots
     assert any(stack.root == stacks.WORKERS for stack in folded.stacks), roots
@@ -139,16 +131,16 @@ def test_loader_workers_are_sampled_apart_from_the_trainer(tmp_path):
 def test_a_launch_that_the_machine_cannot_do_is_skipped_with_its_reason(tmp_path):
     mapping = config(WORKLOADS / "plain_loop.py", launch={"membind": "7"}) | {"profile": FEW}
     found = profile(mapping, tmp_path)
-    assert found["status"] == "skipped"
-    assert found["reason"]
-    assert found["points"] == []
+    assert found.status == "skipped"
+    assert found.reason
+    assert found.points == ()
 
 
 @pytest.mark.slow
 def test_a_member_that_crashes_fails_the_profile_with_its_reason(tmp_path):
     found = profile(config(WORKLOADS / "crashes.py") | {"profile": FEW}, tmp_path)
-    assert found["status"] == "failed"
-    assert "status 1" in found["reason"]
+    assert found.status == "failed"
+    assert "status 1" in found.reason
 
 
 def test_profiling_uses_the_measuring_settings_of_the_study():
@@ -173,8 +165,8 @@ def test_what_py_spy_says_where_tracing_is_forbidden_is_understood():
         )  # fmt: skip
     assert done.returncode != 0
     found = profile_launch._not_sampled(done)
-    assert found["status"] == "skipped", done.stderr
-    assert "ptrace_scope" in found["remedy"]
+    assert found.status == "skipped", done.stderr
+    assert "ptrace_scope" in found.remedy
 
 
 @pytest.mark.slow
@@ -182,12 +174,12 @@ def test_members_are_sampled_in_turn_until_there_are_samples_enough(tmp_path):
     mapping = config(WORKLOADS / "closure_optimizer.py", processes=[2])
     settings = {**FEW, "rate_hz": 20, "samples": 50, "operators": False}
     found = profile(mapping | {"profile": settings}, tmp_path)
-    (kind,) = found["points"][0]["kinds"]
-    assert kind["status"] == "ok", kind
-    assert [turn["slot"] for turn in kind["turns"]] == [at % 2 for at in range(len(kind["turns"]))]
+    (kind,) = found.points[0].kinds
+    assert kind.status == "ok", kind
+    assert [turn.slot for turn in kind.turns] == [at % 2 for at in range(len(kind.turns))]
     # A machine that is busy gives fewer, after three times the time.
-    assert kind["samples"] >= 50 or kind["seconds"] >= 3 * 50 / 20
-    assert kind["members"] == 2
-    assert all(turn["samples"] > 0 for turn in kind["turns"])
-    folded = sampled_point.read_point(tmp_path / "out/2", kind, step_s=kind["unprofiled_step_s"])
-    assert folded.samples == kind["samples"]
+    assert kind.samples >= 50 or kind.seconds >= 3 * 50 / 20
+    assert kind.members == 2
+    assert all(turn.samples > 0 for turn in kind.turns)
+    folded = stacks.read_point(tmp_path / "out/2", kind, step_s=kind.unprofiled_step_s)
+    assert folded.samples == kind.samples

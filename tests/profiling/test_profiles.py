@@ -9,6 +9,7 @@ from scaling_study import stages
 from scaling_study.common.storage import read_json, read_table
 from scaling_study.profiling import profiles
 from scaling_study.records.columns import OPERATORS
+from scaling_study.records.profile import Profiled
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +21,7 @@ def folders(tmp_path):
 
 def test_all_points_are_gathered(folders):
     manifests, operators = profiles.read_profiles(folders)
-    assert [one["role"] for one in manifests] == ["default", "baseline", "one_change"]
+    assert [one.role for one in manifests] == ["default", "baseline", "one_change"]
     assert set(zip(operators["role"], operators["n"], strict=True)) == {
         (role, n) for role in ("default", "baseline", "one_change") for n in (1, 8)
     }
@@ -30,8 +31,8 @@ def test_all_points_are_gathered(folders):
 
 def test_the_recommended_launch_comes_last_whatever_the_folders_order(folders):
     backwards = profiles.read_manifests(reversed(folders))
-    assert [one["role"] for one in backwards] == ["default", "baseline", "one_change"]
-    assert backwards[-1]["target"] == "recommended"
+    assert [one.role for one in backwards] == ["default", "baseline", "one_change"]
+    assert backwards[-1].target == "recommended"
 
 
 def test_a_study_without_profiles_has_none(tmp_path):
@@ -58,7 +59,7 @@ def test_what_was_skipped_is_no_row(tmp_path):
         status="skipped", reason="no launch is recommended on this machine",
     )  # fmt: skip
     manifests, operators = profiles.read_profiles([place])
-    assert manifests[0]["status"] == "skipped"
+    assert manifests[0].status == "skipped"
     assert operators.empty
 
 
@@ -78,17 +79,20 @@ def test_a_broken_table_is_named(folders, content):
 
 
 def test_pairs_are_the_ends_of_each_launch_and_the_default_against_the_recommended():
-    manifests = [
-        {"role": "default", "target": "d", "launch": "d"},
-        {"role": "grid", "target": "recommended", "launch": "r"},
-    ]
+    def profiled(role, target, launch):
+        return Profiled(
+            schema_version=3, machine="m", status="complete", role=role, target=target,
+            launch=launch,
+        )  # fmt: skip
+
+    manifests = [profiled("default", "d", "d"), profiled("grid", "recommended", "r")]
     found = {"d": {1: "d1", 4: "d4", 8: "d8"}, "r": {1: "r1", 4: "r4"}, "x": {4: "x4"}}
     assert profiles.choose_pairs(manifests, found) == [
         ("counts", "d1", "d8"),
         ("counts", "r1", "r4"),
         ("launches", "d4", "r4"),
     ]
-    same = [manifests[0], {"role": "default", "target": "recommended", "launch": "d"}]
+    same = [manifests[0], profiled("default", "recommended", "d")]
     assert profiles.choose_pairs(same, {"d": {1: "d1"}}) == []
     assert profiles.choose_pairs([], {}) == []
 

@@ -5,7 +5,8 @@ import statistics
 
 import pytest
 
-from scaling_study.profiling import profile_launch, sampled_point, stacks
+from scaling_study.profiling import profile_launch, stacks
+from scaling_study.records.profile import Profile, Turn
 from scaling_study.report.flamegraph import ENOUGH_SAMPLES, say_coarse
 
 FRAMES = "<module> (train.py:9);run (train.py:4)"
@@ -18,7 +19,11 @@ def turn(folder, number, *, mul, mm, seconds, steps):
     ]
     file = f"stacks-{number}.raw"
     (folder / file).write_text("\n".join(lines) + "\n")
-    return {"file": file, "seconds": seconds, "steps": steps, "trainer_tid": 7}
+    return Turn(slot=0, pid=7, samples=1, file=file, seconds=seconds, steps=steps, trainer_tid=7)
+
+
+def profile(*turns):
+    return Profile(kind="stacks", status="ok", turns=turns)
 
 
 def seconds_of(folded):
@@ -26,11 +31,11 @@ def seconds_of(folded):
 
 
 def test_stacks_of_turns_are_means_over_all_their_steps(tmp_path):
-    turns = [
+    turns = (
         turn(tmp_path, 0, mul=90, mm=10, seconds=10.0, steps=100),  # 0.1 s a step
         turn(tmp_path, 1, mul=30, mm=30, seconds=10.0, steps=50),  # 0.2 s a step
-    ]
-    folded = sampled_point.read_point(tmp_path, {"turns": turns}, step_s=0.12, label="default")
+    )
+    folded = stacks.read_point(tmp_path, profile(*turns), step_s=0.12, label="default")
     assert folded.samples == 160
     assert folded.sampled_step_s == pytest.approx(20 / 150)
     assert folded.step_s == 0.12
@@ -46,7 +51,7 @@ def test_stacks_of_turns_are_means_over_all_their_steps(tmp_path):
 
 def test_one_turn_is_read_as_it_is(tmp_path):
     one = turn(tmp_path, 0, mul=90, mm=10, seconds=10.0, steps=100)
-    folded = sampled_point.read_point(tmp_path, {"turns": [one]}, step_s=0.09)
+    folded = stacks.read_point(tmp_path, profile(one), step_s=0.09)
     alone = stacks.read(
         tmp_path / "stacks-0.raw", seconds=10.0, steps=100, step_s=0.09, trainer_tid=7
     )
@@ -61,12 +66,12 @@ def test_the_cost_of_turns_is_that_of_the_member_whose_turn_it_is():
     first = (0, [[0.011] * 20, [0.02] * 10])
     second = (1, [[0.022] * 10, [0.0105] * 20])
     found = profile_launch._overhead([first, second], *around)
-    assert found["overhead"] == pytest.approx(1.1)
-    assert found["step_s"] == pytest.approx(statistics.fmean([0.011] * 20 + [0.022] * 10))
-    assert found["overhead"] == pytest.approx(found["step_s"] / found["unprofiled_step_s"])
-    assert found["others_overhead"] == pytest.approx((1.0 + 1.05) / 2)
+    assert found.overhead == pytest.approx(1.1)
+    assert found.step_s == pytest.approx(statistics.fmean([0.011] * 20 + [0.022] * 10))
+    assert found.overhead == pytest.approx(found.step_s / found.unprofiled_step_s)
+    assert found.others_overhead == pytest.approx((1.0 + 1.05) / 2)
     alone = profile_launch._overhead([(0, [[0.011]])], [0.01], [0.01])
-    assert (alone["overhead"], alone["others_overhead"]) == (pytest.approx(1.1), None)
+    assert (alone.overhead, alone.others_overhead) == (pytest.approx(1.1), None)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 import browser
 import jobs
-from scaling_study.profiling import sampled_point
+from scaling_study.profiling import stacks
 from scaling_study.profiling.stacks import THREADS, TRAINER, Folded, Stack
 from scaling_study.report import flame_tree, flamegraph
 from scaling_study.report.page import TEMPLATES, render_page
@@ -427,16 +427,16 @@ def test_a_slowdown_injected_in_a_real_script_is_the_reddest_frame(tmp_path, kin
     args = ["--kind", kind, "--folder", str(tmp_path / "members"), "--member", "{member}"]
     mapping = jobs.config(jobs.WORKLOADS / "injected.py", args=args)
     mapping["profile"] = {"samples": 120, "unprofiled_s": 0.5, "rate_hz": 20, "operators": False}
-    points = jobs.profile(mapping, tmp_path)["points"]
+    points = jobs.profile(mapping, tmp_path).points
     few, many = (
-        sampled_point.read_point(
-            tmp_path / f"out/{point['n']}",
+        stacks.read_point(
+            tmp_path / f"out/{point.n}",
             found,
-            step_s=found["unprofiled_step_s"],
-            label=f"n = {point['n']}",
+            step_s=found.unprofiled_step_s,
+            label=f"n = {point.n}",
         )
         for point in points
-        for found in point["kinds"]
+        for found in point.kinds
     )
     root, _ = flame_tree.merge(few, many)
     trainer = next(group for group in root.children if group.name == TRAINER)

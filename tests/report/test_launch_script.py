@@ -7,11 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec import convert
 
 from processes import PATIENCE_S
 from scaling_study.member import bind, model_queue
+from scaling_study.records.analysis import Recommendation
 from scaling_study.report.launch_script import render_launch_script
-from scaling_study.report.model import Recommendation
 from scaling_study.runner.switch_script import render_switches
 
 BASH = "/bin/bash"
@@ -66,7 +67,7 @@ def plan(script, args=(), **workload):
 
 def write(tmp_path, found, planned, binder=BINDER, python=sys.executable):
     text = render_launch_script(
-        Recommendation.model_validate(found),
+        convert(found, Recommendation),
         planned,
         python=python,
         binder=binder,

@@ -7,11 +7,14 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import convert
 
 import synthetic_causes
+from scaling_study.records.analysis import Failures, Noise, Recommendation
+from scaling_study.records.verdict import Target
 from scaling_study.report import words
-from scaling_study.report.model import Failures, Interval, Noise, Recommendation, Target
 from scaling_study.report.words import Answer
+from scaling_study.stats.interval import Interval
 
 
 def ratio(value, low=None, high=None):
@@ -74,7 +77,7 @@ def test_labels_of_launches_keep_their_spelling():
 
 
 def target(**changes):
-    return Target.model_validate(synthetic_causes.target() | changes)
+    return convert(synthetic_causes.target() | changes, Target)
 
 
 SLOW = synthetic_causes.cause("blas", "A slow BLAS kernel", 0.34)
@@ -140,10 +143,10 @@ def test_what_is_left_is_never_hidden():
 def test_a_figure_of_one_start_has_no_interval():
     point = {"launch": "a", "label": "a", "n": 2, "steps_per_s": 9.0, "low": 1.0, "high": 80.0}
     entry = {"status": "ok", "recommended": point | {"replicates": 1}}
-    once = Recommendation.model_validate(entry).recommended
+    once = convert(entry, Recommendation).recommended
     assert once.once
     assert not once.gives("steps_per_s").sure
-    twice = Recommendation.model_validate(entry | {"recommended": point | {"replicates": 2}})
+    twice = convert(entry | {"recommended": point | {"replicates": 2}}, Recommendation)
     assert twice.recommended.gives("steps_per_s").sure
 
 
@@ -187,7 +190,7 @@ def studies(draw):
         "ranking": [candidate(one, 1.0, n, (0.1, 0.1), starts) for one in ("default", "blas mkl")],
     }
     return SimpleNamespace(
-        recommendation=Recommendation.model_validate(entry),
+        recommendation=convert(entry, Recommendation),
         confirmation=None,
         noise=Noise(spread=draw(st.floats(0, 0.3))),
         failures=Failures(),

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from scaling_study.report.model import Failures, Invalid
+from scaling_study.records.analysis import Failures, Invalid
 from scaling_study.report.words import MANY_LOST, lost_windows, warn_busy
 from scaling_study.runner import foreign
 from scaling_study.runner.foreign import Look, Lookout, Program

@@ -7,13 +7,18 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+from msgspec import structs
 
 import jobs
 import machines
+from made_records import summary
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.config.work import with_learnt
 from scaling_study.host import probe
+from scaling_study.records.cohorts import Learnt
+from scaling_study.records.verdict import Cause, Judged, Remedy, Target
+from scaling_study.records.window import End
 from scaling_study.runner import journal, measure
 from scaling_study.search import rounds
 from scaling_study.search.race import Exclusion
@@ -34,7 +39,7 @@ def planned(processes="auto", **more):
         "confirm": {"seconds": 300},
     }
     plan = make_plan(load_config(mapping | more)).to_dict()
-    plan = with_learnt(plan, {})
+    plan = with_learnt(plan, Learnt())
     return {**plan, "launches": [{**launch, "replicates": 0} for launch in plan["launches"]]}
 
 
@@ -59,12 +64,19 @@ def single(plan, axis):
     )
 
 
-def cohort(launch, replicate, process_counts, *, batch="a", started=NOW, status="complete"):
-    return {
-        "launch": launch, "replicate": replicate, "process_counts": process_counts, "batch": batch,
-        "started": started, "windows_valid": 2 * len(process_counts), "windows_invalid": [],
-        "end": {"status": status, "start_s": 20.0, "wall_s": 50.0},
+def cohort(launch, replicate, process_counts, *, batch="a", started=NOW):
+    return summary(
+        launch=launch, replicate=replicate, process_counts=tuple(process_counts), batch=batch,
+        started=started, windows_valid=2 * len(process_counts), end=ending(),
+    )  # fmt: skip
+
+
+def ending(**changed):
+    usual = {
+        "cohort": 0, "status": "complete", "reason": None, "remedy": None, "start_s": 20.0,
+        "wall_s": 50.0, "in_windows_s": 30.0,
     }  # fmt: skip
+    return End(**usual | changed)
 
 
 def rates(*rows):
@@ -183,8 +195,10 @@ def test_what_is_to_be_large_is_models_per_hour_where_a_model_has_a_number_of_st
 
 def test_a_launch_that_could_not_start_has_lost_nothing():
     plan = planned()
-    failed = cohort(plan["default"], 0, [1, 8], status="skipped") | {"windows_valid": 0}
-    failed["end"]["start_s"] = None
+    failed = structs.replace(
+        cohort(plan["default"], 0, [1, 8]), windows_valid=0,
+        end=ending(status="skipped", start_s=None),
+    )  # fmt: skip
     (found,) = rounds.starts([failed], rates(), plan)
     assert (found.rates, found.lost, found.start_s) == ({}, (), 0.0)
 
@@ -311,12 +325,8 @@ def write(folder, launch, replicate, **head):
 
 def target(launch, *changes, scope="scaling_loss"):
     """A target of causes.json whose causes are named in one scope, with these remedies."""
-    named = [{"remedy": {"axes": axes}} for axes in changes]
-    return {
-        "launch": launch,
-        "scaling_loss": {"named": []},
-        "single_process_loss": {"named": []},
-    } | {scope: {"named": named}}
+    named = tuple(Cause(title="", remedy=Remedy(axes=axes)) for axes in changes)
+    return Target(target=launch, launch=launch, label="", status="", **{scope: Judged(named=named)})
 
 
 def test_what_experiments_showed_to_help_becomes_a_launch_unless_it_is_one_or_is_excluded():
@@ -348,16 +358,15 @@ def test_what_helps_is_raced(machine):
 def race_of_all(plan, machine, again=(), *, without=(), spent_s=10_000.0):
     """The next round of a race whose budget is spent, in which each launch started once."""
     cohorts = [
-        {**cohort(launch["id"], 0, [96, 192]), "batch": f"{NOW} 0 0"}
+        cohort(launch["id"], 0, [96, 192], batch=f"{NOW} 0 0")
         for launch in plan["launches"]
         if launch["id"] not in without
     ]
-    cohorts.append({**cohort(plan["default"], 1, [96, 192]), "batch": f"{NOW} 0 0"})
-    for one in cohorts:
-        one["end"] = {"status": "complete", "start_s": 20.0, "wall_s": spent_s}
-    rows = [(one["launch"], one["replicate"], n, 100.0, 1.0) for one in cohorts for n in (96, 192)]
+    cohorts.append(cohort(plan["default"], 1, [96, 192], batch=f"{NOW} 0 0"))
+    cohorts = [structs.replace(one, end=ending(wall_s=spent_s)) for one in cohorts]
+    rows = [(one.launch, one.replicate, n, 100.0, 1.0) for one in cohorts for n in (96, 192)]
     starts = rounds.starts(cohorts, rates(*rows), plan)
-    made = dict.fromkeys((one["launch"] for one in cohorts), 1) | {plan["default"]: 2}
+    made = dict.fromkeys((one.launch for one in cohorts), 1) | {plan["default"]: 2}
     return rounds.next_round(with_files(plan, made), machine, starts, 1, NOW, again=again)
 
 

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from scaling_study.stats import ratios
-from scaling_study.stats.intervals import Interval
+from scaling_study.stats.interval import Interval
 from scaling_study.stats.ratios import Pairs
 from scaling_study.stats.variances import NO_PRIOR, Prior
 
@@ -33,7 +33,7 @@ def test_one_unit_has_no_interval_and_none_has_no_value():
 
 def test_the_sure_end_lies_below_the_usual_one_with_more_tests():
     found = ratios.ratio_of_means(pairs([0.1, 0.2, 0.4, 0.25]), tests=10)
-    assert found.sure < found.low
+    assert found.corrected_low < found.low
 
 
 def test_an_allowance_widens():

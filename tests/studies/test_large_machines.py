@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec import convert
 
 import jobs
 import machines
@@ -14,9 +15,9 @@ from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.host import probe
+from scaling_study.records.analysis import Recommendation
 from scaling_study.report import study
 from scaling_study.report.launch_script import render_launch_script
-from scaling_study.report.model import Recommendation
 from scaling_study.runner import headroom, resolve
 
 LARGE = {"epyc-9654-2s-nps1": 384, "epyc-9654-2s-nps4": 384, "xeon-8260-8s-snc2": 192}
@@ -180,7 +181,7 @@ def test_the_launch_script_gives_each_member_its_cpu_and_its_node(name, tmp_path
     script = tmp_path / "recommended.sh"
     script.write_text(
         render_launch_script(
-            Recommendation.model_validate(recommendation), plan, python="python",
+            convert(recommendation, Recommendation), plan, python="python",
             binder=["/bin/echo"], queue=["/bin/false"], folder=str(tmp_path), kept=("PATH",),
             switches_file=Path("none"),
         )

@@ -22,6 +22,7 @@ from scaling_study.config.work import (
 )
 from scaling_study.host import probe
 from scaling_study.records.codec import RecordError
+from scaling_study.records.cohorts import Learnt
 from scaling_study.runner import resolve
 
 SCRIPT = Path(__file__).parents[1] / "workloads" / "sized.py"
@@ -255,7 +256,7 @@ def test_what_a_script_says_of_its_samples_decides_what_trains_otherwise():
         samples_per_step="mark",
         parameters={"size": 256},
     )
-    known = with_learnt(plan, {"samples": {"0": 255.4, "1": 256.0, "2": 512.0}})
+    known = with_learnt(plan, Learnt(samples={"0": 255.4, "1": 256.0, "2": 512.0}))
     assert list(work_by_launch(known).values()) == pytest.approx([1, 1, 2, 4], rel=0.01)
     assert list(changed_training(known).values()) == [
         {}, {}, {"ranks": 2, "size": 512}, {"ranks": 4},

@@ -29,6 +29,7 @@ from scaling_study.common.unavailable import UnavailableError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from scaling_study.records.analysis import Machines, Recommendation
     from scaling_study.runner.measure import Job
 
 Json = dict[str, Any]
@@ -354,6 +355,7 @@ def profile(options: argparse.Namespace) -> None:
     """Profile one launch of a study."""
     from scaling_study.config.plan import RECOMMENDED
     from scaling_study.profiling import profile_launch
+    from scaling_study.records.codec import write_file
     from scaling_study.runner import job_process
 
     job, plan, machine = _targeted(options)
@@ -361,7 +363,7 @@ def profile(options: argparse.Namespace) -> None:
     if again or not job.launch["id"]:
         launch = job.launch if again else None
         content = profile_launch.without_profile(launch, machine)
-        write_json(options.output / "profile.json", content)
+        write_file(options.output / "profile.json", content)
         return
     with job_process.prepared(_title("profile", options, job), options.log, options.probed):
         profile_launch.profile_launch(job, options.target, options.output, options.builds)
@@ -437,6 +439,7 @@ def judge(options: argparse.Namespace) -> None:
 def compare(options: argparse.Namespace) -> int:
     """Set the machines of a study side by side in analysis/machines.json."""
     from scaling_study.analysis import compare, machine_results
+    from scaling_study.records.codec import write_file
 
     plan = read_json(options.study_folder / "plan.json")
     found = {
@@ -449,7 +452,7 @@ def compare(options: argparse.Namespace) -> int:
     if len(missing) == len(found):
         print("compare: no machine is measured yet", file=sys.stderr)
         return 1
-    write_json(options.output, compare.compare(found, options.machines, options.currency))
+    write_file(options.output, compare.compare(found, options.machines, options.currency))
     print(f"compared {len(found) - len(missing)} of {len(found)} machines")
     return 0
 
@@ -521,13 +524,18 @@ def _recommendation_of(options: argparse.Namespace) -> Path:
     return path
 
 
-def _recommendation(options: argparse.Namespace) -> tuple[Json, Json, str]:
+def _recommendation(
+    options: argparse.Namespace,
+) -> tuple[Json, Machines[Recommendation], str]:
     """Return the plan, recommendation.json and this machine's hash."""
     from scaling_study.host import probe
+    from scaling_study.records.analysis import Machines, Recommendation
+    from scaling_study.records.codec import read_file
 
     machine = str(probe.read_machine().to_dict()["hash"])
     with file_errors.told(options.stage, reads="plan.json and analysis"):
-        return _plan(options), read_json(_recommendation_of(options)), machine
+        found = read_file(_recommendation_of(options), Machines[Recommendation])
+        return _plan(options), found, machine
 
 
 def _targeted(options: argparse.Namespace) -> tuple[Job, Json, str]:

@@ -23,6 +23,9 @@ from scaling_study.diagnosis import loader_verdict
 from scaling_study.diagnosis.cause_file import gather, read_causes
 from scaling_study.profiling.profiles import read_profiles
 from scaling_study.records import columns
+from scaling_study.records.analysis import Machines, Recommendation, SavedTables
+from scaling_study.records.codec import read_file, write_file
+from scaling_study.records.cohorts import Cohorts
 from scaling_study.runner import journal
 from scaling_study.search import rounds
 
@@ -51,9 +54,9 @@ def collect(folder: Path, plan: Mapping[str, Any]) -> None:
     write_table(tables, columns.REPLICATES, collected.replicates)
     write_table(tables, columns.BETWEEN, collected.between)
     write_table(tables, columns.POINTS, collected.points)
-    write_json(tables / "cohorts.json", collected.cohorts)
-    cohorts = collected.cohorts["cohorts"]
-    journal.settle(folder / file for file in {cohort["file"] for cohort in cohorts})
+    write_file(tables / "cohorts.json", collected.cohorts)
+    cohorts = collected.cohorts.cohorts
+    journal.settle(folder / file for file in {cohort.file for cohort in cohorts})
     print(
         f"collected {len(cohorts)} cohorts, {len(collected.windows)} rows of windows, "
         f"{len(collected.points)} points into {tables}"
@@ -64,16 +67,15 @@ def analyse(folder: Path, plan: Mapping[str, Any]) -> None:
     """Analyse the tables of a folder into ``analysis``: laws, the recommendation, what failed."""
     tables = folder / "tables"
     of_windows = list({*pace.COLUMNS, *unequal_work.COLUMNS})
-    content = analysis.analyse(
+    found = analysis.analyse(
         read_table(tables, columns.POINTS),
         read_table(tables, columns.REPLICATES),
         read_table(tables, columns.WINDOWS)[of_windows],
-        read_json(tables / "cohorts.json"),
+        read_file(tables / "cohorts.json", Cohorts),
         plan,
     )
-    for name, entry in content.items():
-        write_json(folder / "analysis" / f"{name}.json", entry)
-    print(f"wrote {', '.join(content)} to {folder / 'analysis'}")
+    analysis.write(folder / "analysis", found, plan)
+    print(f"wrote {', '.join(analysis.FILES)} to {folder / 'analysis'}")
 
 
 def judge(folder: Path, plan: Mapping[str, Any]) -> None:
@@ -91,11 +93,11 @@ def judge(folder: Path, plan: Mapping[str, Any]) -> None:
 
 def summarise_confirmation(folder: Path, plan: Mapping[str, Any]) -> None:
     """Write analysis/confirmation.json: what the rounds show, beside what was predicted."""
-    plan = with_learnt(plan, read_json(folder / "tables" / "cohorts.json"))
+    plan = with_learnt(plan, read_file(folder / "tables" / "cohorts.json", Cohorts))
     workload, off = plan["workload"], plan["confirm"]["seconds"] is None
     pool = workload.get("pool", False)
-    content = summarise(
-        read_json(folder / "analysis" / "recommendation.json"),
+    found = summarise(
+        read_file(folder / "analysis" / "recommendation.json", Machines[Recommendation]).machines,
         [] if off else [folder / "confirm" / "rounds.jsonl"],
         read_columns(
             folder / "tables", columns.WINDOWS,
@@ -107,17 +109,17 @@ def summarise_confirmation(folder: Path, plan: Mapping[str, Any]) -> None:
         learnt=None if pool else workload.get("model_length"),
         pool=pool,
     )  # fmt: skip
-    write_json(folder / "analysis" / "confirmation.json", content)
-    print(f"confirmation: {', '.join(one['status'] for one in content['machines'])}")
+    write_file(folder / "analysis" / "confirmation.json", Machines(tuple(found)))
+    print(f"confirmation: {', '.join(one.status for one in found)}")
 
 
 def compare_profiles(folder: Path, profiles: Sequence[Path]) -> None:
     """Gather profiled operators into a table, and compare few processes with many."""
     manifests, operators = read_profiles(profiles)
     write_table(folder / "tables", columns.OPERATORS, operators)
-    content = compare_all(manifests, operators)
-    write_json(folder / "analysis" / "inflation.json", content)
-    compared = sum(len(entry["comparisons"]) for entry in content["machines"])
+    found = compare_all(manifests, operators)
+    write_file(folder / "analysis" / "inflation.json", Machines(tuple(found)))
+    compared = sum(len(entry.comparisons) for entry in found)
     print(f"gathered {len(operators)} rows of operators, made {compared} comparisons")
 
 
@@ -168,11 +170,12 @@ def import_tables(study: ImportConfig, folder: Path) -> None:
     tables = imported.read_tables(study)
     operators = imported.operator_frame(tables)
     write_table(folder / "tables", columns.OPERATORS, operators)
-    entries = [table.to_dict() for table in tables]
-    found = imported_causes.findings(entries, operators)
-    description = {**study.to_dict(), "tables": entries, "findings": found}
-    write_json(folder / "analysis/tables.json", description)
-    write_json(folder / "analysis/inflation.json", imported.compare_tables(tables, operators))
+    saved = tuple(table.saved for table in tables)
+    found = imported_causes.findings(saved, operators)
+    content = SavedTables(config=study.to_dict(), tables=saved, findings=found)
+    write_file(folder / "analysis/tables.json", content)
+    compared = imported.compare_tables(tables, operators)
+    write_file(folder / "analysis/inflation.json", Machines((compared,)))
 
 
 def decide(folder: Path, now: str, *, first: bool) -> tuple[Json, Json]:
@@ -189,14 +192,14 @@ def decide(folder: Path, now: str, *, first: bool) -> tuple[Json, Json]:
     again = rounds.left(folder) if first else ()
     plan = rounds.grown(read_json(folder / "plan.json"), folder)
     machine = read_json(folder / "machine.json")
-    further = rounds.helpful(plan, read_causes(folder).get(machine["hash"], []))
+    further = rounds.helpful(plan, read_causes(folder).get(machine["hash"], ()))
     plan["launches"] += [{**launch, "replicates": 0} for launch in further]
     starts, done, unequal = [], 0, []
     if any(launch["replicates"] for launch in plan["launches"]):
         collected = collecting.collect(folder, plan)
         plan = with_learnt(plan, collected.cohorts)
         here = machine["hash"]
-        cohorts = [one for one in collected.cohorts["cohorts"] if one["machine"] == here]
+        cohorts = collected.cohorts.of(here)
         rates, points, windows = (
             table[table["machine"] == here]
             for table in (collected.replicates, collected.points, collected.windows)

@@ -5,127 +5,75 @@ Machines are compared by a reader, never pooled: every number is of one machine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scaling_study.analysis import law_choice, laws
 from scaling_study.analysis.failures import list_failures
-from scaling_study.analysis.noise import noise
 from scaling_study.analysis.pace import pace
 from scaling_study.analysis.pareto import pareto
-from scaling_study.analysis.recommend import recommend
+from scaling_study.analysis.recommend import candidates, recommend
 from scaling_study.analysis.single_changes import single_changes
 from scaling_study.analysis.unequal_work import unequal_work
-from scaling_study.common.storage import FLAT
 from scaling_study.common.topology import Topology, parse_cpu_list
 from scaling_study.config.work import with_learnt
+from scaling_study.records.analysis import (
+    Analysed,
+    Effective,
+    EffectiveSettings,
+    Failures,
+    LaunchLaws,
+    Machines,
+    Noise,
+    NoisePoint,
+    Pareto,
+    Provenance,
+    Recommendation,
+    Scaling,
+    Settling,
+    SingleChanges,
+)
+from scaling_study.records.codec import write_file
 from scaling_study.stats import intervals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     import pandas as pd
 
     from scaling_study.common.topology import Domain
-    from scaling_study.stats.intervals import Interval
+    from scaling_study.records.cohorts import Cohorts, CohortSummary
+    from scaling_study.records.window import Slot
 
     Json = Mapping[str, Any]
 
 DOMAINS: tuple[Domain, ...] = ("l3", "node", "socket")
 """Parts of a machine that have a cache or a memory of their own, smallest first."""
-FILES = (
-    *("scaling", "noise", "recommendation", "pareto", "single_changes", "failures"),
-    *("readback", "provenance"),
-)
 
 
 @dataclass(frozen=True, slots=True)
-class MachineEntry:
-    """What an analysis file holds of one machine."""
+class Analysis:
+    """What the analyses find on one machine; each field is the entry of a file of its name."""
 
-    machine: str
-    cpu_model: str
-    found: object = field(metadata=FLAT)
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchLaws:
-    """The scaling law of a launch."""
-
-    launch: str
-    laws: law_choice.ChosenLaw
+    scaling: Scaling
+    noise: Noise
+    recommendation: Recommendation
+    pareto: Pareto
+    single_changes: SingleChanges
+    failures: Failures
+    readback: EffectiveSettings
+    provenance: Provenance
 
 
-@dataclass(frozen=True, slots=True)
-class Settling:
-    """Cohorts of a launch whose windows were taken anew, because steps had changed.
-
-    Attributes:
-        cohorts: How many.
-        of: How many were measured.
-        least: The smallest change of steps, as part of them.
-        most: The largest.
-        left: In how many steps were still changing in the last windows.
-    """
-
-    cohorts: int
-    of: int
-    least: float
-    most: float
-    left: int
-
-
-@dataclass(frozen=True, slots=True)
-class Effective:
-    """What a launch asked for and got.
-
-    Attributes:
-        launch: Its id.
-        label: Its text.
-        checks: What was requested and what took effect, by axis.
-        member: All that the first member reported.
-        changes: What the script changed until the last window.
-        counted: What was counted as an iteration.
-        once: Whether each run of the script needs a process of its own.
-        pace: What a step takes in later windows over earlier ones.
-        settling: None where no window was taken anew.
-    """
-
-    launch: str
-    label: str
-    checks: Sequence[Json]
-    member: Json
-    changes: Sequence[Json] | None
-    counted: Json | None
-    once: bool | None
-    pace: Interval | None
-    settling: Settling | None
-
-
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """Where a machine's numbers come from: machine.json, versions, hashes, counts and times."""
-
-    description: Json
-    versions: Json
-    commit: str | None
-    measured_hashes: Sequence[str]
-    harness_hashes: Sequence[str]
-    started: str
-    cohorts: int
-    windows_valid: int
-    windows_invalid: int
-    steps: int
-    wall_s: float
-    in_windows_s: float
-    samples: Json
+FILES = tuple(Analysis.__dataclass_fields__)
 
 
 def analyse(
-    points: pd.DataFrame, rates: pd.DataFrame, windows: pd.DataFrame, study: Json, plan: Json
-) -> dict[str, dict[str, object]]:
+    points: pd.DataFrame, rates: pd.DataFrame, windows: pd.DataFrame, study: Cohorts, plan: Json
+) -> list[Analysis]:
     """Analyse a study.
 
     Args:
@@ -136,38 +84,62 @@ def analyse(
         plan: plan.json.
 
     Returns:
-        Content of analysis/<name>.json by name: `machines`, with an entry for each.
+        What is found on each machine.
     """
-    entries: dict[str, list[MachineEntry]] = {name: [] for name in FILES}
     known = with_learnt(plan, study)
-    for machine, description in study["machines"].items():
-        cohorts = [each for each in study["cohorts"] if each["machine"] == machine]
-        own = points[points["machine"] == machine]
-        own_rates = rates[rates["machine"] == machine]
-        own_windows = windows[windows["machine"] == machine]
-        unequal = unequal_work(own, own_rates, own_windows, cohorts, plan)
-        found = (
-            {"launches": scaling(own, own_rates, cohorts, description)},
-            noise(own_rates, plan, unequal),
-            recommend(own, own_rates, cohorts, known, unequal),
-            pareto(own, cohorts, known),
-            single_changes(own, own_rates, known),
-            list_failures(cohorts, study["missing"]),
-            {"launches": readback(cohorts, own_windows)},
-            provenance(cohorts, description, study.get("samples", {})),
+    found = []
+    for machine, description in study.machines.items():
+        cohorts = study.of(machine)
+        own, own_rates, own_windows = (
+            table[table["machine"] == machine] for table in (points, rates, windows)
         )
-        for name, entry in zip(FILES, found, strict=True):
-            entries[name].append(MachineEntry(machine, description["cpu_model"], entry))
-    content: dict[str, dict[str, object]] = {
-        name: {"machines": all_} for name, all_ in entries.items()
-    }
-    content["provenance"]["plan"] = plan
-    return content
+        unequal = unequal_work(own, own_rates, own_windows, cohorts, plan)
+        shown = candidates(own, cohorts)
+        found.append(
+            Analysis(
+                scaling(own, own_rates, cohorts, description),
+                noise(machine, own_rates, plan),
+                recommend(shown, own_rates, cohorts, known, unequal),
+                pareto(machine, shown, known),
+                single_changes(machine, own, own_rates, known),
+                list_failures(machine, cohorts, study.missing),
+                EffectiveSettings(machine=machine, launches=tuple(readback(cohorts, own_windows))),
+                provenance(cohorts, description, study.samples),
+            )
+        )
+    return found
+
+
+def write(folder: Path, found: Sequence[Analysis], plan: Json) -> None:
+    """Write what was found into a file of analysis/ each, beside the plan that it is of."""
+    for name in FILES:
+        machines = tuple(getattr(one, name) for one in found)
+        known = name == "provenance"
+        content = Analysed(machines, dict(plan)) if known else Machines(machines)
+        write_file(folder / f"{name}.json", content)
+
+
+def noise(machine: str, rates: pd.DataFrame, plan: Json) -> Noise:
+    """The A/A check: the repeat of the baseline against the baseline.
+
+    Args:
+        machine: Its hash.
+        rates: Its rows of the table of replicates.
+        plan: plan.json.
+    """
+    counts = [set(rates.loc[rates["launch"] == plan[name], "n"]) for name in ("baseline", "repeat")]
+    means = intervals.Means(rates)
+    points = []
+    for n in sorted(set.intersection(*counts)):
+        found = means.ratio((plan["repeat"], n), (plan["baseline"], n))
+        points.append(NoisePoint(n=int(n), ratio=found.value, low=found.low, high=found.high))
+    spread = max((abs(one.ratio - 1) for one in points), default=None)
+    return Noise(machine=machine, points=tuple(points), spread=spread)
 
 
 def scaling(
-    points: pd.DataFrame, rates: pd.DataFrame, cohorts: Sequence[Json], description: Json
-) -> list[LaunchLaws]:
+    points: pd.DataFrame, rates: pd.DataFrame, cohorts: Sequence[CohortSummary], description: Json
+) -> Scaling:
     """Scaling laws of every launch of a machine.
 
     Args:
@@ -177,18 +149,18 @@ def scaling(
         description: Its machine.json.
     """
     topology = Topology.from_dict(description["topology"])
-    slots = {each["launch"]: each["slots"] for each in cohorts if each["slots"]}
+    slots = {each.launch: each.slots for each in cohorts if each.slots}
     means = intervals.Means(rates)
     found = []
     for launch, rows in points.groupby("launch", sort=False):
         id_, n, throughput = str(launch), rows["n"].to_numpy(), rows["steps_per_s"].to_numpy()
         further = domain_laws(slots[id_], topology)
         law = law_choice.choose(n, throughput, means.scatter(id_), further)
-        found.append(LaunchLaws(id_, law))
-    return found
+        found.append(LaunchLaws(launch=id_, laws=law))
+    return Scaling(machine=description["hash"], launches=tuple(found))
 
 
-def domain_laws(slots: Sequence[Json], topology: Topology) -> list[laws.Law]:
+def domain_laws(slots: Sequence[Slot], topology: Topology) -> list[laws.Law]:
     """Saturation of the parts of a machine that members bound to CPUs fill one after another.
 
     Args:
@@ -199,15 +171,15 @@ def domain_laws(slots: Sequence[Json], topology: Topology) -> list[laws.Law]:
         One law for every kind of domain that members fill unevenly; none if they are not bound.
         (Domains that all hold the same share at every n saturate together: hard saturation.)
     """
-    if any(slot["cpus"] is None for slot in slots):
+    bound = [parse_cpu_list(slot.cpus) for slot in slots if slot.cpus is not None]
+    if len(bound) < len(slots):
         return []
     found: list[tuple[Domain, intervals.Floats]] = []
     for domain in DOMAINS:
         groups = topology.domains(domain)
         group_of = {cpu: index for index, group in enumerate(groups) for cpu in group}
         shares = np.zeros((len(slots), len(groups)))
-        for slot, share in zip(slots, shares, strict=True):
-            cpus = parse_cpu_list(slot["cpus"])
+        for cpus, share in zip(bound, shares, strict=True):
             np.add.at(share, [group_of[cpu] for cpu in cpus], 1 / len(cpus))
         occupancy = shares.cumsum(axis=0)
         even = np.allclose(occupancy, occupancy[:, :1])
@@ -219,42 +191,52 @@ def domain_laws(slots: Sequence[Json], topology: Topology) -> list[laws.Law]:
     return [laws.domain_saturation(domain, occupancy) for domain, occupancy in found]
 
 
-def readback(cohorts: Sequence[Json], windows: pd.DataFrame) -> list[Effective]:
+def readback(cohorts: Sequence[CohortSummary], windows: pd.DataFrame) -> list[Effective]:
     """What each launch asked for and got; of its cohorts, one with a failed check if there is one.
 
     Args:
         cohorts: The machine's cohorts.
         windows: Its rows of the table of windows.
     """
-    shown: dict[str, Json] = {}
+    shown: dict[str, CohortSummary] = {}
     for cohort in cohorts:
-        got = cohort["readback"]
-        if got is not None and (
-            cohort["launch"] not in shown or not all(check["ok"] for check in got["checks"])
-        ):
-            shown[cohort["launch"]] = cohort
+        if cohort.readback and (cohort.launch not in shown or not cohort.readback.proven):
+            shown[cohort.launch] = cohort
     paces = pace(windows)
-    found = []
-    for launch, cohort in shown.items():
-        got = cohort["readback"]
-        changes, counted, once = (got.get(name) for name in ("changes", "counted", "once"))
-        settling = _settling([one for one in cohorts if one["launch"] == launch])
-        asked = launch, cohort["label"], got["checks"], got["member"]
-        found.append(Effective(*asked, changes, counted, once, paces.get(launch), settling))
-    return found
+    return [
+        Effective(
+            launch=launch,
+            label=cohort.label,
+            checks=got.checks,
+            member=got.member,
+            changes=got.changes,
+            counted=got.counted,
+            once=got.once,
+            pace=paces.get(launch),
+            settling=_settling([one for one in cohorts if one.launch == launch]),
+        )
+        for launch, cohort in shown.items()
+        if (got := cohort.readback)
+    ]
 
 
-def _settling(cohorts: Sequence[Json]) -> Settling | None:
-    anew = [one["settled"] for one in cohorts if one.get("settled")]
+def _settling(cohorts: Sequence[CohortSummary]) -> Settling | None:
+    anew = [one.settled for one in cohorts if one.settled]
     if not anew:
         return None
-    measured = sum(bool(one["windows_valid"] or one["windows_invalid"]) for one in cohorts)
-    changes = [records[0]["change"] for records in anew]
-    left = sum(records[-1]["left"] is not None for records in anew)
-    return Settling(len(anew), measured, min(changes), max(changes), left)
+    changes = [records[0].change for records in anew]
+    return Settling(
+        cohorts=len(anew),
+        of=sum(one.measured for one in cohorts),
+        least=min(changes),
+        most=max(changes),
+        left=sum(records[-1].left is not None for records in anew),
+    )
 
 
-def provenance(cohorts: Sequence[Json], description: Json, samples: Json) -> Provenance:
+def provenance(
+    cohorts: Sequence[CohortSummary], description: Json, samples: Mapping[str, float]
+) -> Provenance:
     """Where a machine's numbers come from.
 
     Args:
@@ -262,20 +244,21 @@ def provenance(cohorts: Sequence[Json], description: Json, samples: Json) -> Pro
         description: Its machine.json.
         samples: Of a step, by launch, where scripts say them.
     """
-    ends = [cohort["end"] for cohort in cohorts if cohort["end"] is not None]
-    measured = [each for each in cohorts if each["windows_valid"] or each["windows_invalid"]]
+    ends = [cohort.end for cohort in cohorts if cohort.end is not None]
+    measured = [cohort for cohort in cohorts if cohort.measured]
     return Provenance(
-        description=description,
+        machine=description["hash"],
+        description=dict(description),
         versions=description["versions"],
         commit=description["commit"],
-        measured_hashes=sorted({cohort["measured_hash"] for cohort in measured}),
-        harness_hashes=sorted({cohort["harness_hash"] for cohort in measured}),
-        started=min(cohort["started"] for cohort in cohorts),
+        measured_hashes=tuple(sorted({cohort.measured_hash for cohort in measured})),
+        harness_hashes=tuple(sorted({cohort.harness_hash for cohort in measured})),
+        started=min(cohort.started for cohort in cohorts),
         cohorts=len(cohorts),
-        windows_valid=sum(cohort["windows_valid"] for cohort in cohorts),
-        windows_invalid=sum(len(cohort["windows_invalid"]) for cohort in cohorts),
-        steps=sum(cohort["steps"] for cohort in cohorts),
-        wall_s=sum(end["wall_s"] for end in ends),
-        in_windows_s=sum(end["in_windows_s"] for end in ends),
-        samples=samples,
+        windows_valid=sum(cohort.windows_valid for cohort in cohorts),
+        windows_invalid=sum(len(cohort.windows_invalid) for cohort in cohorts),
+        steps=sum(cohort.steps for cohort in cohorts),
+        wall_s=sum(end.wall_s for end in ends),
+        in_windows_s=sum(end.in_windows_s for end in ends),
+        samples=dict(samples),
     )

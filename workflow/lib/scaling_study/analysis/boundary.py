@@ -10,16 +10,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysis.laws import SHARP
-from scaling_study.common.storage import read_json
 from scaling_study.config.process_counts import boundaries
 from scaling_study.host.probe import usable_topology
-from scaling_study.stats.intervals import Interval
+from scaling_study.records.analysis import Machines, Scaling
+from scaling_study.records.codec import read_file
+from scaling_study.records.verdict import Boundary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     import pandas as pd
+
+    from scaling_study.stats.interval import Interval
 
 CLOSE = 1.15
 """A knee's interval must lie within this factor of the boundary that it coincides with."""
@@ -40,14 +43,6 @@ class Knee:
     sharp: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Boundary:
-    """A process count at which something of the machine runs out, with its name."""
-
-    name: str
-    n: float
-
-
 def read_knee(study_folder: Path, machine: str, launch: str) -> Knee | None:
     """Return the knee of a launch's scaling law; None where none was found, or nothing analysed.
 
@@ -57,11 +52,11 @@ def read_knee(study_folder: Path, machine: str, launch: str) -> Knee | None:
         launch: id.
     """
     path = study_folder / "analysis/scaling.json"
-    entries = read_json(path)["machines"] if path.exists() else []
+    entries = read_file(path, Machines[Scaling]).machines if path.exists() else ()
     for entry in entries:
-        for one in entry["launches"]:
-            if (entry["machine"], one["launch"]) == (machine, launch) and one["laws"]["knee"]:
-                return Knee(Interval(**one["laws"]["knee"]), one["laws"]["best"] in SHARP)
+        for one in entry.launches:
+            if (entry.machine, one.launch) == (machine, launch) and one.laws.knee:
+                return Knee(one.laws.knee, one.laws.best in SHARP)
     return None
 
 

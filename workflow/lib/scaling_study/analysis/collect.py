@@ -7,12 +7,12 @@ listed.
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from msgspec import UNSET
+from msgspec import UNSET, convert, structs
 
 from scaling_study.analysis import points, rates
 from scaling_study.analysis.process_starts import process_starts
@@ -29,8 +29,20 @@ from scaling_study.config.work import model_length, with_learnt, work_by_launch
 from scaling_study.launch.axes import ranks
 from scaling_study.member.iterations import MARK
 from scaling_study.records.codec import RecordError, plain
+from scaling_study.records.cohorts import (
+    Cohorts,
+    CohortSummary,
+    Compiled,
+    Counted,
+    InvalidWindow,
+    Learnt,
+    MissingFile,
+    Reported,
+    Setting,
+)
 from scaling_study.records.columns import BETWEEN, WINDOWS
-from scaling_study.records.readback import Readback
+from scaling_study.records.field import Json
+from scaling_study.records.readback import Ended, Readback
 
 SHOWN_FILES = 3  # enough to find the rest; a study may have thousands
 
@@ -39,12 +51,6 @@ CHANGED = {
     "measured_hash": "workload (script, arguments, environment, inputs or build)",
     "harness_hash": "measuring code",
 }
-KEPT = (
-    *("replicate", "cohort", "process_counts", "seed", "started", "measured_hash", "harness_hash"),
-    *("axes", "slots", "requested_env", "batch"),
-)
-"""What cohorts.json keeps of a cohort's first record, besides the plan's names and the machine."""
-
 CHANGEABLE = ("cpus", "policy", "intra_op", "inter_op", "isa", "default_dtype")
 """Of a readback: what a script can change while it trains."""
 
@@ -58,17 +64,14 @@ class Collected:
         replicates: One row per process count and replicate.
         between: One row per process count and kind of what lies between steps.
         points: One row per machine, launch and process count.
-        cohorts: What is no table: `machines` (machine.json by hash), `cohorts` (what each was
-            asked, got, lost and how it ended), `missing` (planned, but no file) and `left_out`
-            (files, but not planned); `samples`: of a step, by launch, where scripts say them;
-            `model_length`: after how many steps scripts end.
+            cohorts: What is no table.
     """
 
     windows: pd.DataFrame
     replicates: pd.DataFrame
     between: pd.DataFrame
     points: pd.DataFrame
-    cohorts: dict[str, Any]
+    cohorts: Cohorts
 
 
 def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
@@ -94,38 +97,32 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
         )
     _refuse_mixtures(found.cohorts)
     _refuse_unsaid(found.samples)
-    work = work_by_launch(with_learnt(plan, {"samples": found.samples}))
+    learnt = Learnt(samples=found.samples)
+    work = work_by_launch(with_learnt(plan, learnt))
     found.compare_equal_work(work)
-    learnt = {
-        "samples": found.samples,
-        "model_length": model_length(found.ended, work, plan["default"]),
-    }
+    learnt = structs.replace(learnt, model_length=model_length(found.ended, work, plan["default"]))
     windows = pd.concat(found.windows, ignore_index=True) if found.windows else None
     windows = WINDOWS.frame(windows)
     replicates = points.replicates(
         found.rates,
         process_starts(found.cohorts),
         with_learnt(plan, learnt)["workload"]["steps_per_model"],
-        {
-            (one["machine"], one["launch"], one["replicate"]): one["batch"]
-            for one in found.cohorts
-            if one["batch"]
-        },
+        {(one.machine, one.launch, one.replicate): one.batch for one in found.cohorts if one.batch},
     )
     between = pd.concat(found.between, ignore_index=True) if found.between else None
+    cohorts = Cohorts(
+        **structs.asdict(learnt),
+        machines=found.machines,
+        cohorts=tuple(found.cohorts),
+        missing=tuple(found.missing),
+        left_out=tuple(sorted(str(path.relative_to(study_folder)) for path in unread)),
+    )
     return Collected(
         windows,
         replicates,
         BETWEEN.frame(between),
         points.points(windows, replicates, _extra(found)),
-        {
-            "schema_version": 1,
-            "machines": found.machines,
-            "cohorts": found.cohorts,
-            "missing": found.missing,
-            **learnt,
-            "left_out": sorted(str(path.relative_to(study_folder)) for path in unread),
-        },
+        cohorts,
     )
 
 
@@ -141,11 +138,11 @@ class _Found:
     rates: list[pd.DataFrame] = dataclasses.field(default_factory=list)
     between: list[pd.DataFrame] = dataclasses.field(default_factory=list)
     quantiles: list[pd.DataFrame] = dataclasses.field(default_factory=list)
-    machines: dict[str, Any] = dataclasses.field(default_factory=dict)
-    cohorts: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    missing: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    machines: dict[str, Json] = dataclasses.field(default_factory=dict)
+    cohorts: list[CohortSummary] = dataclasses.field(default_factory=list)
+    missing: list[MissingFile] = dataclasses.field(default_factory=list)
     samples: dict[str, float] = dataclasses.field(default_factory=dict)
-    ended: dict[str, list[dict[str, float]]] = dataclasses.field(default_factory=dict)
+    ended: dict[str, list[Ended]] = dataclasses.field(default_factory=dict)
 
     def compare_equal_work(self, work: Mapping[str, float]) -> None:
         """Have all tables tell of steps of the default launch."""
@@ -179,7 +176,7 @@ def _add_launch(
     for replicate in range(replicates):
         path = study_folder / "measure" / launch["id"] / f"{replicate}.jsonl"
         if path not in unread:
-            found.missing.append({**_names(launch), "replicate": replicate})
+            found.missing.append(MissingFile(**_names(launch), replicate=replicate))
             continue
         unread.remove(path)
         files.append(_read(path, launch, replicate))
@@ -187,7 +184,7 @@ def _add_launch(
             found.machines.setdefault(cohort.head.machine_hash, cohort.head.machine)
             found.cohorts.append(_described(cohort, launch, path.relative_to(study_folder)))
             after = cohort.readback_after
-            ended = [plain(one.ended) for one in after.members if one.ended] if after else []
+            ended = [one.ended for one in after.members if one.ended] if after else []
             found.ended.setdefault(launch["id"], []).extend(ended)
     if any(len(file.rows) for file in files):
         rows = window_rows(files).assign(work=1.0)
@@ -226,78 +223,88 @@ def _read(path: Path, launch: Mapping[str, Any], replicate: int) -> FileRows:
     return file
 
 
-def _described(cohort: CohortRecords, launch: Mapping[str, Any], file: Path) -> dict[str, Any]:
+def _described(cohort: CohortRecords, launch: Mapping[str, Any], file: Path) -> CohortSummary:
     """A cohort as cohorts.json holds it: without its machine, with its first member only."""
     head = cohort.head
-    whole = {"batch": None, **plain(head)}
-    return {
+    return CohortSummary(
         **_names(launch),
-        "file": str(file),
-        "machine": head.machine_hash,
-        "host": head.machine["hostname"],
-        **{name: whole[name] for name in KEPT},
-        "end": cohort.end and plain(cohort.end),
-        "events": [plain(one) for one in cohort.events],
-        "windows_valid": cohort.windows_valid,
-        "ns_valid": cohort.ns_valid,
-        "windows_invalid": [{"n": n, "flags": flags} for n, flags in cohort.windows_invalid],
-        "steps": cohort.steps,
-        "settled": [plain(one) for one in cohort.settled],
-        "shared_files": cohort.shared_files,
-        "readback": _readbacks(cohort),
-    }
+        file=str(file),
+        machine=head.machine_hash,
+        host=str(head.machine["hostname"]),
+        replicate=head.replicate,
+        cohort=head.cohort,
+        process_counts=tuple(head.process_counts),
+        seed=head.seed,
+        started=head.started,
+        measured_hash=head.measured_hash,
+        harness_hash=head.harness_hash,
+        axes=head.axes,
+        slots=tuple(head.slots),
+        requested_env=head.requested_env,
+        batch=head.batch,
+        end=cohort.end,
+        events=tuple(cohort.events),
+        windows_valid=cohort.windows_valid,
+        ns_valid=tuple(cohort.ns_valid),
+        windows_invalid=tuple(
+            InvalidWindow(n=n, flags=tuple(flags)) for n, flags in cohort.windows_invalid
+        ),
+        steps=cohort.steps,
+        settled=tuple(cohort.settled),
+        shared_files=cohort.shared_files,
+        readback=_reported(cohort),
+    )
 
 
-def _readbacks(cohort: CohortRecords) -> dict[str, Any] | None:
+def _reported(cohort: CohortRecords) -> Reported | None:
     """What the members of a cohort reported, as cohorts.json holds it."""
     before, after = cohort.readback, cohort.readback_after
     if before is None:
         return None
     members = sorted(before.members, key=lambda member: member.slot)
     first = members[0] if members else None
-    found: dict[str, Any] = {
-        "checks": [plain(one) for one in before.checks],
-        "member": first and plain(first),
-        "intra_op": [member.intra_op for member in members],
-        "start_s": [member.start_s for member in members if member.start_s is not UNSET],
-    }
-    if after is not None:
-        found |= {
-            "changes": _changes(first, after.members),
-            "counted": [member.counted or None for member in after.members[:1]],
-            "once": any(member.once for member in after.members),
-            "compiled": [
-                {**one.compiled, "warm_up_s": one.warm_up_compile_s}
-                for one in after.members
-                if one.compiled and one.compiled.get("times")
-            ],
-        }
-    return found
+    found = Reported(
+        checks=tuple(before.checks),
+        member=plain(first) if first else None,
+        intra_op=tuple(member.intra_op for member in members),
+        start_s=tuple(member.start_s for member in members if member.start_s is not UNSET),
+    )
+    if after is None:
+        return found
+    return structs.replace(
+        found,
+        changes=tuple(_changes(first, after.members)),
+        counted=tuple(convert(one.counted or None, Counted | None) for one in after.members[:1]),
+        once=any(member.once for member in after.members),
+        compiled=tuple(
+            convert({**one.compiled, "warm_up_s": one.warm_up_compile_s}, Compiled)
+            for one in after.members
+            if one.compiled and one.compiled.get("times")
+        ),
+    )
 
 
-def _changes(before: Readback | None, members: Sequence[Readback]) -> list[dict[str, Any]]:
+def _changes(before: Readback | None, members: Sequence[Readback]) -> Iterator[Setting]:
     """What the script has changed in its first member between the two readbacks."""
     after = next((one for one in members if before and one.slot == before.slot), None)
-    pairs = [(name, getattr(before, name), getattr(after, name)) for name in CHANGEABLE if after]
-    return [
-        {"what": name, "before": then, "after": now}
-        for name, then, now in pairs
-        if UNSET not in (then, now) and then != now
-    ]
+    for name in CHANGEABLE if after else ():
+        then, now = getattr(before, name), getattr(after, name)
+        if UNSET not in (then, now) and then != now:
+            yield Setting(what=name, before=then, after=now)
 
 
-def _refuse_mixtures(cohorts: Iterable[Mapping[str, Any]]) -> None:
+def _refuse_mixtures(cohorts: Iterable[CohortSummary]) -> None:
     """Raise if windows were not all taken by the same measuring code of the same workload.
 
     What is measured includes versions of the build, which differ between builds and machines.
     """
     files: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
     for cohort in cohorts:
-        if cohort["windows_valid"] or cohort["windows_invalid"]:
-            workload = "measured_hash", cohort["machine"], cohort["axes"]["build"]
+        if cohort.measured:
+            workload = "measured_hash", cohort.machine, str(cohort.axes["build"])
             for group in (workload, ("harness_hash",)):
                 by_hash = files.setdefault(group, {})
-                by_hash.setdefault(cohort[group[0]], {})[cohort["file"]] = None
+                by_hash.setdefault(getattr(cohort, group[0]), {})[cohort.file] = None
     for (key, *_), by_hash in files.items():
         if len(by_hash) > 1:
             lines = [f"  {key} {value}: {_shown([*names])}" for value, names in by_hash.items()]
@@ -333,11 +340,11 @@ def _extra(found: _Found) -> pd.DataFrame:
     invalid: Counter[tuple[str, str, int]] = Counter()
     crowded: set[tuple[str, str, int]] = set()
     for cohort in found.cohorts:
-        where = cohort["machine"], cohort["launch"]
-        invalid.update((*where, window["n"]) for window in cohort["windows_invalid"])
-        cpus = usable_cpus(found.machines[cohort["machine"]])
+        where = cohort.machine, cohort.launch
+        invalid.update((*where, window.n) for window in cohort.windows_invalid)
+        cpus = usable_cpus(found.machines[cohort.machine])
         crowded.update(
-            (*where, n) for n in cohort["process_counts"] if oversubscribed(cohort, n, cpus)
+            (*where, n) for n in cohort.process_counts if oversubscribed(cohort, n, cpus)
         )
     extra["windows_invalid"] = [invalid[point] for point in extra.index]
     extra["oversubscribed"] = [point in crowded for point in extra.index]
@@ -351,15 +358,14 @@ def usable_cpus(machine: Mapping[str, Any]) -> float:
     return allowed if quota is None else min(allowed, quota)
 
 
-def oversubscribed(cohort: Mapping[str, Any], n: int, cpus: float) -> bool:
+def oversubscribed(cohort: CohortSummary, n: int, cpus: float) -> bool:
     """Whether the first n members have more intra-op threads than there are CPUs, or share CPUs.
 
     Args:
-        cohort: As cohorts.json holds it.
+        cohort: The cohort.
         n: Process count.
         cpus: `usable_cpus` of its machine.
     """
-    readback = cohort["readback"]
-    threads = sum(readback["intra_op"][:n]) if readback is not None else 0
-    threads *= ranks.processes(cohort["axes"])
-    return threads > cpus or any(slot["oversubscribed"] for slot in cohort["slots"][:n])
+    threads = sum(cohort.readback.intra_op[:n]) if cohort.readback else 0
+    threads *= ranks.processes(cohort.axes)
+    return threads > cpus or any(slot.oversubscribed for slot in cohort.slots[:n])

@@ -7,166 +7,143 @@ from being compared.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.analysis.machine_results import Results
-from scaling_study.analysis.noise import spread_at
-from scaling_study.analysis.recommend import of_objective
+from msgspec import convert
+from msgspec.structs import replace
+
 from scaling_study.common.objectives import OBJECTIVES, named
-from scaling_study.common.storage import FLAT
 from scaling_study.host import probe
+from scaling_study.records.analysis import (
+    Best,
+    Candidate,
+    Compared,
+    ComparedMachine,
+    Fact,
+    Measures,
+    OtherNodes,
+    Rate,
+    Software,
+)
 from scaling_study.stats import intervals
-from scaling_study.stats.intervals import Interval
+from scaling_study.stats.interval import Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from scaling_study.analysis.machine_results import Results
 
     Json = Mapping[str, Any]
 
-SCHEMA_VERSION = 1
 HOUR_S = 3600
 WATTS_PER_KW = 1000
 SOFTWARE = ("python", "torch")
 """Versions that decide how fast the same script is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measures:
-    """Models (or steps) per hour, per unit of the currency, and per kWh; or ratios of these.
-
-    None where the config does not say what an hour costs, or there is nothing to compare.
-    """
-
-    rate: Interval | None = None
-    per_price: Interval | None = None
-    per_kwh: Interval | None = None
-
-
-MEASURES = ("rate", "per_price", "per_kwh")
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A launch, and what it gives."""
-
-    launch: str
-    label: str
-    n: int
-    measures: Measures = field(metadata=FLAT)
-
-
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The machine that gives most, and how much more than the next; `spread` is of A/A checks."""
-
-    first: str
-    next: str
-    ratio: Interval | None
-    spread: float
+MEASURES = Measures.__struct_fields__
 
 
 def compare(
     found: Mapping[str, Results | str], kinds: Mapping[str, Json], currency: str
-) -> dict[str, object]:
+) -> Compared:
     """Set machines side by side.
 
     Args:
         found: what `read_results` gave of each machine, in the config's order.
         kinds: the config's section of each.
         currency: of the prices.
-
-    Returns:
-        Content of analysis/machines.json. `objective` is the rate that is compared, and `single`
-        whether that of a launch which was chosen for the time of one model. `machines` has an entry
-        for each, `best` for each of
-        `MEASURES` the machine that gives most and how much more that is than the next, `same` names
-        that stand for one machine, `software` what the machines differ in beside themselves.
     """
     found = _alike(found)
-    there = {name: one for name, one in found.items() if isinstance(one, Results)}
-    objectives = [_objective(one.recommendation) for one in there.values()]
-    asked = [OBJECTIVES[one.recommendation["objective"]] for one in there.values()]
-    reference = next((name for name in there if _chosen(there[name])), None)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "objective": objectives[0] if objectives else None,
-        "single": any(one.single for one in asked),
-        "currency": currency,
-        "reference": reference,
-        "machines": [
-            {
-                "name": name,
-                "kind": dict(kinds[name]),
-                **(
-                    {"status": "missing", "reason": one}
-                    if isinstance(one, str)
-                    else {
-                        **_measured(one, kinds[name]),
-                        "to_reference": ratios(there, kinds, name, reference),
-                    }
-                ),
-            }
-            for name, one in found.items()
-        ],
-        "best": {measure: _best(there, kinds, measure) for measure in MEASURES},
-        "same": _same(there),
-        "software": _software(there),
-    }
+    there = {name: one for name, one in found.items() if not isinstance(one, str)}
+    objectives = [one.objective for one in there.values()]
+    reference = next((name for name, one in there.items() if one.recommendation.recommended), None)
+    machines = tuple(
+        ComparedMachine(name=name, kind=dict(kinds[name]), status="missing", reason=one)
+        if isinstance(one, str)
+        else replace(
+            _measured(name, one, kinds[name]),
+            to_reference=ratios(there, kinds, name, reference),
+        )
+        for name, one in found.items()
+    )
+    given = {one.name: one.recommended for one in machines if one.recommended}
+    return Compared(
+        objective=objectives[0] if objectives else None,
+        single=any(one.recommendation.single for one in there.values()),
+        currency=currency,
+        reference=reference,
+        machines=machines,
+        best={measure: _best(there, kinds, given, measure) for measure in MEASURES},
+        same=_same(there),
+        software=tuple(_software(there)),
+    )
 
 
 def _alike(found: Mapping[str, Results | str]) -> dict[str, Results | str]:
     """Compare all machines by steps where only some have seen how many of them a model has."""
-    there = [one for one in found.values() if isinstance(one, Results)]
-    if all(_objective(one.recommendation) == "models_per_hour" for one in there):
+    there = [one for one in found.values() if not isinstance(one, str)]
+    if all(one.objective == "models_per_hour" for one in there):
         return dict(found)
 
     def of_steps(one: Results) -> Results:
-        single = OBJECTIVES[one.recommendation["objective"]].single
-        objective = named("steps_per_s", single=single)
-        return replace(one, recommendation={**one.recommendation, "objective": objective})
+        objective = named("steps_per_s", single=one.recommendation.single)
+        return dataclasses.replace(
+            one, recommendation=replace(one.recommendation, objective=objective)
+        )
 
-    return {name: of_steps(one) if isinstance(one, Results) else one for name, one in found.items()}
+    return {name: one if isinstance(one, str) else of_steps(one) for name, one in found.items()}
 
 
-def _measured(one: Results, kind: Json) -> dict[str, object]:
+def _measured(name: str, one: Results, kind: Json) -> ComparedMachine:
     """A machine's entry: its launches with what they give, and nodes that are other machines."""
-    recommendation = one.recommendation
     description = one.descriptions[one.hash]
-    return {
-        "status": "measured",
-        "reason": recommendation["reason"],
-        "machine": one.hash,
-        "cpu_model": description["cpu_model"],
-        "hosts": sorted(one.hosts[one.hash]),
-        "default": _launch(recommendation, recommendation["default"], kind),
-        "recommended": _launch(recommendation, recommendation["recommended"], kind),
-        "others": [
-            {
-                "machine": other,
-                "hosts": sorted(one.hosts[other]),
-                "cohorts": sum(one.hosts[other].values()),
-                "differences": probe.differences(description, one.descriptions[other]),
-            }
+    return ComparedMachine(
+        name=name,
+        kind=dict(kind),
+        status="measured",
+        reason=one.recommendation.reason,
+        machine=one.hash,
+        cpu_model=description["cpu_model"],
+        hosts=tuple(sorted(one.hosts[one.hash])),
+        default=_given(one, one.recommendation.default, kind),
+        recommended=_given(one, one.recommendation.recommended, kind),
+        others=tuple(
+            OtherNodes(
+                machine=other,
+                hosts=tuple(sorted(one.hosts[other])),
+                cohorts=sum(one.hosts[other].values()),
+                differences=convert(
+                    probe.differences(description, one.descriptions[other]),
+                    tuple[Fact, ...],
+                    from_attributes=True,
+                ),
+            )
             for other in one.hosts
             if other != one.hash
-        ],
-    }
+        ),
+    )
 
 
-def _launch(recommendation: Json, entry: Json | None, kind: Json) -> Given | None:
+def _given(one: Results, point: Candidate | None, kind: Json) -> Rate | None:
     """A launch, and what it gives."""
-    if entry is None:
+    if point is None:
         return None
-    objective = _objective(recommendation)
-    value, low, high = of_objective(entry, objective)
-    if value is None:
+    rate = point.rate(OBJECTIVES[one.objective])
+    if math.isnan(rate.value):
         return None
-    rate = Interval(value, low, high)
-    hourly = 1 if objective == "models_per_hour" else HOUR_S
+    hourly = 1 if one.objective == "models_per_hour" else HOUR_S
     price, kwh = _costs(kind)
-    given = Measures(rate, _scaled(rate, hourly, price), _scaled(rate, hourly, kwh))
-    return Given(entry["launch"], entry["label"], entry["n"], given)
+    return Rate(
+        launch=point.launch,
+        label=point.label,
+        n=point.n,
+        rate=rate,
+        per_price=_scaled(rate, hourly, price),
+        per_kwh=_scaled(rate, hourly, kwh),
+    )
 
 
 def _costs(kind: Json) -> tuple[float | None, float | None]:
@@ -183,59 +160,48 @@ def ratios(
     there: Mapping[str, Results], kinds: Mapping[str, Json], over: str, under: str | None
 ) -> Measures:
     """How much more one machine gives than another, each with the launch recommended for it."""
-    if under is None or over == under or not (_chosen(there[over]) and _chosen(there[under])):
+    if under is None or over == under:
         return Measures()
-    found = intervals.ratio(_rate(there[over]), _rate(there[under]))
+    ours, theirs = there[over].recommended_rate(), there[under].recommended_rate()
+    if ours is None or theirs is None:
+        return Measures()
+    found = intervals.ratio(ours, theirs)
     costs = zip(_costs(kinds[under]), _costs(kinds[over]), strict=True)
-    return Measures(found, *(_scaled(found, theirs, ours) for theirs, ours in costs))
+    price, kwh = (_scaled(found, theirs, ours) for theirs, ours in costs)
+    return Measures(rate=found, per_price=price, per_kwh=kwh)
 
 
-def _objective(recommendation: Json) -> str:
-    """What machines are compared by: an hour's price is that of all that it gives."""
-    return OBJECTIVES[recommendation["objective"]].rate
-
-
-def _rate(one: Results) -> intervals.LogMean:
-    """What the recommended point gives."""
-    chosen, objective = one.recommendation["recommended"], _objective(one.recommendation)
-    return intervals.Means(one.rates, objective).of(chosen["launch"], chosen["n"])
-
-
-def _chosen(one: Results) -> bool:
-    return one.recommendation["recommended"] is not None
-
-
-def _best(there: Mapping[str, Results], kinds: Mapping[str, Json], measure: str) -> Best | None:
+def _best(
+    there: Mapping[str, Results],
+    kinds: Mapping[str, Json],
+    given: Mapping[str, Rate],
+    measure: str,
+) -> Best | None:
     """The machine that gives most, against the next; None with fewer than two to compare."""
-    values: dict[str, float] = {}
-    for name, one in there.items():
-        given = _launch(one.recommendation, one.recommendation["recommended"], kinds[name])
-        found = given and getattr(given.measures, measure)
-        if found:
-            values[name] = found.value
+    values = {name: found.value for name, one in given.items() if (found := one.of(measure))}
     if len(values) < 2:  # noqa: PLR2004 (two to compare)
         return None
     first, second, *_ = sorted(values, key=lambda name: -values[name])
-    spreads = [
-        spread_at(there[name].noise, there[name].recommendation["recommended"]["n"]) or 0.0
-        for name in (first, second)
-    ]
-    ratio = getattr(ratios(there, kinds, first, second), measure)
-    return Best(first, second, ratio, max(spreads))
+    return Best(
+        first=first,
+        next=second,
+        ratio=ratios(there, kinds, first, second).of(measure) or Interval(),
+        spread=max(there[name].noise.at(given[name].n) or 0.0 for name in (first, second)),
+    )
 
 
-def _same(there: Mapping[str, Results]) -> list[list[str]]:
+def _same(there: Mapping[str, Results]) -> tuple[tuple[str, ...], ...]:
     """Names that stand for the same machine, as far as its speed goes."""
     names: dict[str, list[str]] = {}
     for name, one in there.items():
         names.setdefault(one.hash, []).append(name)
-    return [group for group in names.values() if len(group) > 1]
+    return tuple(tuple(group) for group in names.values() if len(group) > 1)
 
 
-def _software(there: Mapping[str, Results]) -> list[dict[str, object]]:
+def _software(there: Mapping[str, Results]) -> Iterator[Software]:
     """Versions and measuring code that are not the same on all machines, by machine."""
     values = {
-        name: {name_: one.provenance["versions"].get(name, "none") for name_, one in there.items()}
+        name: {name_: one.provenance.versions.get(name) or "none" for name_, one in there.items()}
         for name in SOFTWARE
     }
     hashes = {
@@ -243,11 +209,9 @@ def _software(there: Mapping[str, Results]) -> list[dict[str, object]]:
         "what was measured (script, arguments, inputs or build)": "measured_hashes",
     }
     values |= {
-        what: {name: ", ".join(one.provenance[key]) for name, one in there.items()}
+        what: {name: ", ".join(getattr(one.provenance, key)) for name, one in there.items()}
         for what, key in hashes.items()
     }
-    return [
-        {"what": what, "machines": by_name}
-        for what, by_name in values.items()
-        if len(set(by_name.values())) > 1
-    ]
+    for what, by_name in values.items():
+        if len(set(by_name.values())) > 1:
+            yield Software(what=what, machines=by_name)

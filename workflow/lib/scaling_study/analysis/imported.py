@@ -7,16 +7,17 @@ config.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from dataclasses import replace as with_changed
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
+from msgspec.structs import replace
 
-from scaling_study.analysis.inflation import Comparison, GroupRow, Side, compare, describe
+from scaling_study.analysis.inflation import compare, describe
 from scaling_study.common.printable import printable_lines
 from scaling_study.common.problems import ConfigError, Problem, wrong
 from scaling_study.common.quantities import format_count, format_percent
-from scaling_study.common.storage import read_json
 from scaling_study.config.import_config import KEY, ImportConfig, read_import, read_table
 from scaling_study.config.operator_text import (
     TRUNCATED,
@@ -24,7 +25,16 @@ from scaling_study.config.operator_text import (
     Row,
 )
 from scaling_study.profiling.operator_groups import OTHER, OUTSIDE
-from scaling_study.profiling.operators import operator_rows
+from scaling_study.profiling.profiles import operator_rows
+from scaling_study.records.analysis import (
+    Comparison,
+    GroupRow,
+    Inflation,
+    Machines,
+    SavedTable,
+    Side,
+)
+from scaling_study.records.codec import read_file
 from scaling_study.records.columns import OPERATORS
 
 if TYPE_CHECKING:
@@ -47,7 +57,6 @@ PROFILED = "the profiled process"
 """Stands for the launch in sentences."""
 NOT_IN_BOTH = "(not in both tables)"
 """The row for what a comparison cannot look into."""
-Comparisons = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,41 +64,12 @@ class Imported:
     """A table, and what it says of a step.
 
     Attributes:
-        n: processes that ran.
-        path: of the table.
+        saved: the latter.
         table: what it holds.
-        steps: that it covers.
-        steps_from: how that is known.
-        step_s: time of a step.
-        step_from: what that is.
-        rows_s: self time of the table's rows, all steps.
     """
 
-    n: int
-    path: str
+    saved: SavedTable
     table: OperatorTable
-    steps: int
-    steps_from: str
-    step_s: float
-    step_from: str
-    rows_s: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return its entry of analysis/tables.json."""
-        names = [row.name for row in self.table.rows]
-        return {
-            "n": self.n,
-            "path": self.path,
-            "steps": self.steps,
-            "steps_from": self.steps_from,
-            "step_s": self.step_s,
-            "step_from": self.step_from,
-            "self_s": self.table.self_s,
-            "rows_s": self.rows_s,
-            "rows": len(names),
-            "unread": list(self.table.unread),
-            "cut": [name for name in dict.fromkeys(names) if name.endswith(TRUNCATED)],
-        }
 
 
 def load_import(mapping: Mapping[str, Any]) -> ImportConfig:
@@ -155,8 +135,8 @@ def complete_names(tables: Iterable[OperatorTable]) -> list[OperatorTable]:
             start = row.name.removesuffix(TRUNCATED)
             fitting = [name for name in whole if name.startswith(start)]
             alone = start != row.name and len(fitting) == 1 and fitting[0] not in own
-            rows.append(replace(row, name=fitting[0]) if alone else row)
-        return replace(table, rows=tuple(rows))
+            rows.append(with_changed(row, name=fitting[0]) if alone else row)
+        return with_changed(table, rows=tuple(rows))
 
     return [complete(table) for table in given]
 
@@ -201,7 +181,21 @@ def interpret(
         step_s, step_from = rows_s / steps, "self time of the rows, so at least"
     if step_s <= 0:
         raise wrong(path, "holds no time", "a table whose operators took time")
-    return Imported(n, path, table, steps, steps_from, step_s, step_from, rows_s)
+    names = dict.fromkeys(row.name for row in table.rows)
+    saved = SavedTable(
+        n=n,
+        path=path,
+        steps=steps,
+        steps_from=steps_from,
+        step_s=step_s,
+        step_from=step_from,
+        self_s=table.self_s,
+        rows_s=rows_s,
+        rows=len(table.rows),
+        unread=tuple(table.unread),
+        cut=tuple(name for name in names if name.endswith(TRUNCATED)),
+    )
+    return Imported(saved, table)
 
 
 def _find_steps(
@@ -234,12 +228,12 @@ def operator_frame(tables: Iterable[Imported]) -> pd.DataFrame:
     """Make tables/operators: rows of the same name are one operator, phases are unknown."""
     frames = [
         operator_rows(
-            {"steps": one.steps, "rows": [_entry(row) for row in one.table.rows]},
+            {"steps": one.saved.steps, "rows": [_entry(row) for row in one.table.rows]},
             machine=IMPORTED,
             launch=IMPORTED,
             label=IMPORTED,
             role=IMPORTED,
-            n=one.n,
+            n=one.saved.n,
             overhead=None,
         )
         for one in tables
@@ -260,7 +254,7 @@ def _entry(row: Row) -> dict[str, Any]:
     }
 
 
-def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Comparisons:
+def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Inflation:
     """Compare the table of the fewest processes with every other one: analysis/inflation.json.
 
     A table is cut after some rows, so an operator that it does not show is unknown, not absent:
@@ -270,16 +264,19 @@ def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Compa
         tables: ascending in the number of processes.
         operators: of `operator_frame`.
     """
-    first, *others = tables
+    first, *others = (table.saved for table in tables)
     shown = {n: set(rows["operator"]) for n, rows in operators.groupby("n")}
     comparisons = []
     for other in reversed(others):
         both = operators[operators["operator"].isin(shown[first.n] & shown[other.n])]
-        a, b = (Side(IMPORTED, PROFILED, one.n, one.step_s) for one in (first, other))
-        found = compare(a, b, both, kind="counts", machine=IMPORTED, rest=NOT_IN_BOTH)
+        a, b = (
+            Side(launch=IMPORTED, label=PROFILED, n=one.n, step_s=one.step_s)
+            for one in (first, other)
+        )
+        found = compare(a, b, both, kind="counts", rest=NOT_IN_BOTH)
         title = f"{first.n} against {format_count(other.n, 'process', 'processes')}"
-        comparisons.append(_with_rest_as_others({**found, "title": title}))
-    return {"machines": [{"machine": IMPORTED, "comparisons": comparisons}]}
+        comparisons.append(_with_rest_as_others(replace(found, title=title)))
+    return Inflation(machine=IMPORTED, comparisons=tuple(comparisons))
 
 
 def outline(study: ImportConfig) -> str:
@@ -290,8 +287,8 @@ def outline(study: ImportConfig) -> str:
 
 def conclusion(results: Path, report: Path) -> str:
     """Say what came out of a study, and where its report is."""
-    machines = read_json(results / "analysis/inflation.json")["machines"]
-    texts = [found["text"] for machine in machines for found in machine["comparisons"][:1]]
+    machines = read_file(results / "analysis/inflation.json", Machines[Inflation]).machines
+    texts = [found.text for machine in machines for found in machine.comparisons[:1]]
     return printable_lines("\n".join([*texts, f"Report: {report}"]))
 
 
@@ -300,26 +297,24 @@ def _with_rest_as_others(comparison: Comparison) -> Comparison:
 
     The sentence names an operator that is known, and how much is not.
     """
-    rows = [
-        row | {"group": OTHER} if row["group"] == OUTSIDE else row for row in comparison["rows"]
-    ]
-    rest = next(row for row in rows if row["operator"] == NOT_IN_BOTH)
-    known = [row for row in rows if row is not rest]
-    changed = comparison | {"rows": rows, "groups": _sum_others(comparison["groups"])}
-    share = f"{format_percent(rest['share'])} is in operators that are {NOT_IN_BOTH.strip('()')}."
-    text = describe({**changed, "rows": known}) if known else "The tables share no operator."
-    return {**changed, "text": f"{text} {share}"}
+    rows = [replace(row, group=OTHER) if row.group == OUTSIDE else row for row in comparison.rows]
+    rest = next(row for row in rows if row.operator == NOT_IN_BOTH)
+    known = tuple(row for row in rows if row is not rest)
+    changed = replace(comparison, rows=tuple(rows), groups=_sum_others(comparison.groups))
+    share = f"{format_percent(rest.share)} is in operators that are {NOT_IN_BOTH.strip('()')}."
+    text = describe(replace(changed, rows=known)) if known else "The tables share no operator."
+    return replace(changed, text=f"{text} {share}")
 
 
-def _sum_others(groups: Sequence[GroupRow]) -> list[GroupRow]:
-    others = [group for group in groups if group["group"] in {OTHER, OUTSIDE}]
-    a_s, b_s = (sum(one[key] for one in others) for key in ("self_a_s", "self_b_s"))
+def _sum_others(groups: Sequence[GroupRow]) -> tuple[GroupRow, ...]:
+    others = [group for group in groups if group.group in {OTHER, OUTSIDE}]
+    a_s, b_s = (sum(getattr(one, key) for one in others) for key in ("self_a_s", "self_b_s"))
     together = GroupRow(
         group=OTHER,
         self_a_s=a_s,
         self_b_s=b_s,
-        difference_s=sum(one["difference_s"] for one in others),
-        share=sum(one["share"] or 0.0 for one in others),
+        difference_s=sum(one.difference_s for one in others),
+        share=sum(one.share or 0.0 for one in others),
         ratio=b_s / a_s if a_s > 0 else None,
     )
-    return [*(group for group in groups if group not in others), together]
+    return (*(group for group in groups if group not in others), together)

@@ -6,10 +6,10 @@ so the differences add up to the step's difference and each has a share of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from msgspec.structs import replace
 
 from scaling_study.common.quantities import (
     format_count,
@@ -20,13 +20,15 @@ from scaling_study.common.quantities import (
     known,
 )
 from scaling_study.profiling.operator_groups import OUTSIDE, names
-from scaling_study.profiling.profiles import choose_pairs, kind_of
+from scaling_study.profiling.profiles import choose_pairs
+from scaling_study.records.analysis import Comparison, GroupRow, Inflation, OperatorRow, Side
 from scaling_study.stats.thresholds import NOTICEABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scaling_study.profiling.profiles import Kind
+    from scaling_study.records.profile import Profiled
 
 REST = "(outside operators)"
 """The row of what no operator covers."""
@@ -35,94 +37,12 @@ SAME = 0.02
 SUMS = ["calls_per_step", "self_s_per_step"]
 
 
-class OperatorRow(TypedDict):
-    """An operator in one phase, on both sides; null is not known."""
-
-    operator: str
-    phase: str
-    group: str
-    calls_a: float | None
-    self_a_s: float | None
-    calls_b: float | None
-    self_b_s: float | None
-    difference_s: float | None
-    share: float | None
-    per_call_ratio: float | None
-
-
-class SummedRow(TypedDict):
-    """An operator in all phases, on both sides; what is not known counts as nothing."""
-
-    operator: str
-    group: str
-    calls_a: float
-    calls_b: float
-    self_a_s: float
-    self_b_s: float
-    difference_s: float
-
-
-class GroupRow(TypedDict):
-    """The operators of a group, on both sides."""
-
-    group: str
-    self_a_s: float
-    self_b_s: float
-    difference_s: float
-    share: float | None
-    ratio: float | None
-
-
-class SideEntry(TypedDict):
-    """A `Side`, and the time of its step that operators cover."""
-
-    launch: str
-    label: str
-    n: int
-    step_s: float
-    covered_s: float
-
-
-class Comparison(TypedDict):
-    """An entry of analysis/inflation.json: rows and groups, the largest added time first.
-
-    Times are seconds per step. The differences of the rows add up to that of the steps; shares are
-    of that sum.
-    """
-
-    kind: Kind
-    title: str
-    a: SideEntry
-    b: SideEntry
-    rows: list[OperatorRow]
-    groups: list[GroupRow]
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of two profiles.
-
-    Attributes:
-        launch: its id.
-        label: its text.
-        n: members that trained.
-        step_s: time of a step while it was profiled.
-    """
-
-    launch: str
-    label: str
-    n: int
-    step_s: float
-
-
 def compare(
     a: Side,
     b: Side,
     operators: pd.DataFrame,
     *,
     kind: Kind,
-    machine: str | None = None,
     rest: str = REST,
 ) -> Comparison:
     """Compare two profiles.
@@ -130,41 +50,27 @@ def compare(
     Args:
         a: the profile to start from.
         b: the profile compared with it.
-        operators: tables/operators; only the rows of the two sides are used.
+        operators: rows of tables/operators of one machine; those of the two sides are used.
         kind: what the sides differ in.
-        machine: hash, where the table holds several.
         rest: name of the row for what the operators of the table do not cover.
     """
-    if machine is not None:
-        operators = operators[operators["machine"] == machine]
     before, after = (_of(operators, side) for side in (a, b))
     table = _join(before, after)
-    covered_a_s, covered_b_s = table["self_a_s"].sum(), table["self_b_s"].sum()
     uncovered = {
         "operator": rest, "phase": "", "group": OUTSIDE,
-        "self_a_s": a.step_s - covered_a_s, "self_b_s": b.step_s - covered_b_s,
+        "self_a_s": a.step_s - table["self_a_s"].sum(),
+        "self_b_s": b.step_s - table["self_b_s"].sum(),
     }  # fmt: skip
     table = pd.concat([table, pd.DataFrame([uncovered])], ignore_index=True)
-    comparison: Comparison = {
-        "kind": kind,
-        "title": _title(kind, a, b),
-        "a": _entry(a, float(covered_a_s)),
-        "b": _entry(b, float(covered_b_s)),
-        "rows": _rows(table),
-        "groups": _groups(table),
-        "text": "",
-    }
-    return {**comparison, "text": describe(comparison)}
+    comparison = Comparison(
+        kind=kind, title=_title(kind, a, b), a=a, b=b, rows=tuple(_rows(table)),
+        groups=tuple(_groups(table)),
+    )  # fmt: skip
+    return replace(comparison, text=describe(comparison))
 
 
-def _entry(side: Side, covered_s: float) -> SideEntry:
-    return SideEntry(
-        launch=side.launch, label=side.label, n=side.n, step_s=side.step_s, covered_s=covered_s
-    )
-
-
-def compare_all(manifests: Sequence[Mapping[str, Any]], operators: pd.DataFrame) -> dict[str, Any]:
-    """Make every comparison of a study's profiles: the content of analysis/inflation.json.
+def compare_all(manifests: Sequence[Profiled], operators: pd.DataFrame) -> list[Inflation]:
+    """Make every comparison of a study's profiles.
 
     For each launch the lowest against the highest number of processes; then the default against the
     recommended launch, with the highest number that both have.
@@ -173,39 +79,41 @@ def compare_all(manifests: Sequence[Mapping[str, Any]], operators: pd.DataFrame)
         manifests: of ``profiles.read_manifests``.
         operators: tables/operators.
     """
-    machines = dict.fromkeys(manifest["machine"] for manifest in manifests)
-    return {
-        "machines": [
-            {
-                "machine": machine,
-                "comparisons": _comparisons(
-                    [one for one in manifests if one["machine"] == machine], operators, machine
-                ),
-            }
-            for machine in machines
-        ]
-    }
+    machines = dict.fromkeys(manifest.machine for manifest in manifests)
+    return [
+        Inflation(
+            machine=machine,
+            comparisons=tuple(
+                _comparisons(
+                    [one for one in manifests if one.machine == machine],
+                    operators[operators["machine"] == machine],
+                )
+            ),
+        )
+        for machine in machines
+    ]
 
 
-def _comparisons(
-    manifests: Sequence[Mapping[str, Any]], operators: pd.DataFrame, machine: str
-) -> list[Comparison]:
+def _comparisons(manifests: Sequence[Profiled], operators: pd.DataFrame) -> Iterator[Comparison]:
     sides: dict[str, dict[int, Side]] = {}
     for manifest in manifests:
         for side in profiled_sides(manifest):
             sides.setdefault(side.launch, {}).setdefault(side.n, side)
-    return [
-        compare(a, b, operators, kind=kind, machine=machine)
-        for kind, a, b in choose_pairs(manifests, sides)
-    ]
+    for kind, a, b in choose_pairs(manifests, sides):
+        yield compare(a, b, operators, kind=kind)
 
 
-def profiled_sides(manifest: Mapping[str, Any]) -> Iterable[Side]:
+def profiled_sides(manifest: Profiled) -> Iterator[Side]:
     """The points of a target whose operators were profiled."""
-    for point in manifest["points"]:
-        profile = kind_of(point, "operators")
-        if profile is not None:
-            yield Side(manifest["launch"], manifest["label"], point["n"], profile["step_s"])
+    for point in manifest.points:
+        profile = point.profile("operators")
+        if profile is not None and profile.step_s is not None:
+            yield Side(
+                launch=manifest.launch or "",
+                label=manifest.label or "",
+                n=point.n,
+                step_s=profile.step_s,
+            )
 
 
 def _of(operators: pd.DataFrame, side: Side) -> pd.DataFrame:
@@ -251,7 +159,7 @@ def _rows(table: pd.DataFrame) -> list[OperatorRow]:
                 per_call_ratio=_divide(_divide(self_b_s, calls_b), _divide(self_a_s, calls_a)),
             )
         )  # fmt: skip
-    return sorted(rows, key=lambda row: (-(row["difference_s"] or 0.0), row["operator"]))
+    return sorted(rows, key=lambda row: (-(row.difference_s or 0.0), row.operator))
 
 
 def _groups(table: pd.DataFrame) -> list[GroupRow]:
@@ -287,72 +195,64 @@ def _title(kind: str, a: Side, b: Side) -> str:
 
 def describe(comparison: Comparison) -> str:
     """What changed most, in one or two sentences with numbers."""
-    a, b = comparison["a"], comparison["b"]
-    added_s = b["step_s"] - a["step_s"]
+    a, b, added_s = comparison.a, comparison.b, comparison.added_s
     change = (
-        f"A step of {a['label']} took {format_seconds(a['step_s'])} with {_processes(a['n'])} and "
-        f"{format_seconds(b['step_s'])} with {b['n']}"
-        if comparison["kind"] == "counts"
-        else f"With {_processes(a['n'])} a step took {format_seconds(a['step_s'])} with "
-        f"{a['label']} and {format_seconds(b['step_s'])} with {b['label']}"
+        f"A step of {a.label} took {format_seconds(a.step_s)} with {_processes(a.n)} and "
+        f"{format_seconds(b.step_s)} with {b.n}"
+        if comparison.kind == "counts"
+        else f"With {_processes(a.n)} a step took {format_seconds(a.step_s)} with "
+        f"{a.label} and {format_seconds(b.step_s)} with {b.label}"
     )
-    if abs(added_s) < SAME * a["step_s"]:
+    if abs(added_s) < SAME * a.step_s:
         return f"{change}: no difference worth dividing among operators."
-    more = added_s > 0
-    change += f", {format_seconds(abs(added_s))} {'more' if more else 'less'}."
-    operators = _by_operator(comparison["rows"])
-    largest = max(operators, key=lambda row: row["difference_s"] * (1 if more else -1))
+    more = "more" if added_s > 0 else "less"
+    largest = sum_operators(comparison)[0]
+    difference_s = largest.difference_s or 0.0
     text = (
-        f"{change} Most of it is {_name(largest)}"
-        if largest["difference_s"] / added_s > 0.5  # noqa: PLR2004 (most is more than half)
-        else f"{change} The largest part is {_name(largest)}"
+        f"{change}, {format_seconds(abs(added_s))} {more}. Most of it is {_name(largest)}"
+        if difference_s / added_s > 0.5  # noqa: PLR2004 (most is more than half)
+        else f"{change}, {format_seconds(abs(added_s))} {more}. The largest part is "
+        f"{_name(largest)}"
     )
     text += (
-        f": {format_seconds(abs(largest['difference_s']))} {'more' if more else 'less'} per step "
-        f"({format_percent(largest['difference_s'] / added_s)} of the difference)"
+        f": {format_seconds(abs(difference_s))} {more} per step "
+        f"({format_percent(difference_s / added_s)} of the difference)"
     )
-    text += f"{_per_call(largest)}. {_by_group(comparison['groups'], added_s)}"
+    text += f"{_per_call(largest)}. {_by_group(comparison.groups, added_s)}"
     return text.strip()
 
 
-def _by_operator(rows: Iterable[OperatorRow]) -> list[SummedRow]:
-    """Rows of one operator in several phases, summed; what is unknown counts as nothing."""
-    found: dict[str, SummedRow] = {}
-    for row in rows:
-        nothing = SummedRow(
-            operator=row["operator"], group=row["group"],
-            calls_a=0.0, calls_b=0.0, self_a_s=0.0, self_b_s=0.0, difference_s=0.0,
-        )  # fmt: skip
-        sums = found.setdefault(row["operator"], nothing)
-        sums["calls_a"] += row["calls_a"] or 0.0
-        sums["calls_b"] += row["calls_b"] or 0.0
-        sums["self_a_s"] += row["self_a_s"] or 0.0
-        sums["self_b_s"] += row["self_b_s"] or 0.0
-        sums["difference_s"] += row["difference_s"] or 0.0
-    return list(found.values())
+def sum_operators(comparison: Comparison) -> list[OperatorRow]:
+    """A comparison's rows without phases, the largest part of the step's difference first.
+
+    What is not known of an operator in a phase counts as nothing.
+    """
+    found: dict[str, OperatorRow] = {}
+    for row in comparison.rows:
+        before = found.get(row.operator)
+        sums: dict[str, Any] = {
+            name: ((getattr(before, name) if before else None) or 0.0) + (getattr(row, name) or 0.0)
+            for name in ("calls_a", "calls_b", "self_a_s", "self_b_s", "difference_s")
+        }
+        found[row.operator] = OperatorRow(operator=row.operator, group=row.group, **sums)
+    sign = 1 if comparison.added_s >= 0 else -1
+    return sorted(found.values(), key=lambda row: -sign * (row.difference_s or 0.0))
 
 
-def sum_operators(comparison: Mapping[str, Any]) -> list[SummedRow]:
-    """A comparison's rows without phases, the largest part of the step's difference first."""
-    sign = 1 if comparison["b"]["step_s"] >= comparison["a"]["step_s"] else -1
-    return sorted(_by_operator(comparison["rows"]), key=lambda row: -sign * row["difference_s"])
+def _name(row: OperatorRow) -> str:
+    return "what no operator covers" if row.group == OUTSIDE else f"{row.operator}"
 
 
-def _name(row: SummedRow) -> str:
-    return "what no operator covers" if row["group"] == OUTSIDE else f"{row['operator']}"
-
-
-def _per_call(row: SummedRow) -> str:
+def _per_call(row: OperatorRow) -> str:
     """How the calls of an operator changed, in number and in time."""
-    calls_a, calls_b = row["calls_a"], row["calls_b"]
-    if not calls_a or not calls_b:
+    if not row.calls_a or not row.calls_b:
         return ""
-    number = f"{format_calls(calls_b)} {'call' if calls_b == 1 else 'calls'} a step"
-    if abs(calls_b / calls_a - 1) > NOTICEABLE:
-        number += f" instead of {format_calls(calls_a)}"
-    before_s, after_s = row["self_a_s"] / calls_a, row["self_b_s"] / calls_b
-    if not before_s:
+    number = f"{format_calls(row.calls_b)} {'call' if row.calls_b == 1 else 'calls'} a step"
+    if abs(row.calls_b / row.calls_a - 1) > NOTICEABLE:
+        number += f" instead of {format_calls(row.calls_a)}"
+    if not row.self_a_s:
         return f", {number}"
+    before_s, after_s = row.self_a_s / row.calls_a, (row.self_b_s or 0.0) / row.calls_b
     return (
         f", {number} at {format_seconds(after_s)} each instead of {format_seconds(before_s)} "
         f"({format_ratio(after_s / before_s)})"
@@ -366,7 +266,7 @@ def format_calls(calls: float | None) -> str:
 
 def _by_group(groups: Iterable[GroupRow], added_s: float) -> str:
     """The groups that the difference is in, as a sentence."""
-    shares = {group["group"]: group["difference_s"] / added_s for group in groups}
+    shares = {group.group: group.difference_s / added_s for group in groups}
     parts = [
         f"{name} {format_percent(share)}"
         for name, share in sorted(shares.items(), key=lambda item: -item[1])

@@ -30,7 +30,9 @@ import numpy as np
 from scipy import optimize
 
 from scaling_study.analysis.laws import LAWS, Law
-from scaling_study.stats.intervals import Floats, Integers, Interval
+from scaling_study.records.analysis import ChosenLaw, FittedLaw
+from scaling_study.stats.interval import Interval
+from scaling_study.stats.intervals import Floats, Integers
 from scaling_study.stats.thresholds import CONFIDENCE
 
 FEWEST_COUNTS = 4  # three points fit any saturating curve
@@ -107,40 +109,6 @@ def fewest_counts(law: Law) -> int:
     return len(law.parameters) + 3
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Candidate:
-    """A fitted law, as scaling.json holds it; `weight` is its Akaike weight."""
-
-    law: str
-    domain: str | None
-    formula: str
-    parameters: dict[str, float]
-    aicc: float
-    weight: float
-    r2: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ChosenLaw:
-    """The law of a launch, as scaling.json holds it.
-
-    Attributes:
-        status: ``fitted``, or ``refused`` for a `reason`.
-        reason: None where one was fitted.
-        best: Name of the chosen law; None without one.
-        text: Which law, how surely, and which others do as well.
-        candidates: Fitted laws, best first.
-        knee: In processes; None where it is not known.
-    """
-
-    status: str
-    reason: str | None
-    best: str | None = None
-    text: str | None = None
-    candidates: tuple[Candidate, ...] = ()
-    knee: Interval | None = None
-
-
 def choose(
     n: Integers, throughput: Floats, scatter: Floats, further: Sequence[Law] = ()
 ) -> ChosenLaw:
@@ -157,14 +125,20 @@ def choose(
     fitted = [law for law in laws if len(n) >= fewest_counts(law)]
     if len(n) < FEWEST_COUNTS or len(fitted) < 2:  # noqa: PLR2004 - a choice needs two
         needed = max(FEWEST_COUNTS, sorted(map(fewest_counts, laws))[1])
-        return ChosenLaw("refused", f"process counts measured: {len(n)}; a choice needs {needed}")
+        reason = f"process counts measured: {len(n)}; a choice needs {needed}"
+        return ChosenLaw(status="refused", reason=reason)
     fits = sorted((fit(law, n, throughput) for law in fitted), key=lambda each: each.aicc)
     best = fits[0]
     support = np.exp([(best.aicc - each.aicc) / 2 for each in fits])
     weights = (support / support.sum()).tolist()
     candidates = tuple(_candidate(*each) for each in zip(fits, weights, strict=True))
-    text, knee = _text(fits, weights), _knee(best, n, scatter)
-    return ChosenLaw("fitted", None, best.law.name, text, candidates, knee)
+    return ChosenLaw(
+        status="fitted",
+        best=best.law.name,
+        text=_text(fits, weights),
+        candidates=candidates,
+        knee=_knee(best, n, scatter),
+    )
 
 
 def _knee(best: Fit, n: Integers, scatter: Floats) -> Interval | None:
@@ -185,11 +159,18 @@ def _knee(best: Fit, n: Integers, scatter: Floats) -> Interval | None:
     return Interval(value, float(ends[0]), float(ends[1]))
 
 
-def _candidate(fitted: Fit, weight: float) -> Candidate:
+def _candidate(fitted: Fit, weight: float) -> FittedLaw:
     law = fitted.law
     names = [name for name, *_ in law.parameters]
-    parameters = dict(zip(names, fitted.parameters.tolist(), strict=True))
-    return Candidate(law.name, law.domain, law.formula, parameters, fitted.aicc, weight, fitted.r2)
+    return FittedLaw(
+        law=law.name,
+        domain=law.domain,
+        formula=law.formula,
+        parameters=dict(zip(names, fitted.parameters.tolist(), strict=True)),
+        aicc=fitted.aicc,
+        weight=weight,
+        r2=fitted.r2,
+    )
 
 
 def _words(law: Law) -> str:

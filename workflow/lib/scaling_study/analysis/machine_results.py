@@ -6,9 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import storage
+from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.records import codec
+from scaling_study.records.analysis import (
+    Analysed,
+    Machines,
+    Noise,
+    Provenance,
+    Recommendation,
+)
+from scaling_study.records.cohorts import Cohorts
 from scaling_study.records.columns import REPLICATES
 from scaling_study.records.window import DECODER, Cohort
+from scaling_study.stats.intervals import LogMean, Means
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,12 +42,22 @@ class Results:
     """
 
     hash: str
-    recommendation: Mapping[str, Any]
-    provenance: Mapping[str, Any]
-    noise: Mapping[str, Any]
+    recommendation: Recommendation
+    provenance: Provenance
+    noise: Noise
     rates: pd.DataFrame
     hosts: Mapping[str, Mapping[str, int]]
     descriptions: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def objective(self) -> str:
+        """What machines are compared by: an hour's price is that of all that it gives."""
+        return OBJECTIVES[self.recommendation.objective].rate
+
+    def recommended_rate(self) -> LogMean | None:
+        """Return what the recommended point gives; None without one."""
+        chosen = self.recommendation.recommended
+        return None if chosen is None else Means(self.rates, self.objective).of(*chosen.at)
 
 
 def read_results(folder: Path, plan: Mapping[str, Any]) -> Results | str:
@@ -62,39 +82,39 @@ def read_results(folder: Path, plan: Mapping[str, Any]) -> Results | str:
 
 def _read_analyses(folder: Path, plan: Mapping[str, Any]) -> Results | None:
     """Read what was analysed; None if that was another plan, or other records than are there."""
-    content = {
-        name: storage.read_json(folder / "analysis" / f"{name}.json")
-        for name in ("recommendation", "provenance", "noise")
-    }
-    study = storage.read_json(folder / "tables/cohorts.json")
-    if content["provenance"]["plan"] != plan or _measured_since(folder, study):
+    analysis = folder / "analysis"
+    recommendations = codec.read_file(analysis / "recommendation.json", Machines[Recommendation])
+    noises = codec.read_file(analysis / "noise.json", Machines[Noise])
+    provenance = codec.read_file(analysis / "provenance.json", Analysed)
+    study = codec.read_file(folder / "tables/cohorts.json", Cohorts)
+    if provenance.plan != plan or _measured_since(folder, study):
         return None
     hosts: dict[str, dict[str, int]] = {}
-    for cohort in study["cohorts"]:
-        counts = hosts.setdefault(cohort["machine"], {})
-        counts[cohort["host"]] = counts.get(cohort["host"], 0) + 1
+    for cohort in study.cohorts:
+        counts = hosts.setdefault(cohort.machine, {})
+        counts[cohort.host] = counts.get(cohort.host, 0) + 1
     machine = max(hosts, key=lambda hash_: sum(hosts[hash_].values()))
     rates = storage.read_table(folder / "tables", REPLICATES)
-    own = {
-        name: next(entry for entry in found["machines"] if entry["machine"] == machine)
-        for name, found in content.items()
-    }
+    recommendation, noise = recommendations.of(machine), noises.of(machine)
+    own = provenance.of(machine)
+    if recommendation is None or noise is None or own is None:
+        return None
     return Results(
         machine,
-        own["recommendation"],
-        own["provenance"],
-        own["noise"],
+        recommendation,
+        own,
+        noise,
         rates[rates["machine"] == machine],
         hosts,
-        study["machines"],
+        study.machines,
     )
 
 
-def _measured_since(folder: Path, study: Mapping[str, Any]) -> bool:
+def _measured_since(folder: Path, study: Cohorts) -> bool:
     """Whether a record file is another than the one that was collected; copies keep no times."""
     started: dict[str, str] = {}
-    for cohort in study["cohorts"]:
-        started.setdefault(cohort["file"], cohort["started"])
+    for cohort in study.cohorts:
+        started.setdefault(cohort.file, cohort.started)
     for file, time in started.items():
         _, head = next(codec.read(folder / file, DECODER))
         if not isinstance(head, Cohort) or head.started != time:

@@ -16,6 +16,8 @@ from scaling_study.stats import intervals
 if TYPE_CHECKING:
     import pandas as pd
 
+    from scaling_study.stats.interval import Interval
+
 PART = 3
 """The first third of a cohort's windows is compared with the last third; with few, one with one."""
 
@@ -24,7 +26,7 @@ COLUMNS = [*COHORT, "window", "attempt", "valid", "step_median_s"]
 """What is read of the table of windows."""
 
 
-def pace(windows: pd.DataFrame) -> dict[str, intervals.Interval]:
+def pace(windows: pd.DataFrame) -> dict[str, Interval]:
     """Return what a step takes in later windows over what it takes in earlier ones.
 
     Args:

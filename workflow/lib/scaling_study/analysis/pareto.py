@@ -7,73 +7,41 @@ are measured means: two neighbours on the front may differ by no more than chanc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.analysis.recommend import candidates
 from scaling_study.common.objectives import OBJECTIVES, objective_of, time_s
 from scaling_study.config.work import changed_training
+from scaling_study.records.analysis import FrontPoint, Pareto
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-    import pandas as pd
-
-
-@dataclass(frozen=True, slots=True)
-class FrontPoint:
-    """What a point gives, and how soon.
-
-    Attributes:
-        launch: Its id.
-        label: Its text.
-        n: Process count.
-        time_s: Of one model, or step.
-        rate: Of all processes together.
-        changes_training: Which keeps it off the front.
-    """
-
-    launch: str
-    label: str
-    n: int
-    time_s: float
-    rate: float
-    changes_training: bool = False
+    from scaling_study.records.analysis import Candidate
 
 
-@dataclass(frozen=True, slots=True)
-class Front:
-    """A machine's entry of pareto.json, without the machine.
-
-    Attributes:
-        rate: models_per_hour, or steps_per_s without a number of steps that train a model.
-        points: All, in the table's order.
-        front: Those that no other one beats, soonest first.
-    """
-
-    rate: str
-    points: list[FrontPoint]
-    front: list[FrontPoint]
-
-
-def pareto(
-    points: pd.DataFrame, cohorts: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]
-) -> Front:
+def pareto(machine: str, candidates: Iterable[Candidate], plan: Mapping[str, Any]) -> Pareto:
     """Return what every point gives and how soon, and which are on the front.
 
     Args:
-        points: The machine's rows of the table of points.
-        cohorts: Its cohorts, as cohorts.json holds them.
+        machine: Its hash.
+        candidates: Points that may be recommended on it.
         plan: plan.json.
     """
-    column = OBJECTIVES[objective_of(plan)].rate
+    objective = OBJECTIVES[objective_of(plan)]
     changed = changed_training(plan)
-    found = []
-    for point in candidates(points, cohorts):
-        rate, changes = getattr(point, column), bool(changed.get(point.launch))
-        time = time_s(rate, point.n, column)
-        found.append(FrontPoint(point.launch, point.label, point.n, time, rate, changes))
-    return Front(column, found, front(one for one in found if not one.changes_training))
+    found = tuple(
+        FrontPoint(
+            launch=point.launch,
+            label=point.label,
+            n=point.n,
+            time_s=time_s(point.rate(objective).value, point.n, objective.rate),
+            rate=point.rate(objective).value,
+            changes_training=bool(changed.get(point.launch)),
+        )
+        for point in candidates
+    )
+    usual = [one for one in found if not one.changes_training]
+    return Pareto(machine=machine, rate=objective.rate, points=found, front=tuple(front(usual)))
 
 
 def front(points: Iterable[FrontPoint]) -> list[FrontPoint]:

@@ -9,11 +9,11 @@ log scale; the spread between launches by moments: DerSimonian and Laird, Contro
 7, 1986). What a member compiles before its first window belongs to its start.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from scaling_study.records.cohorts import CohortSummary
 from scaling_study.stats.intervals import Floats
 
 ALIKE = ("launcher", "intra_op", "build", "ranks", "compile")
@@ -24,43 +24,29 @@ SPREAD, FREEDOM = 0.1, 2.0
 degrees of freedom."""
 
 
-def process_starts(cohorts: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], float]:
+def process_starts(cohorts: Iterable[CohortSummary]) -> dict[tuple[str, str], float]:
     """What the start of a process takes (s), by machine and launch, where it is known.
 
     Args:
-        cohorts: As cohorts.json holds them.
+        cohorts: Of all machines.
     """
     groups: dict[tuple[str, ...], dict[str, list[tuple[bool, float]]]] = {}
     for cohort in cohorts:
-        readback = cohort["readback"]
-        if readback is not None and readback["start_s"]:
-            alike = cohort["machine"], *(str(cohort["axes"].get(name)) for name in ALIKE)
-            own = groups.setdefault(alike, {}).setdefault(cohort["launch"], [])
+        readback = cohort.readback
+        if readback is not None and readback.start_s:
+            alike = cohort.machine, *(str(cohort.axes.get(name)) for name in ALIKE)
+            own = groups.setdefault(alike, {}).setdefault(cohort.launch, [])
+            compiled = readback.compiled or ()
             # What is compiled in the first step is in start_s already.
-            anew, warm_up_s = compiling(readback, "warm_up_s")
-            own.append((anew, float(np.mean(readback["start_s"])) + warm_up_s))
+            warm_up_s = [one.warm_up_s for one in compiled]
+            start_s = float(np.mean(readback.start_s) + (np.mean(warm_up_s) if warm_up_s else 0.0))
+            own.append((any(one.anew for one in compiled), start_s))
     found = {}
     for (machine, *_), launches in groups.items():
         logs = [np.log(np.maximum(_usual(own), SHORTEST_S)) for own in launches.values()]
         for launch, mean in zip(launches, _drawn_together(logs), strict=True):
             found[machine, launch] = float(np.exp(mean))
     return found
-
-
-def compiling(readback: Mapping[str, Any], what: str) -> tuple[bool, float]:
-    """What torch.compile did in the members of a cohort.
-
-    Args:
-        readback: As cohorts.json holds it.
-        what: ``seconds``, all of them, or ``warm_up_s``: after the first step, before any window.
-
-    Returns:
-        Whether it compiled anything anew, instead of finding it in its cache, and how long it took
-        a member (s).
-    """
-    done = readback.get("compiled") or []
-    seconds = [one[what] for one in done]
-    return any(one["anew"] for one in done), float(np.mean(seconds)) if seconds else 0.0
 
 
 def _usual(starts: Sequence[tuple[bool, float]]) -> list[float]:

@@ -19,21 +19,32 @@ work may be all that launches differ by (`unequal_work`).
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+from msgspec.structs import replace
 
 from scaling_study.analysis import unequal_work
 from scaling_study.common.objectives import OBJECTIVES, Objective, objective_of
-from scaling_study.common.storage import FLAT
 from scaling_study.config.work import changed_training
+from scaling_study.records.analysis import (
+    Candidate,
+    Changed,
+    Most,
+    Ranked,
+    Recommendation,
+    Recommended,
+    Reference,
+)
 from scaling_study.stats import intervals
-from scaling_study.stats.intervals import Interval
+from scaling_study.stats.interval import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pandas as pd
+
+    from scaling_study.records.cohorts import CohortSummary
 
     Json = Mapping[str, Any]
 
@@ -44,175 +55,27 @@ PROBABILITY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """What recommendation.json holds of a point: steps/s from `low` to `high`; NaN is not known."""
-
-    launch: str
-    label: str
-    role: str
-    n: int
-    replicates: int
-    oversubscribed: bool
-    steps_per_s: float
-    step_s: float
-    low: float
-    high: float
-    non_step_share: float
-    models_per_hour: float
-    models_per_hour_low: float
-    models_per_hour_high: float
-
-    @property
-    def at(self) -> tuple[str, int]:
-        """Its name in `intervals.Means`."""
-        return self.launch, self.n
-
-    def gain(self, objective: Objective) -> float:
-        """What is compared, which is to be large."""
-        return float(objective.gain(getattr(self, objective.rate), self.n))
+COLUMNS = {name: name for name in Candidate.__struct_fields__ if name != "probability_best"}
+COLUMNS |= {"low": "steps_per_s_low", "high": "steps_per_s_high"}
+"""Columns of the table of points, by the field of a candidate."""
 
 
-@dataclass(frozen=True, slots=True)
-class Most:
-    """The point of a launch with the most processes, and its ratio to the launch's best one."""
-
-    point: Point = field(metadata=FLAT)
-    ratio: Interval
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """A launch that the recommended one is compared with.
-
-    Attributes:
-        point: Its best point.
-        at_n: Its point at the recommended process count.
-        most: Its point with the most processes, where that is another.
-    """
-
-    point: Point = field(metadata=FLAT)
-    at_n: Point | None
-    most: Most | None
-
-
-@dataclass(frozen=True, slots=True)
-class Today(Reference):
-    """Today's launch, with the variables of the user's shell that make it."""
-
-    shell: str
-
-
-@dataclass(frozen=True, slots=True)
-class Recommended:
-    """The point to use, and what started its members."""
-
-    point: Point = field(metadata=FLAT)
-    probability_best: float | None
-    most: Most | None
-    axes: Json
-    slots: Sequence[Json]
-    requested_env: Json
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """The best point that trains otherwise, by what, and its ratio to the recommended one."""
-
-    point: Point = field(metadata=FLAT)
-    what: Json
-    ratio: Interval
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """The best point of a launch, against that of the default launch."""
-
-    point: Point = field(metadata=FLAT)
-    ratio_to_default: float
-    ratio_low: float | None
-    ratio_high: float | None
-    probability_best: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """All that a recommendation says of points.
-
-    Attributes:
-        raced: A race has chosen.
-        default: None where it was not measured.
-        today: None where it is the default launch, or was not measured.
-        best: The point that serves the objective most.
-        throughput: The point with the highest throughput.
-        recommended: The point to use.
-        ratio: Of it to today's launch, or the default one: each at its own process count.
-        ratio_same_n: Both at the same count.
-        changed: Another way to train that is better.
-        ranking: Every launch at its best point, best first.
-    """
-
-    raced: bool = False
-    default: Reference | None = None
-    today: Today | None = None
-    best: Point | None = None
-    throughput: Point | None = None
-    recommended: Recommended | None = None
-    ratio: Interval | None = None
-    ratio_same_n: Interval | None = None
-    changed: Changed | None = None
-    ranking: Sequence[Ranked] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Recommendation:
-    """A machine's entry of recommendation.json, without the machine.
-
-    Attributes:
-        status: ``ok``, or ``none`` for a `reason`.
-        reason: Why nothing is recommended.
-        objective: Name of what is compared, of `OBJECTIVES`.
-        model_length: How long scripts are, where they say it themselves (`work`).
-        tolerance: A smaller difference is not worth more processes.
-        interval: How intervals are made, in words.
-        probability: What the probability of being best is, in words.
-        chosen: The points; none where nothing is recommended.
-    """
-
-    status: str
-    reason: str | None
-    objective: str
-    model_length: Json | None
-    tolerance: float
-    interval: str
-    probability: str
-    chosen: Chosen = field(metadata=FLAT)
-
-
-RENAMED = {"low": "steps_per_s_low", "high": "steps_per_s_high"}
-"""Fields of a point that are other columns of the table."""
-
-
-def candidates(points: pd.DataFrame, cohorts: Sequence[Json]) -> list[Point]:
+def candidates(points: pd.DataFrame, cohorts: Sequence[CohortSummary]) -> list[Candidate]:
     """Points that may be recommended: of proven launches, without the A/A repeat.
 
     Args:
         points: The machine's rows of the table of points.
-        cohorts: Its cohorts, as cohorts.json holds them.
+        cohorts: Its cohorts.
     """
-    refused = {cohort["launch"] for cohort in cohorts if not _proven(cohort)}
-    names = [RENAMED.get(one.name, one.name) for one in fields(Point)]
-    rows = zip(*(points[name].tolist() for name in names), strict=True)
-    found = [Point(*row) for row in rows]
+    refused = {one.launch for one in cohorts if one.readback and not one.readback.proven}
+    rows = zip(*(points[column].tolist() for column in COLUMNS.values()), strict=True)
+    found = [Candidate(**dict(zip(COLUMNS, row, strict=True))) for row in rows]
     return [one for one in found if one.role != "repeat" and one.launch not in refused]
 
 
-def _proven(cohort: Json) -> bool:
-    readback = cohort["readback"]
-    return readback is None or all(check["ok"] for check in readback["checks"])
-
-
-def enough(points: Sequence[Point], tolerance: float, objective: Objective = STEPS) -> Point:
+def enough(
+    points: Sequence[Candidate], tolerance: float, objective: Objective = STEPS
+) -> Candidate:
     """The point with the fewest processes within a tolerance of the best; the best of those.
 
     Args:
@@ -226,66 +89,63 @@ def enough(points: Sequence[Point], tolerance: float, objective: Objective = STE
 
 
 def recommend(
-    points: pd.DataFrame,
+    found: Sequence[Candidate],
     rates: pd.DataFrame,
-    cohorts: Sequence[Json],
+    cohorts: Sequence[CohortSummary],
     plan: Json,
     unequal: Sequence[unequal_work.Finding] = (),
 ) -> Recommendation:
     """Choose the launch to use.
 
     Args:
-        points: The machine's rows of the table of points.
+        found: A machine's points of `candidates`.
         rates: Its rows of the table of replicates.
-        cohorts: Its cohorts, as cohorts.json holds them.
+        cohorts: Its cohorts.
         plan: plan.json.
         unequal: What shows that steps differ in work, as `unequal_work` finds it.
     """
     tolerance = plan["search"]["tolerance"]
     nothing = Recommendation(
-        "none",
-        None,
-        objective_of(plan),
-        plan["workload"].get("model_length"),
-        tolerance,
-        intervals.INTERVAL,
-        PROBABILITY.format(tolerance),
-        Chosen(),
+        machine=cohorts[0].machine,
+        status="none",
+        objective=objective_of(plan),
+        model_length=plan["workload"].get("model_length"),
+        tolerance=tolerance,
+        interval=intervals.INTERVAL,
+        probability=PROBABILITY.format(tolerance),
     )
-    found = candidates(points, cohorts)
     if not found:
         ends = (
-            f"{one['label']}: {one['end']['reason']}"
+            f"{one.label}: {one.end.reason}"
             for one in cohorts
-            if one["end"] and one["end"]["status"] == "failed"
+            if one.end and one.end.status == "failed"
         )
         why = next(ends, "the list of failures says why")
         return replace(nothing, reason=f"no launch has a valid window; {why}")
-    chosen = _choose(found, OBJECTIVES[nothing.objective], rates, cohorts, plan)
+    chosen = _choose(nothing, found, rates, cohorts, plan)
     if any(unequal_work.explains(one, chosen) for one in unequal):
         return replace(nothing, reason=unequal_work.reason(unequal, plan))
-    return replace(nothing, status="ok", chosen=chosen)
+    return chosen
 
 
 def _choose(
-    found: Sequence[Point],
-    objective: Objective,
+    nothing: Recommendation,
+    found: Sequence[Candidate],
     rates: pd.DataFrame,
-    cohorts: Sequence[Json],
+    cohorts: Sequence[CohortSummary],
     plan: Json,
-) -> Chosen:
+) -> Recommendation:
     """All that a recommendation says of points, at least one."""
-    changes, tolerance = changed_training(plan), plan["search"]["tolerance"]
+    objective, tolerance = OBJECTIVES[nothing.objective], nothing.tolerance
+    changes = changed_training(plan)
     usual = [point for point in found if not changes.get(point.launch)] or found
-    throughput = max(usual, key=lambda point: float(getattr(point, objective.rate)))
-    if objective.single:  # more processes make no model sooner, except by chance
-        fewest = rates.groupby("launch")["n"].min()
-        rates = rates[rates["n"] == rates["launch"].map(fewest)]
-        found = [point for point in found if point.n == fewest[point.launch]]
+    throughput = max(usual, key=lambda point: point.rate(objective).value)
+    if objective.single:
+        found, rates = _with_fewest(found, rates)
     measured = intervals.Means(
         rates.assign(gain=objective.gain(rates[objective.rate], rates["n"])), "gain"
     )
-    by_launch: dict[str, list[Point]] = {}
+    by_launch: dict[str, list[Candidate]] = {}
     for point in found:
         by_launch.setdefault(point.launch, []).append(point)
     same = [point for point in found if not changes.get(point.launch)]
@@ -294,21 +154,36 @@ def _choose(
     shown = {launch: enough(own, tolerance, objective) for launch, own in by_launch.items()}
     shown[chosen.launch] = chosen
 
-    def alike(point: Point) -> Point | None:
+    def alike(point: Candidate) -> Candidate | None:
         return next((one for one in by_launch[point.launch] if one.n == chosen.n), None)
 
-    def most(point: Point) -> Most | None:
+    def most(point: Candidate) -> Most | None:
         """The launch with the most processes that it was measured with, against a point of it."""
         last = max(by_launch[point.launch], key=lambda each: each.n)
-        return None if last.n == point.n else Most(last, measured.ratio(last.at, point.at))
+        if last.n == point.n:
+            return None
+        return Most(**structs.asdict(last), ratio=measured.ratio(last.at, point.at))
 
-    def ratio(over: Point, under: Point | None) -> Interval | None:
-        return None if under is None else measured.ratio(over.at, under.at)
+    def reference(launch: str | None, shell: object = None) -> Reference | None:
+        if launch not in shown:
+            return None
+        point = shown[launch]
+        known = structs.asdict(point)
+        return Reference(**known, at_n=alike(point), most=most(point), shell=shell)
 
-    default, today = shown.get(plan["default"]), shown.get(plan.get("today") or "")
-    against = today or default
+    def ranked(point: Candidate) -> Ranked:
+        own = _ratio(measured, point, default) or Interval()
+        return Ranked(
+            **structs.asdict(replace(point, probability_best=sure.get(point.launch))),
+            ratio_to_default=own.value,
+            ratio_low=own.low,
+            ratio_high=own.high,
+        )
+
     shells = {one["id"]: one["axes"].get("shell") for one in plan["launches"]}
-    best = max(same or found, key=lambda point: point.gain(objective))
+    default = reference(plan["default"])
+    today = reference(plan.get("today"), shells.get(plan.get("today")))
+    against = today or default
     sure = measured.probabilities_of_best(
         {launch: point.n for launch, point in shown.items()},
         tolerance=tolerance,
@@ -316,34 +191,43 @@ def _choose(
     )
     if raced is not None:  # these means know nothing of drift, nor of what was measured together
         sure = {chosen.launch: plan["searched"]["choice"]["probability"]}
-    cohort = next(each for each in cohorts if each["launch"] == chosen.launch and each["slots"])
-
-    def ranked(point: Point) -> Ranked:
-        own = ratio(point, default) or Interval(math.nan)
-        return Ranked(point, own.value, own.low, own.high, sure.get(point.launch))
-
-    return Chosen(
-        raced is not None,
-        None if default is None else Reference(default, alike(default), most(default)),
-        None if today is None else Today(today, alike(today), most(today), shells[today.launch]),
-        best,
-        throughput,
-        Recommended(
-            chosen,
-            sure.get(chosen.launch),
-            most(chosen),
-            cohort["axes"],
-            cohort["slots"][: chosen.n],
-            cohort["requested_env"],
+    cohort = next(each for each in cohorts if each.launch == chosen.launch and each.slots)
+    return replace(
+        nothing,
+        status="ok",
+        raced=raced is not None,
+        default=default,
+        today=today,
+        best=max(same or found, key=lambda point: point.gain(objective)),
+        throughput=throughput,
+        recommended=Recommended(
+            **structs.asdict(replace(chosen, probability_best=sure.get(chosen.launch))),
+            most=most(chosen),
+            axes=cohort.axes,
+            slots=cohort.slots[: chosen.n],
+            requested_env=cohort.requested_env,
         ),
-        ratio(chosen, against),
-        ratio(chosen, None if against is None else alike(against)),
-        _changed(measured, objective, found, chosen, plan),
-        sorted(map(ranked, shown.values()), key=lambda one: -one.point.gain(objective)),
+        ratio=_ratio(measured, chosen, against),
+        ratio_same_n=_ratio(measured, chosen, against and alike(against)),
+        changed=_changed(measured, objective, found, chosen, plan),
+        ranking=tuple(map(ranked, sorted(shown.values(), key=lambda one: -one.gain(objective)))),
     )
 
 
-def _raced(found: Sequence[Point], plan: Json) -> Point | None:
+def _ratio(measured: intervals.Means, over: Candidate, under: Candidate | None) -> Interval | None:
+    return None if under is None else measured.ratio(over.at, under.at)
+
+
+def _with_fewest(
+    found: Sequence[Candidate], rates: pd.DataFrame
+) -> tuple[list[Candidate], pd.DataFrame]:
+    """The points of each launch with its fewest processes: more make no model sooner."""
+    fewest = rates.groupby("launch")["n"].min()
+    own = [point for point in found if point.n == fewest[point.launch]]
+    return own, rates[rates["n"] == rates["launch"].map(fewest)]
+
+
+def _raced(found: Sequence[Candidate], plan: Json) -> Candidate | None:
     """The point that a race has chosen; None without a race, or where its point is no candidate."""
     choice = plan.get("searched", {}).get("choice")
     if choice is None:
@@ -354,8 +238,8 @@ def _raced(found: Sequence[Point], plan: Json) -> Point | None:
 def _changed(
     measured: intervals.Means,
     objective: Objective,
-    found: Sequence[Point],
-    chosen: Point,
+    found: Sequence[Candidate],
+    chosen: Candidate,
     plan: Json,
 ) -> Changed | None:
     """The best point that trains otherwise, where it is better than what is recommended."""
@@ -365,21 +249,8 @@ def _changed(
     if not better:
         return None
     best = enough(better, tolerance, objective)
-    return Changed(best, changes[best.launch], measured.ratio(best.at, chosen.at))
-
-
-def of_objective(entry: Json, objective: str) -> tuple[float | None, float | None, float | None]:
-    """What a point of a recommendation gives, or the time it takes (s), with its interval.
-
-    Args:
-        entry: As `recommend` makes it.
-        objective: Its name, of `OBJECTIVES`.
-    """
-    asked = OBJECTIVES[objective]
-    names = (
-        ("steps_per_s", "low", "high")
-        if asked.rate == "steps_per_s"
-        else tuple(f"models_per_hour{end}" for end in ("", "_low", "_high"))
+    return Changed(
+        **structs.asdict(best),
+        what=changes[best.launch],
+        ratio=measured.ratio(best.at, chosen.at),
     )
-    rate, low, high = (entry[name] for name in names)
-    return asked.shown(rate, low, high, entry["n"])

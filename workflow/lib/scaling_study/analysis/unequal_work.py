@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from scaling_study.analysis.recommend import Chosen
+    from scaling_study.records.analysis import Recommendation
+    from scaling_study.records.cohorts import CohortSummary
 
     Json = Mapping[str, Any]
 
@@ -82,7 +83,7 @@ def unequal_work(
     points: pd.DataFrame,
     rates: pd.DataFrame,
     windows: pd.DataFrame,
-    cohorts: Iterable[Json],
+    cohorts: Iterable[CohortSummary],
     plan: Json,
 ) -> list[Finding]:
     """Find what shows that steps differ in work; where the script counts samples, per sample.
@@ -91,13 +92,13 @@ def unequal_work(
         points: One machine's rows of the table of points.
         rates: Its rows of the table of replicates.
         windows: Its rows of the table of windows, `COLUMNS` of them.
-        cohorts: Its cohorts, as cohorts.json holds them.
+        cohorts: Its cohorts.
         plan: plan.json.
     """
     single = {
-        cohort["launch"]
+        cohort.launch
         for cohort in cohorts
-        if cohort["readback"] and set(cohort["readback"]["intra_op"]) == {1}
+        if cohort.readback and set(cohort.readback.intra_op) == {1}
     }
     waits = points["runqueue_s_per_step"] > WAITS * points["user_s_per_step"]
     judged = points[points["launch"].isin(single) | ~waits]
@@ -172,14 +173,14 @@ def _drift(rows: pd.DataFrame) -> Finding | None:
     return Finding("drift", launch, factor, text) if factor >= DRIFTED else None
 
 
-def explains(found: Finding, chosen: Chosen) -> bool:
+def explains(found: Finding, chosen: Recommendation) -> bool:
     """Whether steps of unequal work may be all that the gain of a recommendation is."""
-    gain, best, against = chosen.ratio, chosen.recommended, chosen.today or chosen.default
+    gain, best, against = chosen.ratio, chosen.recommended, chosen.compared
     if found.free is None or gain is None or best is None or against is None:
         return True
     from scipy.stats import t  # noqa: PLC0415 (takes half a second, which few studies need)
 
-    starts = best.point.replicates, against.point.replicates
+    starts = best.replicates, against.replicates
     # The best of many launches is a lucky one: Bonferroni's correction.
     chance = (1 - CONFIDENCE) / 2 / max(1, len(chosen.ranking) - 1)
     reach = float(t.ppf(1 - chance, found.free)) * np.sqrt(sum(1 / one for one in starts) / 2)

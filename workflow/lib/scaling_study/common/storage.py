@@ -1,6 +1,5 @@
 """Writing and reading a study's tables and JSON files, each whole or not at all."""
 
-import dataclasses
 import json
 import math
 import shutil
@@ -9,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import pandas as pd
 import pyarrow as pa
 from pyarrow import csv, parquet
 
 from scaling_study.common import file_errors
 
-FLAT = {"flat": True}
-"""Metadata of a dataclass's field whose own fields JSON holds among the dataclass's."""
 LARGEST_BYTES = 1 << 28  # of a JSON file; the largest, cohorts.json of 10,000, has some 30 MB
 Kind = Literal["text", "integer", "number", "yes/no"]
 PANDAS_TYPES: dict[Kind, str] = {
@@ -148,27 +146,31 @@ def _finite(text: str) -> float:
     return number
 
 
-def _as_json(value: object) -> dict[str, object]:
-    """A dataclass as JSON holds it: its own form, or its fields, where NaN is null."""
+def _as_json(value: object) -> object:
+    """Return a record as JSON holds it, where NaN is null, or what knows its own form."""
+    if isinstance(value, msgspec.Struct):
+        return json.loads(msgspec.json.encode(value))
     if (own := getattr(value, "to_dict", None)) is not None:
-        return dict(own())
-    if not dataclasses.is_dataclass(value):
-        raise TypeError(f"{type(value).__name__} is no JSON")
-    found: dict[str, object] = {}
-    for field in dataclasses.fields(value):
-        one = getattr(value, field.name)
-        if field.metadata.get("flat"):
-            found |= one if isinstance(one, dict) else _as_json(one)
-        else:
-            found[field.name] = None if isinstance(one, float) and math.isnan(one) else one
-    return found
+        return own()
+    raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write `content`, with dataclasses in it, as indented JSON; any other NaN is an error."""
+    """Write `content`, with records in it, as indented JSON; any other NaN is an error."""
     text = json.dumps(content, default=_as_json, indent=1, ensure_ascii=False, allow_nan=False)
     text += "\n"
     write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a JSON file that a study has written.
+
+    Raises:
+        UnusableError: The file is larger than any that a study writes.
+    """
+    if path.stat().st_size > LARGEST_BYTES:
+        raise file_errors.unreadable(path, ValueError(f"more than {LARGEST_BYTES:,} bytes"))
+    return path.read_bytes()
 
 
 def read_json(path: Path) -> Any:
@@ -177,10 +179,8 @@ def read_json(path: Path) -> Any:
     Raises:
         UnusableError: The file is damaged, or larger than any that a study writes.
     """
-    if path.stat().st_size > LARGEST_BYTES:
-        raise file_errors.unreadable(path, ValueError(f"more than {LARGEST_BYTES:,} bytes"))
+    data = read_bytes(path)
     try:
-        text = path.read_text(encoding="utf-8")
-        return json.loads(text, parse_float=_finite, parse_constant=_finite)
+        return json.loads(data.decode("utf-8"), parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         raise file_errors.unreadable(path, error) from error

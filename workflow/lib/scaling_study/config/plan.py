@@ -10,6 +10,7 @@ from scaling_study.common.problems import ConfigError, nearest_word, read_each, 
 from scaling_study.config.config import Config, Confirm, Measure, Profile, Search, Why
 from scaling_study.config.launches import Axes, Found, Launch, label, named, repeat_of
 from scaling_study.config.workload import Workload
+from scaling_study.records.analysis import Machines, Recommendation
 
 # 1: the first format. 2: with what is explained. 3: with how long is confirmed. 4: with the search.
 # 5: with what no combination may have, and the nodes of a race. 6: with the objective.
@@ -178,21 +179,20 @@ def _targets(
 
 
 def recommended(
-    plan: Mapping[str, Any], recommendation: Mapping[str, Any], machine: str
+    plan: Mapping[str, Any], found: Machines[Recommendation], machine: str
 ) -> Mapping[str, Any] | None:
     """Return the launch of a plan that is recommended for a machine; None if there is none.
 
     Args:
         plan: plan.json.
-        recommendation: analysis/recommendation.json.
+        found: analysis/recommendation.json.
         machine: the machine's hash.
     """
-    for entry in recommendation["machines"]:
-        if entry["machine"] == machine and entry["recommended"]:
-            chosen = entry["recommended"]["launch"]
-            launches: Sequence[Mapping[str, Any]] = plan["launches"]
-            return next(launch for launch in launches if launch["id"] == chosen)
-    return None
+    entry = found.of(machine)
+    if entry is None or entry.recommended is None:
+        return None
+    launches: Sequence[Mapping[str, Any]] = plan["launches"]
+    return next(launch for launch in launches if launch["id"] == entry.recommended.launch)
 
 
 def replicates_of(plan: Mapping[str, Any], launch: Mapping[str, Any]) -> int:

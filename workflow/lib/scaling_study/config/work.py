@@ -14,13 +14,19 @@ import sys
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from scaling_study.launch.axes import ranks
 from scaling_study.launch.axes.axis_table import AXES
 from scaling_study.launch.axes.build import as_interpreter
 from scaling_study.member.iterations import MARK
+from scaling_study.records.cohorts import ModelLength
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from scaling_study.records.cohorts import Learnt
+    from scaling_study.records.readback import Ended
 
 
 SAME = 0.01
@@ -29,7 +35,6 @@ SAME = 0.01
 
 SAME_LENGTH = 0.01
 """A script that ends this close to a model's steps ends with a model: epochs are rounded."""
-NO_ENDS: dict[str, Any] = {"starts": 0, "steps": None, "shortest": None, "longest": None}
 
 
 def program(workload: Mapping[str, Any]) -> list[str]:
@@ -53,70 +58,73 @@ def is_model(steps: float, steps_per_model: float, same: float = SAME_LENGTH) ->
     return abs(steps - steps_per_model) <= max(1, same * steps_per_model)
 
 
-def differ(length: Mapping[str, Any] | None) -> bool:
+def differ(length: ModelLength | None) -> bool:
     """Whether models differ in length (see ``model_length``); None where the config says it."""
-    if length is None or not length["starts"]:
+    if length is None or length.shortest is None or length.longest is None:
         return False
-    return not is_model(length["shortest"], length["longest"])
+    return not is_model(length.shortest, length.longest)
 
 
-def with_learnt(plan: Mapping[str, Any], study: Mapping[str, Any]) -> dict[str, Any]:
+def with_learnt(plan: Mapping[str, Any], learnt: Learnt) -> dict[str, Any]:
     """Return a plan that knows what only measuring tells: a step's samples, and a model's steps.
 
     Where the config leaves the steps to the script, ``model_length`` stands beside their number.
 
     Args:
         plan: plan.json, or what a race has made of it.
-        study: cohorts.json, with the ``samples`` that scripts have said, of a step in all ranks, by
-            launch, and ``model_length`` (see there).
+        learnt: Of cohorts.json.
     """
-    samples, workload = study.get("samples", {}), plan["workload"]
+    workload = plan["workload"]
     if workload.get("steps_per_model") == "auto":
-        length = study.get("model_length", NO_ENDS)
-        workload = {**workload, "steps_per_model": length["steps"], "model_length": length}
-    launches = [{**one, "samples": samples.get(one["id"])} for one in plan["launches"]]
+        length = learnt.model_length
+        workload = {**workload, "steps_per_model": length.steps, "model_length": length}
+    launches = [{**one, "samples": learnt.samples.get(one["id"])} for one in plan["launches"]]
     return {**plan, "launches": launches, "workload": workload}
 
 
 def model_length(
-    ended: Mapping[str, Sequence[Mapping[str, float]]], work: Mapping[str, float], default: str
-) -> dict[str, Any]:
+    ended: Mapping[str, Sequence[Ended]], work: Mapping[str, float], default: str
+) -> ModelLength:
     """Return how many steps train a model, from starts of the script that have ended.
 
     The default launch's own starts give the number, where some have ended, or else all do.
 
     Args:
-        ended: of each launch ``starts`` that have ended, with their mean ``steps`` and those of the
-            ``shortest`` and the ``longest``, as often as they were counted (see ``Member``).
+        ended: starts that have ended, of each launch, as often as they were counted.
         work: of a step of each launch, in steps of the default one.
         default: id of the default launch.
 
     Returns:
-        The same of all together, in steps of the default launch: `NO_ENDS` where there are none.
+        The same of all together, in steps of the default launch.
     """
     equal = {
         launch: [
-            {name: own if name == "starts" else own * work[launch] for name, own in one.items()}
+            ModelLength(
+                one.starts,
+                one.steps * work[launch],
+                one.shortest * work[launch],
+                one.longest * work[launch],
+            )
             for one in each
         ]
         for launch, each in ended.items()
     }
     pooled = pool(chain.from_iterable(equal.values()))
-    return pooled | ({"steps": pool(equal[default])["steps"]} if equal.get(default) else {})
+    return replace(pooled, steps=pool(equal[default]).steps) if equal.get(default) else pooled
 
 
-def pool(ended: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def pool(ended: Iterable[ModelLength]) -> ModelLength:
     """Put together what was seen of starts that have ended (see ``model_length``)."""
-    seen = [one for one in ended if one["starts"]]
+    seen = [one for one in ended if one.starts]
     if not seen:
-        return NO_ENDS
-    starts = sum(one["starts"] for one in seen)
-    return {
-        "starts": starts,
-        "steps": sum(one["starts"] * one["steps"] for one in seen) / starts,
-        "shortest": min(one["shortest"] for one in seen),
-        "longest": max(one["longest"] for one in seen),
-    }
+        return ModelLength()
+    starts = sum(one.starts for one in seen)
+    return ModelLength(
+        starts,
+        sum(one.starts * (one.steps or 0.0) for one in seen) / starts,
+        min(one.shortest for one in seen if one.shortest is not None),
+        max(one.longest for one in seen if one.longest is not None),
+    )
 
 
 def samples_per_step(workload: Mapping[str, Any], launch: Mapping[str, Any]) -> float | None:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from scaling_study.records.analysis import Machines, Recommendation
+
 MODULES = ("confirm/confirm",)
 """What decides, beside the harness, what is run; with what it imports."""
 
@@ -65,7 +67,7 @@ class Confirmation:
         self,
         job: measure.Job,
         launches: Mapping[str, Mapping[str, Any]],
-        recommendation: Mapping[str, Any],
+        recommendation: Machines[Recommendation],
         path: Path,
         builds: Path,
         *,
@@ -77,21 +79,15 @@ class Confirmation:
         self._journal = Journal(path, DECODER, "confirmation", SAME)
         self._builds = builds
         self._machine = probe.read_machine().to_dict()
-        entries = [
-            entry
-            for entry in recommendation["machines"]
-            if entry["machine"] == self._machine["hash"]
-        ]
+        found = recommendation.of(self._machine["hash"])
         own = None if today is None else launches[today]
         pooled = bool(job.plan["workload"]["pool"])
-        self._arms = (
-            round_plan.choose_arms(entries[0], job.launch, own, pool=pooled) if entries else ()
-        )
+        self._arms = round_plan.choose_arms(found, job.launch, own, pool=pooled) if found else ()
         self._baseline = baseline
         self._compared: list[str] = []
-        if self._arms:
-            self._recommended = entries[0]["recommended"]
-            self._compared = losses.to_compare(entries[0], launches[baseline]["axes"], launches)
+        self._recommended = found.recommended if found else None
+        if self._arms and found:
+            self._compared = losses.to_compare(found, launches[baseline]["axes"], launches)
         self._resolved: dict[str, resolve.Resolved] = {}
 
     def run(self) -> None:
@@ -195,13 +191,14 @@ class Confirmation:
 
     def _compare_losses(self, done: set[str]) -> None:
         """Train some steps with each finalist that computes with other numbers."""
+        best = self._recommended
         for launch in self._compared:
-            if launch in done:
+            if launch in done or best is None:
                 continue
             log.info(
                 "comparing the loss of %s with the baseline's", self._launches[launch]["label"]
             )
-            steps = losses.steps_for(self._recommended["step_s"])
+            steps = losses.steps_for(best.step_s)
             with private.folder() as own, private.part(own, "losses") as folder:
                 try:
                     found = losses.compare(
@@ -210,7 +207,7 @@ class Confirmation:
                         self._resolve(launch, 1),
                         steps,
                         folder,
-                        at_once=self._recommended["n"],
+                        at_once=best.n,
                     )
                 except UnavailableError as error:
                     found = losses.failed(launch, error.reason)

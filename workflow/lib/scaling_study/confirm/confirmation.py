@@ -10,16 +10,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import structs
 
 from scaling_study.common.objectives import OBJECTIVES, named
 from scaling_study.config.work import differ, model_length, pool
 from scaling_study.confirm import timeline
-from scaling_study.records import codec
+from scaling_study.records import analysis, codec
+from scaling_study.records.analysis import Confirmation, Difference, Part, Reference
 from scaling_study.records.confirmation import DECODER, Arm, Head, LeftOut, Losses, Round
-from scaling_study.stats.intervals import Floats, Interval, geometric_means
+from scaling_study.records.readback import Ended
+from scaling_study.stats.intervals import Floats, geometric_means
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,25 +30,19 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from scaling_study.common.objectives import Objective
+    from scaling_study.records.analysis import Candidate, Recommendation, Recommended
+    from scaling_study.records.cohorts import ModelLength
     from scaling_study.records.confirmation import Record
-
-Json = dict[str, Any]
+    from scaling_study.stats.interval import Interval
 
 RECOMMENDED = "recommended/process_per_model"
 OWN_N, SAME_N = "{}/process_per_model", "{}_same_n/process_per_model"
 """The arms of today's launch or the default one, at its own number and at the recommended one."""
 
-# What really runs a model: the launch script starts plain processes, whatever was measured.
-RAN = "exec"
-
 PARTS = ("start", "between", "queue")
 
 SECONDS_PER_HOUR = 3600
-
-EMPTY: Json = {
-    **{name: [] for name in ("arms", "left_out", "losses")},
-    **dict.fromkeys(("ratio", "ratio_same_n", "difference", "seconds")),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,7 @@ class Length:
 
     steps_per_model: float | None
     work: Mapping[str, float]
-    learnt: Mapping[str, Any] | None = None
+    learnt: ModelLength | None = None
     pool: bool = False
 
     def of(self, launch: str) -> float | None:
@@ -94,20 +91,20 @@ class _Arm:
 
 
 def summarise(
-    recommendation: Mapping[str, Any],
+    recommendation: Sequence[Recommendation],
     files: Sequence[Path],
     windows: pd.DataFrame,
     steps_per_model: float | None,
     work: Mapping[str, float],
     *,
     off: bool,
-    learnt: Mapping[str, Any] | None = None,
+    learnt: ModelLength | None = None,
     pool: bool = False,
-) -> Json:
-    """Return the content of analysis/confirmation.json.
+) -> list[Confirmation]:
+    """Return the entries of analysis/confirmation.json.
 
     Args:
-        recommendation: analysis/recommendation.json.
+        recommendation: the entries of analysis/recommendation.json.
         files: confirm/rounds.jsonl of each machine of the folder.
         windows: rows of tables/windows: machine, launch, n, valid, frequency_mhz.
         steps_per_model: of the workload.
@@ -120,27 +117,21 @@ def summarise(
         RecordError: a file holds something else.
     """
     found = {head.machine_hash: (head, records) for head, records in map(_read, files)}
-    machines = []
-    for entry in recommendation["machines"]:
-        machine = entry["machine"]
-        head = {
-            "machine": machine,
-            "cpu_model": entry["cpu_model"],
-            "objective": entry["objective"],
-            **EMPTY,
-        }
+    confirmations = []
+    for entry in recommendation:
+        nothing = Confirmation(machine=entry.machine, status="none", objective=entry.objective)
         if off:
-            about: Json = {"status": "off", "reason": None}
-        elif entry["recommended"] is None:
-            about = {"status": "none", "reason": entry["reason"]}
-        elif machine not in found:
-            about = {"status": "none", "reason": "this machine has not been confirmed"}
+            nothing = structs.replace(nothing, status="off")
+        elif entry.recommended is None:
+            nothing = structs.replace(nothing, reason=entry.reason)
+        elif entry.machine not in found:
+            nothing = structs.replace(nothing, reason="this machine has not been confirmed")
         else:
-            own = windows[(windows["machine"] == machine) & windows["valid"]]
+            own = windows[(windows["machine"] == entry.machine) & windows["valid"]]
             length = Length(steps_per_model, work, learnt, pool)
-            about = _confirmed(entry, *found[machine], own, length)
-        machines.append({**head, **about})
-    return {"machines": machines}
+            nothing = _confirmed(entry, *found[entry.machine], own, length)
+        confirmations.append(nothing)
+    return confirmations
 
 
 def _read(path: Path) -> tuple[Head, list[Record]]:
@@ -154,50 +145,57 @@ def _read(path: Path) -> tuple[Head, list[Record]]:
 
 
 def _confirmed(
-    entry: Mapping[str, Any],
+    entry: Recommendation,
     head: Head,
     records: Sequence[Record],
     windows: pd.DataFrame,
     length: Length,
-) -> Json:
+) -> Confirmation:
     """Return what was confirmed on one machine."""
-    learnt = None
+    learnt, objective = None, entry.objective
     if length.learnt is not None:
         found = _ended(head, records, length.work)
-        learnt = {**pool([length.learnt, found]), "steps": length.steps_per_model or found["steps"]}
-        if length.steps_per_model is None and found["starts"]:
-            single = OBJECTIVES[entry["objective"]].single
-            entry = {**entry, "objective": named("models_per_hour", single=single)}
-            length = replace(length, steps_per_model=found["steps"], learnt=found)
+        learnt = structs.replace(
+            pool([length.learnt, found]), steps=length.steps_per_model or found.steps
+        )
+        if length.steps_per_model is None and found.starts:
+            objective = named("models_per_hour", single=entry.single)
+            length = replace(length, steps_per_model=found.steps, learnt=found)
     arms, left_out = _arms(head, records, length)
+    nothing = Confirmation(
+        machine=entry.machine, status="failed", objective=objective, left_out=tuple(left_out)
+    )
     if RECOMMENDED not in arms:
-        reason = next((one["reason"] for one in left_out if one["arm"] == RECOMMENDED), None)
-        return {"status": "failed", "reason": reason, "left_out": left_out}
+        reason = next((one.reason for one in left_out if one.arm == RECOMMENDED), None)
+        return structs.replace(nothing, reason=reason, objective=entry.objective)
     turns = sorted({turn for arm in arms.values() for turn in arm.seen})
     values = {key: arm.values(turns) for key, arm in arms.items()}
     means = geometric_means(values)
-    asked = OBJECTIVES[entry["objective"]]
+    asked = OBJECTIVES[objective]
     gains = {key: asked.gain(own, arms[key].about.n) for key, own in values.items()}
     others = {key: own for key, own in gains.items() if key != RECOMMENDED}
     ratios = geometric_means({key: gains[RECOMMENDED] / own for key, own in others.items()})
-    shown = [_arm_entry(arm, means[key], _predicted(entry, arm.about)) for key, arm in arms.items()]
+    predicted = {key: _predicted(entry, arm.about, asked) for key, arm in arms.items()}
     best = arms[RECOMMENDED]
     unseen = [arm for arm in arms.values() if arm.mean("end_s") is None]
     against = "today" if any(key.startswith("today") for key in arms) else "default"
-    return {
-        "status": "confirmed",
-        "against": against,
-        "reason": None,
-        "objective": entry["objective"],
-        "model_length": learnt,
-        "arms": shown,
-        "left_out": left_out,
-        "losses": [codec.plain(one) for one in records if isinstance(one, Losses)],
-        "ratio": _ratio(ratios.get(OWN_N.format(against))),
-        "ratio_same_n": _ratio(ratios.get(SAME_N.format(against))),
-        "seconds": _seconds_to_ends(head, unseen, length) if unseen else None,
-        "difference": _difference(entry, best, means[RECOMMENDED].value, windows, length),
-    }
+    said = predicted[RECOMMENDED]
+    return structs.replace(
+        nothing,
+        status="confirmed",
+        against=against,
+        model_length=learnt,
+        arms=tuple(_arm_entry(arm, means[key], predicted[key]) for key, arm in arms.items()),
+        losses=tuple(one for one in records if isinstance(one, Losses)),
+        ratio=_ratio(ratios.get(OWN_N.format(against))),
+        ratio_same_n=_ratio(ratios.get(SAME_N.format(against))),
+        seconds=_seconds_to_ends(head, unseen, length) if unseen else None,
+        difference=_difference(
+            entry.recommended, best, means[RECOMMENDED].value / said, windows, length
+        )
+        if entry.recommended and said
+        else None,
+    )
 
 
 def _seconds_to_ends(head: Head, arms: Sequence[_Arm], length: Length) -> float | None:
@@ -213,17 +211,14 @@ def _seconds_to_ends(head: Head, arms: Sequence[_Arm], length: Length) -> float 
     return 1.5 * max(known) * turns * len(head.arms) if known else None
 
 
-def _ended(head: Head, records: Sequence[Record], work: Mapping[str, float]) -> Json:
+def _ended(head: Head, records: Sequence[Record], work: Mapping[str, float]) -> ModelLength:
     """Return after how many steps the script has ended in the rounds."""
     launches = {arm.key: arm.launch for arm in head.arms}
-    ended: dict[str, list[dict[str, float]]] = {launch: [] for launch in launches.values()}
+    ended: dict[str, list[Ended]] = {launch: [] for launch in launches.values()}
     for record in records:
         if isinstance(record, Round) and record.status == "ok":
             counts = [run.iterations for run in record.runs if run.ended_s is not None]
-            ended[launches[record.arm]] += [
-                {"starts": 1, "steps": steps, "shortest": steps, "longest": steps}
-                for steps in counts
-            ]
+            ended[launches[record.arm]] += [Ended(1, steps, steps, steps) for steps in counts]
     plain = [
         launches[key]
         for key in (OWN_N.format("default"), SAME_N.format("default"), RECOMMENDED)
@@ -234,7 +229,7 @@ def _ended(head: Head, records: Sequence[Record], work: Mapping[str, float]) -> 
 
 def _arms(
     head: Head, records: Sequence[Record], length: Length
-) -> tuple[dict[str, _Arm], list[Json]]:
+) -> tuple[dict[str, _Arm], list[analysis.LeftOut]]:
     """Return the arms that have a figure, and why the others have none."""
     arms: dict[str, _Arm] = {}
     left_out = []
@@ -283,34 +278,29 @@ def _of_models(seen: timeline.Seen, models: float) -> timeline.Seen:
     return replace(seen, value=value, whole_models=round(models * seen.whole_models))
 
 
-def _left_out(about: Arm, status: str, reason: str | None) -> Json:
+def _left_out(about: Arm, status: str, reason: str | None) -> analysis.LeftOut:
     names = {name: getattr(about, name) for name in ("role", "label", "n", "queue")}
-    return {"arm": about.key, **names, "status": status, "reason": reason}
+    return analysis.LeftOut(arm=about.key, **names, status=status, reason=reason)
 
 
-def _arm_entry(arm: _Arm, found: Interval, predicted: float | None) -> Json:
+def _arm_entry(arm: _Arm, found: Interval, predicted: float | None) -> analysis.Arm:
     foreign_s = sum(one.foreign_cpu_s for one in arm.records.values())
-    return {
-        **codec.plain(arm.about),
-        "ran": RAN,
-        "rounds": sum(one.value is not None for one in arm.seen.values()),
-        "rounds_unseen": sum(one.value is None for one in arm.seen.values()),
-        "value": found.value,
-        "low": found.low,
-        "high": found.high,
-        "predicted": predicted,
-        "start_s": arm.mean("start_s"),
-        "iteration_s": arm.mean("iteration_s"),
-        "end_s": arm.mean("end_s"),
-        "whole_models": sum(one.whole_models for one in arm.seen.values()),
-        "ended_after": _ended_after(arm),
-        "cut": not arm.how.whole,
-        "later_starts": arm.how.later,
-        "end_seen": arm.mean("end_s") is not None,
-        "round_s": max(one.limit_s for one in arm.records.values()),
-        "longest_s": max(one.cut_s for one in arm.records.values()),
-        "foreign_cpus": foreign_s / sum(one.cut_s for one in arm.records.values()),
-    }
+    return analysis.Arm(
+        **structs.asdict(arm.about),
+        rounds=sum(one.value is not None for one in arm.seen.values()),
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        predicted=predicted,
+        start_s=arm.mean("start_s"),
+        iteration_s=arm.mean("iteration_s"),
+        end_s=arm.mean("end_s"),
+        whole_models=sum(one.whole_models for one in arm.seen.values()),
+        ended_after=_ended_after(arm),
+        cut=not arm.how.whole,
+        end_seen=arm.mean("end_s") is not None,
+        foreign_cpus=foreign_s / sum(one.cut_s for one in arm.records.values()),
+    )
 
 
 def _ended_after(arm: _Arm) -> int | None:
@@ -320,30 +310,32 @@ def _ended_after(arm: _Arm) -> int | None:
     return int(np.median(ended)) if ended else None
 
 
-def _predicted(entry: Mapping[str, Any], about: Arm) -> float | None:
+def _predicted(entry: Recommendation, about: Arm, asked: Objective) -> float | None:
     """What the table of points says of an arm: with a process per model, or none."""
     if about.queue != "process_per_model":
         return None
     role, same_n, _ = about.role.partition("_same_n")
-    point = entry.get(role)
-    point = point and point["at_n"] if same_n else point
-    if not point or (point["launch"], point["n"]) != (about.launch, about.n):
+    points = {"today": entry.today, "default": entry.default, "recommended": entry.recommended}
+    point: Candidate | None = points[role]
+    if same_n and isinstance(point, Reference):
+        point = point.at_n
+    if point is None or point.at != (about.launch, about.n):
         return None
-    value: float | None = point[OBJECTIVES[entry["objective"]].rate]
-    return value
+    value = point.rate(asked).value
+    return None if math.isnan(value) else value
 
 
-def _ratio(found: Interval | None) -> Json | None:
-    return None if found is None or math.isnan(found.value) else dict(found.to_dict())
+def _ratio(found: Interval | None) -> Interval | None:
+    return None if found is None or math.isnan(found.value) else found
 
 
 def _difference(
-    entry: Mapping[str, Any],
+    point: Recommended,
     arm: _Arm,
-    confirmed: float,
+    value: float,
     windows: pd.DataFrame,
     length: Length,
-) -> Json | None:
+) -> Difference:
     """Return what was confirmed over what was predicted, as a product of known factors.
 
     Each is a model's time before and after one thing is changed from what the prediction has to
@@ -359,19 +351,18 @@ def _difference(
         Of the CPUs in the rounds, over that in the windows. All of a step's time is taken to go
         with it, so it is the most that it can explain.
     """
-    predicted = _predicted(entry, arm.about)
-    if not predicted:
-        return None
     parts = []
     start_s, iteration_s = arm.mean("start_s"), arm.mean("iteration_s")
     ordinary_s = arm.mean("ordinary_s")
     steps_per_model, own_steps = length.steps_per_model, length.of(arm.about.launch)
-    if steps_per_model and own_steps and start_s is not None and iteration_s and ordinary_s:
-        point = entry["recommended"]
-        said_s = SECONDS_PER_HOUR * point["n"] / predicted
-        said_start_s = max(0.0, said_s - steps_per_model * point["n"] / point["steps_per_s"])
+    if (
+        steps_per_model and own_steps and start_s is not None and iteration_s and ordinary_s
+        and point.steps_per_s and point.models_per_hour
+    ):  # fmt: skip
+        said_s = SECONDS_PER_HOUR * point.n / point.models_per_hour
+        said_start_s = max(0.0, said_s - steps_per_model * point.n / point.steps_per_s)
         beside_s = start_s + (arm.mean("end_s") or 0.0)
-        said_steps_s = own_steps * ordinary_s / (1 - point["non_step_share"])
+        said_steps_s = own_steps * ordinary_s / (1 - (point.non_step_share or 0.0))
         steps_s = own_steps * iteration_s
         times = [
             said_start_s + said_steps_s,
@@ -380,15 +371,14 @@ def _difference(
             beside_s + steps_s + (arm.mean("gap_s") or 0.0),
         ]
         parts += [
-            {"what": what, "factor": before / after}
+            Part(what=what, factor=before / after)
             for what, (before, after) in zip(PARTS, pairwise(times), strict=True)
         ]
     clock = _clock(arm, windows)
     if clock is not None:
-        parts.append({"what": "clock", "factor": clock})
-    value = confirmed / predicted
-    explained = math.prod(part["factor"] for part in parts)
-    return {"value": value, "parts": parts, "unexplained": value / explained}
+        parts.append(Part(what="clock", factor=clock))
+    explained = math.prod(part.factor for part in parts)
+    return Difference(value=value, parts=tuple(parts), unexplained=value / explained)
 
 
 def _clock(arm: _Arm, windows: pd.DataFrame) -> float | None:

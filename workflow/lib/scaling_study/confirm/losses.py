@@ -19,12 +19,14 @@ from scaling_study.config.launches import differing
 from scaling_study.launch.axes.axis_table import AXES
 from scaling_study.launch.launchers.launcher import bind_command, split_preload
 from scaling_study.member import program, runtime_settings
+from scaling_study.records.analysis import Changed
 from scaling_study.records.confirmation import Losses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from scaling_study.records.analysis import Recommendation
     from scaling_study.runner.resolve import Resolved
 
 SEEDS = 3
@@ -36,7 +38,7 @@ LIMIT_S = 300.0
 
 
 def to_compare(
-    entry: Mapping[str, Any], baseline: Mapping[str, Any], launches: Mapping[str, Mapping[str, Any]]
+    entry: Recommendation, baseline: Mapping[str, Any], launches: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
     """Return the finalists whose numbers differ from the baseline's, on the same samples.
 
@@ -46,20 +48,21 @@ def to_compare(
         launches: plan.json's by id.
     """
     found = []
-    for one in filter(None, (entry["recommended"], entry.get("changed"))):
-        axes = launches[one["launch"]]["axes"]
+    for one in filter(None, (entry.recommended, entry.changed)):
+        axes = launches[one.launch]["axes"]
         different = [AXES[name] for name in differing(axes, baseline) if name in AXES]
         switched = [axis for axis in different if axis.numbers != "same"]
         coarser = [name for name, axis in AXES.items() if axis.numbers == "coarser"]
-        samples = one.get("what", {}).keys() - set(coarser)
+        what = one.what if isinstance(one, Changed) else {}
+        samples = what.keys() - set(coarser)
         if switched and not samples:
-            found.append(one["launch"])
+            found.append(one.launch)
     return found
 
 
-def steps_for(step_s: float) -> int:
+def steps_for(step_s: float | None) -> int:
     """Return how many steps a run has."""
-    return int(min(MOST_STEPS, max(FEWEST_STEPS, STEPS_S / step_s)))
+    return int(min(MOST_STEPS, max(FEWEST_STEPS, STEPS_S / step_s))) if step_s else FEWEST_STEPS
 
 
 def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:

@@ -13,6 +13,7 @@ from scaling_study.records.confirmation import Arm
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from scaling_study.records.analysis import Recommendation, Reference
     from scaling_study.records.confirmation import Role
 
 # Two rounds of an arm give a t interval (one degree of freedom) that says nothing.
@@ -45,7 +46,7 @@ class Schedule:
 
 
 def choose_arms(
-    found: Mapping[str, Any],
+    found: Recommendation,
     default: Mapping[str, Any],
     today: Mapping[str, Any] | None = None,
     *,
@@ -62,26 +63,25 @@ def choose_arms(
         today: that of today's launch; None where that is the default one.
         pool: the program trains several models in processes of its own.
     """
-    best = found["recommended"]
-    if found["status"] != "ok" or best is None:
+    best = found.recommended
+    if not found.ok or best is None:
         return ()
-    arms = [Arm("recommended", best["launch"], best["label"], best["n"], "process_per_model")]
+    arms = [Arm("recommended", best.launch, best.label, best.n, "process_per_model")]
     # A group of ranks ends with its model.
-    if not pool and ranks.asked(best["axes"]) is None:
-        arms.append(Arm("recommended", best["launch"], best["label"], best["n"], "one_process"))
-    compared: list[tuple[Role, Role | None, Mapping[str, Any] | None]] = [
-        ("today", "today_same_n", today),
-        ("default", "default_same_n" if today is None else None, default),
+    if not pool and ranks.asked(best.axes) is None:
+        arms.append(Arm("recommended", best.launch, best.label, best.n, "one_process"))
+    compared: list[tuple[Role, Role | None, Mapping[str, Any] | None, Reference | None]] = [
+        ("today", "today_same_n", today, found.today),
+        ("default", "default_same_n" if today is None else None, default, found.default),
     ]
-    for role, same_n, launch in compared:
-        if launch is None or launch["id"] == best["launch"]:
+    for role, same_n, launch, own in compared:
+        if launch is None or launch["id"] == best.launch:
             continue
         plain = partial(Arm, launch=launch["id"], label=launch["label"], queue="process_per_model")
-        own = found.get(role)
         if own is not None:
-            arms.append(plain(role, n=own["n"]))
-        if same_n is not None and (own is None or own["n"] != best["n"]):
-            arms.append(plain(same_n, n=best["n"]))
+            arms.append(plain(role, n=own.n))
+        if same_n is not None and (own is None or own.n != best.n):
+            arms.append(plain(same_n, n=best.n))
     return tuple(arms)
 
 

@@ -22,7 +22,8 @@ from scaling_study.diagnosis import runqueue
 from scaling_study.diagnosis.sampled import Sampled, sampled
 from scaling_study.launch.axes import ranks
 from scaling_study.stats import ratios
-from scaling_study.stats.intervals import Floats, Integers, Interval
+from scaling_study.stats.interval import Interval
+from scaling_study.stats.intervals import Floats, Integers
 from scaling_study.stats.ratios import Pairs, Units
 from scaling_study.stats.variances import NO_PRIOR, Prior, start_deviation
 

@@ -12,8 +12,10 @@ from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.common.storage import read_json, read_table
 from scaling_study.diagnosis import verdict
 from scaling_study.diagnosis.case import REFERENCE
-from scaling_study.records.codec import RecordError
+from scaling_study.records.analysis import Machines
+from scaling_study.records.codec import RecordError, read_file
 from scaling_study.records.columns import POINTS
+from scaling_study.records.verdict import Causes, Target
 
 SCHEMA_VERSION = 1
 
@@ -64,12 +66,12 @@ def gather(
     return experiment_runs.frame(run for runs in by_target.values() for run in runs), content
 
 
-def read_causes(results: Path) -> dict[str, list[Json]]:
+def read_causes(results: Path) -> dict[str, tuple[Target, ...]]:
     """Targets of analysis/causes.json by machine; none in a study without experiments on causes."""
     path = results / "analysis/causes.json"
     if not path.exists():
         return {}
-    return {entry["machine"]: entry["targets"] for entry in read_json(path)["machines"]}
+    return {one.machine: one.targets for one in read_file(path, Machines[Causes]).machines}
 
 
 def _knee(study_folder: Path, run: WhyRun) -> Json | None:

@@ -13,7 +13,7 @@ from scaling_study.common.quantities import (
 from scaling_study.diagnosis.case import REFERENCE
 from scaling_study.diagnosis.evidence import Check, Evidence, Kind, Query, percent
 from scaling_study.diagnosis.stressors import CONTROL, inflations, sensitivities
-from scaling_study.stats.intervals import Interval
+from scaling_study.stats.interval import Interval
 from scaling_study.stats.ratios import mean
 from scaling_study.stats.thresholds import NOTICEABLE, SHARE_AT_LEAST
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scaling_study.analysis.loader_windows import LoaderRun
-    from scaling_study.stats.intervals import Floats, Interval
+    from scaling_study.stats.interval import Interval
+    from scaling_study.stats.intervals import Floats
 
 Json = dict[str, Any]
 

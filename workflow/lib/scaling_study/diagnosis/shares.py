@@ -18,7 +18,8 @@ from scaling_study.diagnosis.evidence import (
     percent,
     whole,
 )
-from scaling_study.stats.intervals import Floats, Interval
+from scaling_study.stats.interval import Interval
+from scaling_study.stats.intervals import Floats
 from scaling_study.stats.ratios import fit_prior, mean
 from scaling_study.stats.variances import START_SD, Prior
 
@@ -173,7 +174,7 @@ def floored_by_count(counted: Share, recovered: Share) -> Share:
             return count
         if not MOST * back.value <= floor.value < back.value:
             return count
-        low, sure = max(floor.low, back.low), max(floor.low, back.sure or floor.low)
+        low, sure = max(floor.low, back.low), max(floor.low, back.corrected_low or floor.low)
         estimate = Interval(back.value, low, back.high, sure)
         return dataclasses.replace(share, estimate=estimate, also=(count.evidence,))
 
@@ -262,7 +263,7 @@ def _compared(
 
 def _surest(measured: Measured) -> tuple[float, float]:
     estimate = measured.estimate
-    return (-np.inf if estimate.sure is None else estimate.sure, estimate.value)
+    return (-np.inf if estimate.corrected_low is None else estimate.corrected_low, estimate.value)
 
 
 def _why_not(case: Case, interventions: Sequence[str]) -> str:

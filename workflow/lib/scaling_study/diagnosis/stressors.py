@@ -16,7 +16,8 @@ from scaling_study.common.quantities import format_percent, format_ratio
 from scaling_study.diagnosis.case import Case
 from scaling_study.diagnosis.evidence import Evidence, Measured, Query, Share, Untested
 from scaling_study.diagnosis.shares import quieter_cohort, share_of, unexplained
-from scaling_study.stats.intervals import Floats, Interval
+from scaling_study.stats.interval import Interval
+from scaling_study.stats.intervals import Floats
 from scaling_study.stats.ratios import Pairs, fit_prior, mean, pair, ratio_of_means
 from scaling_study.stats.variances import Prior
 

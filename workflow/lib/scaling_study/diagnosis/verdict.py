@@ -29,7 +29,7 @@ from scaling_study.diagnosis.target_tables import (
 )
 from scaling_study.diagnosis.why_text import describe_why
 from scaling_study.stats import ratios
-from scaling_study.stats.intervals import Interval
+from scaling_study.stats.interval import Interval
 from scaling_study.stats.thresholds import SHARE, SHARE_AT_LEAST, grows
 
 SURELY = 0.5
@@ -232,7 +232,7 @@ def _decide(measured: Measured, evidence: Sequence[Evidence]) -> Status:
     which little is known leaves the question open.
     """
     share = measured.estimate
-    lower = share.low if measured.exact else share.sure
+    lower = share.low if measured.exact else share.corrected_low
     large = share.value >= SHARE and lower is not None and lower > SHARE_AT_LEAST
     if large and all(one.agrees for one in evidence):
         return "named"

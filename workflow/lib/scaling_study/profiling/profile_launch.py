@@ -14,11 +14,14 @@ import os
 import shutil
 import statistics
 import sys
-from dataclasses import replace
+from dataclasses import asdict, dataclass
+from dataclasses import replace as with_changed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.common import private, storage
+from msgspec.structs import replace
+
+from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.estimate import SAMPLED_MEMBERS, chosen_counts
 from scaling_study.config.plan import RECOMMENDED
@@ -26,6 +29,8 @@ from scaling_study.host import probe
 from scaling_study.launch.axes import axis_table
 from scaling_study.member import channel
 from scaling_study.profiling import stacks
+from scaling_study.records import codec
+from scaling_study.records.profile import Kind, Profile, Profiled, ProfiledPoint, Turn
 from scaling_study.runner import cohort, resolve, windows
 from scaling_study.runner.cohort_windows import WARM_UP_LONGEST_S
 
@@ -34,9 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scaling_study.runner.measure import Job
-
-SCHEMA_VERSION = 3
-"""2: stacks of several members, in turns. 1: of one member."""
 
 OPERATORS_LONGEST_S = 60.0
 """Steps under an operator profiler are few; this ends them in a launch that crawls."""
@@ -47,7 +49,10 @@ WRITING_LONGEST_S = 600.0
 SPY_START_LONGEST_S = 120.0
 """py-spy reads the symbols of all libraries first; those of torch take it one to three seconds."""
 
-KINDS = {
+KINDS: tuple[Kind, ...] = ("operators", "calls", "stacks")
+NAMES = {"launch": "id", "label": "label", "role": "role"}
+"""Keys of a launch, by what a profile calls them."""
+OWN = {
     "operators": (channel.PROFILE_OPERATORS, ("operators.json", "operators.txt", "trace.json.gz")),
     "calls": (channel.PROFILE_CALLS, ("calls.prof",)),
 }
@@ -65,11 +70,10 @@ NO_TRACING = (
     "docker run --cap-add=SYS_PTRACE",
 )
 
-_NAMES = {"launch": "id", "label": "label", "role": "role"}
+TurnTimes = tuple[int, list[list[float]]]
+"""The place of the member that is profiled, and step times (s) of each, its own first."""
 
 log = logging.getLogger("profile")
-
-Json = dict[str, Any]
 
 
 def profile_launch(job: Job, target: str, folder: Path, builds: Path) -> None:
@@ -82,46 +86,40 @@ def profile_launch(job: Job, target: str, folder: Path, builds: Path) -> None:
         builds: folder of the environments that were made from requirements.
     """
     machine = probe.read_machine().to_dict()
-    content: Json = {
-        "schema_version": SCHEMA_VERSION,
-        "machine": machine["hash"],
-        "target": target,
-        **{key: job.launch[name] for key, name in _NAMES.items()},
-        "same_as": None,
-        "points": [],
-    }
+    content = _of(job.launch, machine=machine["hash"], target=target)
     try:
         process_counts = resolve.counts(job.plan, machine)
         resolved = resolve.resolve(job.plan, job.launch["axes"], machine, builds, process_counts)
     except UnavailableError as error:
-        content |= {"status": "skipped", "reason": error.reason, "remedy": error.remedy}
+        content = replace(content, status="skipped", reason=error.reason, remedy=error.remedy)
     else:
         with private.folder() as own, private.part(own, "profile") as part:
-            launch = replace(resolved.launch, folder=part)
+            launch = with_changed(resolved.launch, folder=part)
             counts = chosen_counts(job.plan["profile"]["processes"], resolved.counts)
             specs = resolved.members[: max(counts)]
             with cohort.Cohort(launch, specs, resolve.host(machine)) as one:
-                content |= _Profiling(job, one, part, folder).run(counts, resolved.slots)
-    storage.write_json(folder / "profile.json", content)
+                content = _Profiling(job, one, part, folder).run(content, counts, resolved.slots)
+    codec.write_file(folder / "profile.json", content)
 
 
-def without_profile(launch: Mapping[str, Any] | None, machine: str) -> Json:
+def _of(launch: Mapping[str, Any] | None, machine: str, target: str) -> Profiled:
+    """Return a profile of a launch, as if it were complete, without points."""
+    names = {key: launch[name] for key, name in NAMES.items()} if launch else {}
+    content = Profiled(schema_version=3, status="complete", machine=machine, target=target)
+    return replace(content, **names)
+
+
+def without_profile(launch: Mapping[str, Any] | None, machine: str) -> Profiled:
     """Return profile.json for a recommended launch that needs no profile of its own.
 
     Args:
         launch: one that is profiled by its own name already; None where nothing is recommended.
         machine: the machine's hash.
     """
-    nothing = _status("skipped", "no launch is recommended on this machine")
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "machine": machine,
-        "target": RECOMMENDED,
-        **{key: launch[name] if launch else None for key, name in _NAMES.items()},
-        "same_as": launch["id"] if launch else None,
-        "points": [],
-        **(_status("complete", None) if launch else nothing),
-    }
+    content = _of(launch, machine=machine, target=RECOMMENDED)
+    if launch:
+        return replace(content, same_as=launch["id"])
+    return replace(content, status="skipped", reason="no launch is recommended on this machine")
 
 
 class _Profiling:
@@ -134,58 +132,63 @@ class _Profiling:
         self._private = private_folder
         self._output = output
 
-    def run(self, counts: Sequence[int], slots: Sequence[Mapping[str, Any]]) -> Json:
-        """Start the cohort and profile each count; return status, reason and points."""
+    def run(
+        self, content: Profiled, counts: Sequence[int], slots: Sequence[Mapping[str, Any]]
+    ) -> Profiled:
+        """Start the cohort and profile each count; return the content with status and points."""
         measure = self._job.plan["measure"]
         one = self._cohort
         if not counts:
-            return _status("skipped", "no process count is among those in profile.processes")
+            reason = "no process count is among those in profile.processes"
+            return replace(content, status="skipped", reason=reason)
         one.start([slot["slot"] for slot in slots[: one.size]], measure["start_timeout_s"])
         reports = one.read_back(measure["start_timeout_s"])
         if len(reports) < max(counts):
-            return _status("failed", self._last_event() or "a member did not come to its gate")
+            reason = self._last_event() or "a member did not come to its gate"
+            return replace(content, status="failed", reason=reason)
         wrong = axis_table.failed(axis_table.checks(self._job.launch["axes"], slots, reports))
         if wrong:
-            return _status("failed", wrong)
+            return replace(content, status="failed", reason=wrong)
         one.warm_up(measure["warmup_steps"], WARM_UP_LONGEST_S)
-        points: list[Json] = []
+        points: list[ProfiledPoint] = []
         try:
             for n in counts:
                 log.info("n = %d", n)
                 points.append(self._point(n))
         except cohort.MemberEndedError:
-            return _status("failed", self._last_event() or "a member ended") | {"points": points}
-        return _status("complete", None) | {"points": points}
+            reason = self._last_event() or "a member ended"
+            return replace(content, status="failed", reason=reason, points=tuple(points))
+        return replace(content, points=tuple(points))
 
     def _last_event(self) -> str | None:
         return self._cohort.events[-1]["reason"] if self._cohort.events else None
 
-    def _point(self, n: int) -> Json:
+    def _point(self, n: int) -> ProfiledPoint:
         """Take all profiles of one count, with windows without a profiler around each."""
         folder = self._output / str(n)
         folder.mkdir(parents=True, exist_ok=True)
         before = self._unprofiled(n)
         bare_s = [before[0]]
         kinds = []
-        for kind in ("operators", "calls", "stacks"):
+        for kind in KINDS:
             if not self._settings[kind]:
                 continue
-            found = self._stacks(n) if kind == "stacks" else self._own(n, kind)
+            found, turns_s = self._stacks(n) if kind == "stacks" else self._own(n, kind)
             after = self._unprofiled(n)
-            if found["status"] == "ok":
-                found |= _overhead(found.pop("turns_s"), before, after)
-                log.info("n = %d: %s, step time %.3f of unprofiled", n, kind, found["overhead"])
+            if found.status == "ok":
+                found = replace(found, **asdict(_overhead(turns_s, before, after)))
+                log.info("n = %d: %s, step time %.3f of unprofiled", n, kind, found.overhead)
             else:
-                log.info("n = %d: no %s (%s)", n, kind, found["reason"])
-            kinds.append({"kind": kind, **found})
+                log.info("n = %d: no %s (%s)", n, kind, found.reason)
+            kinds.append(found)
             before = after
             bare_s.append(after[0])
-        return {
-            "n": n,
-            "unprofiled_step_s": statistics.fmean(bare_s),
-            "unprofiled_windows": bare_s,
-            "kinds": kinds,
-        }
+        return ProfiledPoint(
+            n=n,
+            unprofiled_step_s=statistics.fmean(bare_s),
+            unprofiled_windows=tuple(bare_s),
+            kinds=tuple(kinds),
+        )
 
     def _unprofiled(self, n: int) -> list[float]:
         """Return the mean step time (s) of each member in a window without a profiler."""
@@ -203,9 +206,9 @@ class _Profiling:
             for member in record.members
         ]
 
-    def _own(self, n: int, kind: str) -> Json:
+    def _own(self, n: int, kind: Kind) -> tuple[Profile, list[TurnTimes]]:
         """Take a profile that the member takes of itself."""
-        order, names = KINDS[kind]
+        order, names = OWN[kind]
         asked = self._settings["steps"]
         activities = self._cohort.profile(n, order, asked, OPERATORS_LONGEST_S)
         slot = activities[0].slot
@@ -213,58 +216,64 @@ class _Profiling:
             raise cohort.MemberEndedError([slot])
         noted = self._private / f"{kind}.json"
         if not noted.exists():
-            return _status("failed", f"no whole step within {OPERATORS_LONGEST_S:g} s")
+            reason = f"no whole step within {OPERATORS_LONGEST_S:g} s"
+            return Profile(kind=kind, status="failed", reason=reason), []
         covered = json.loads(noted.read_text())["steps"]
         for name in names:
             shutil.move(self._private / name, self._output / str(n) / name)
-        return {
-            **_status("ok", None),
-            "steps": covered,
-            "turns_s": [(0, _step_times(activities, last=covered))],
-            "files": [f"{n}/{name}" for name in names],
-        }
+        files = tuple(f"{n}/{name}" for name in names)
+        found = Profile(kind=kind, status="ok", steps=covered, files=files)
+        return found, [(0, _step_times(activities, last=covered))]
 
-    def _stacks(self, n: int) -> Json:
+    def _stacks(self, n: int) -> tuple[Profile, list[TurnTimes]]:
         """Sample members' stacks from outside, in turn, until there are as many as asked for."""
         spy = shutil.which("py-spy", path=f"{Path(sys.executable).parent}:{os.defpath}")
         if spy is None:
-            return {"status": "skipped", "reason": "py-spy is not installed",
-                    "remedy": "pip install py-spy"}  # fmt: skip
+            reason, remedy = "py-spy is not installed", "pip install py-spy"
+            return Profile(kind="stacks", status="skipped", reason=reason, remedy=remedy), []
         asked, rate_hz = self._settings["samples"], self._settings["rate_hz"]
         slots = self._cohort.alive[: min(n, SAMPLED_MEMBERS)]
         for slot in slots:
             self._cohort.ask(slot, channel.ALLOW_TRACING)
-        found: Json = {**_status("ok", None), "rate_hz": rate_hz, "native": True}
-        turns: list[Json] = []
-        while (missing := asked - sum(turn["samples"] for turn in turns)) > 0:
-            spent_s = sum(turn["seconds"] for turn in turns)
+        native_failed: str | None = None
+        turns: list[Turn] = []
+        times: list[TurnTimes] = []
+        while (missing := asked - sum(turn.samples for turn in turns)) > 0:
+            spent_s = sum(turn.seconds for turn in turns)
             if spent_s >= LONGEST_FACTOR * max(SHORTEST_TURN_S, asked / rate_hz):
                 break
             left = len(slots) - len(turns) % len(slots)
             seconds = max(SHORTEST_TURN_S, math.ceil(missing / rate_hz / left))
-            turn = self._turn(
-                n, len(turns), [spy, *(["--native"] if found["native"] else [])], seconds
-            )
-            if turn["status"] == "failed" and found["native"] and not turns:
-                found |= {"native": False, "native_failed": turn["reason"]}
-            elif turn["status"] != "ok":
-                if not turns:
-                    return turn
-                log.info("n = %d: no more stacks (%s)", n, turn["reason"])
+            words = [spy] if native_failed else [spy, "--native"]
+            taken = self._turn(n, len(turns), words, seconds)
+            if not isinstance(taken, Profile):
+                turns.append(taken[0])
+                times.append(taken[1])
+            elif taken.status == "failed" and not native_failed and not turns:
+                native_failed = taken.reason
+            elif turns:
+                log.info("n = %d: no more stacks (%s)", n, taken.reason)
                 break
             else:
-                turns.append(turn)
-        return found | {
-            "turns_s": [turn.pop("times_s") for turn in turns],
-            "samples": sum(turn["samples"] for turn in turns),
-            "steps": sum(turn["steps"] for turn in turns),
-            "seconds": sum(turn["seconds"] for turn in turns),
-            "members": len({turn["slot"] for turn in turns}),
-            "turns": turns,
-            "files": [f"{n}/{turn['file']}" for turn in turns],
-        }
+                return taken, []
+        found = Profile(
+            kind="stacks",
+            status="ok",
+            rate_hz=rate_hz,
+            native=native_failed is None,
+            native_failed=native_failed,
+            samples=sum(turn.samples for turn in turns),
+            steps=sum(turn.steps for turn in turns),
+            seconds=sum(turn.seconds for turn in turns),
+            members=len({turn.slot for turn in turns}),
+            turns=tuple(turns),
+            files=tuple(f"{n}/{turn.file}" for turn in turns),
+        )
+        return found, times
 
-    def _turn(self, n: int, number: int, spy: Sequence[str], seconds: int) -> Json:
+    def _turn(
+        self, n: int, number: int, spy: Sequence[str], seconds: int
+    ) -> tuple[Turn, TurnTimes] | Profile:
         """Sample one member for a while; the members take turns by the number.
 
         Args:
@@ -272,6 +281,9 @@ class _Profiling:
             number: of the turn, from 0.
             spy: py-spy and what it is given.
             seconds: how long.
+
+        Returns:
+            What was sampled, or why nothing was.
         """
         at = number % min(n, SAMPLED_MEMBERS)
         slot = self._cohort.alive[at]
@@ -293,31 +305,33 @@ class _Profiling:
         ordered = [activities[at], *activities[:at], *activities[at + 1 :]]
         steps_s = _step_times(ordered, since_ns=since_ns)
         if not steps_s[0]:
-            return _status("failed", f"no whole step within {seconds} s")
-        taken: Json = {
-            "seconds": seconds,
-            "steps": len(steps_s[0]),
-            "trainer_tid": trainer_tid,
-        }
+            return _no_stacks(f"no whole step within {seconds} s")
+        steps = len(steps_s[0])
         try:
-            samples = stacks.read(raw, step_s=0.0, **taken).samples
+            samples = stacks.read(
+                raw, step_s=0.0, seconds=seconds, steps=steps, trainer_tid=trainer_tid
+            ).samples
         except stacks.StackError as error:
-            return _status("failed", str(error))
-        found = {"slot": slot, "pid": pid, "samples": samples}
-        return {**_status("ok", None), **found, **taken, "file": file, "times_s": (at, steps_s)}
+            return _no_stacks(str(error))
+        turn = Turn(
+            slot=slot, pid=pid, samples=samples, seconds=seconds, steps=steps,
+            trainer_tid=trainer_tid, file=file,
+        )  # fmt: skip
+        return turn, (at, steps_s)
 
 
-def _status(status: str, reason: str | None) -> Json:
-    return {"status": status, "reason": reason, "remedy": None}
+def _no_stacks(reason: str) -> Profile:
+    return Profile(kind="stacks", status="failed", reason=reason)
 
 
-def _not_sampled(done: subprocess.CompletedProcess[str]) -> Json:
+def _not_sampled(done: subprocess.CompletedProcess[str]) -> Profile:
     """Say why py-spy gave nothing: a machine that forbids tracing is no failure of the study."""
     said = (done.stderr or done.stdout).strip().splitlines()
     reason = f"py-spy: {said[-1] if said else f'status {done.returncode}'}"
     if any("ermission" in line for line in said):
-        return {"status": "skipped", "reason": reason, "remedy": " or ".join(NO_TRACING)}
-    return _status("failed", reason)
+        remedy = " or ".join(NO_TRACING)
+        return Profile(kind="stacks", status="skipped", reason=reason, remedy=remedy)
+    return _no_stacks(reason)
 
 
 def _step_times(
@@ -346,53 +360,34 @@ def _step_times(
     return times
 
 
-def _overheads(steps_s: Sequence[Sequence[float]], *around: Sequence[float]) -> Json:
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a profile cost the step: of the profiled member, and of the others (None alone)."""
+
+    step_s: float
+    unprofiled_step_s: float
+    overhead: float
+    others_overhead: float | None
+
+
+def _overhead(turns_s: Sequence[TurnTimes], *around: Sequence[float]) -> Cost:
     """Compare profiled step times with those in the windows around them.
 
     Args:
-        steps_s: step times (s) of each member while the first was profiled.
-        around: of each unprofiled window, the mean step time (s) of each member.
-
-    Returns:
-        ``step_s`` and ``overhead`` of the profiled member, and ``others_overhead``, the mean of
-        the others (None where there is none).
-    """
-    bare = [statistics.fmean(times) for times in zip(*around, strict=True)]
-    ratios = [
-        statistics.fmean(times) / usual if times else None
-        for times, usual in zip(steps_s, bare, strict=True)
-    ]
-    others = [ratio for ratio in ratios[1:] if ratio is not None]
-    return {
-        "step_s": statistics.fmean(steps_s[0]),
-        "unprofiled_step_s": bare[0],
-        "overhead": ratios[0],
-        "others_overhead": statistics.fmean(others) if others else None,
-    }
-
-
-def _overhead(
-    turns_s: Sequence[tuple[int, Sequence[Sequence[float]]]], *around: Sequence[float]
-) -> Json:
-    """The same over turns, in each of which another member may be profiled.
-
-    Args:
-        turns_s: of each turn, the profiled member's place, and step times as for ``_overheads``.
+        turns_s: of each turn, in which another member may be profiled.
         around: of each unprofiled window, the mean step time (s) of each member, in order.
     """
-    each = [
-        _overheads(steps_s, *([bare[at], *bare[:at], *bare[at + 1 :]] for bare in around))
-        for at, steps_s in turns_s
-    ]
+    bare = [statistics.fmean(times) for times in zip(*around, strict=True)]
     weights = [len(steps_s[0]) for _, steps_s in turns_s]
-    step_s, bare_s = (
-        statistics.fmean((one[name] for one in each), weights)
-        for name in ("step_s", "unprofiled_step_s")
-    )
-    others = [one["others_overhead"] for one in each if one["others_overhead"] is not None]
-    return {
-        "step_s": step_s,
-        "unprofiled_step_s": bare_s,
-        "overhead": step_s / bare_s,
-        "others_overhead": statistics.fmean(others) if others else None,
-    }
+    step_s = statistics.fmean((statistics.fmean(own) for _, (own, *_) in turns_s), weights)
+    bare_s = statistics.fmean((bare[at] for at, _ in turns_s), weights)
+    others = []
+    for at, (_, *beside) in turns_s:
+        usual = [*bare[:at], *bare[at + 1 :]]
+        ratios = [
+            statistics.fmean(times) / own_s
+            for times, own_s in zip(beside, usual, strict=True)
+            if times
+        ]
+        others += [statistics.fmean(ratios)] if ratios else []
+    return Cost(step_s, bare_s, step_s / bare_s, statistics.fmean(others) if others else None)

@@ -1,31 +1,34 @@
-"""Reading the profiles of a study: what was profiled, and the operators in it."""
+"""Reading the profiles of a study: what was profiled, and the operators in it per step and call."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pandas as pd
+from msgspec.structs import replace
 
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import shorten
 from scaling_study.common.storage import read_json
-from scaling_study.profiling.operators import operator_rows
+from scaling_study.profiling.operator_groups import group_of
+from scaling_study.records import codec
 from scaling_study.records.columns import OPERATORS
+from scaling_study.records.profile import Profiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-SCHEMA_VERSION = 3
 RECOMMENDED = "recommended"
 """The target whose launch the analysis chose; all others are named by their launch."""
 ROLES = ("default", "baseline")
 """Come first, in this order; the recommended launch comes last."""
 
-Manifest = dict[str, Any]
+WHERE = ("machine", "launch", "label", "role")
+NAMES, SUMS = ["operator", "phase"], ["calls", "self_s", "total_s", "flops"]
 Kind = Literal["counts", "launches"]
 """What two compared profiles differ in."""
-Profile = TypeVar("Profile")
+T = TypeVar("T")
 
 
 class ProfileError(UnusableError):
@@ -37,8 +40,8 @@ def profile_folders(study_folder: Path) -> list[Path]:
     return sorted(path.parent for path in study_folder.glob("profile/*/profile.json"))
 
 
-def read_manifests(folders: Iterable[Path]) -> list[Manifest]:
-    """Read what was profiled: the content of each profile.json, with its ``folder``.
+def read_manifests(folders: Iterable[Path]) -> list[Profiled]:
+    """Read what was profiled: each profile.json, with its ``folder``.
 
     Args:
         folders: of one target each.
@@ -51,13 +54,10 @@ def read_manifests(folders: Iterable[Path]) -> list[Manifest]:
     """
     manifests = [_read_manifest(folder) for folder in folders]
 
-    def place(manifest: Manifest) -> tuple[bool, int, str]:
-        role = manifest["role"]
-        return (
-            manifest["target"] == RECOMMENDED,
-            ROLES.index(role) if role in ROLES else len(ROLES),
-            manifest["target"],
-        )
+    def place(manifest: Profiled) -> tuple[bool, int, str]:
+        known = manifest.role in ROLES
+        place = ROLES.index(manifest.role) if known else len(ROLES)
+        return manifest.target == RECOMMENDED, place, manifest.target
 
     return sorted(manifests, key=place)
 
@@ -69,28 +69,15 @@ def _unusable(path: Path, what: object) -> ProfileError:
     )
 
 
-def _read_manifest(folder: Path) -> Manifest:
+def _read_manifest(folder: Path) -> Profiled:
     path = folder / "profile.json"
     try:
-        content = read_json(path)
+        return replace(codec.read_file(path, Profiled), folder=str(folder))
     except (OSError, ValueError) as error:
         raise _unusable(path, error) from error
-    version = content.get("schema_version") if isinstance(content, dict) else None
-    if version != SCHEMA_VERSION:
-        what = f"version {shorten(version)}, this program reads {SCHEMA_VERSION}"
-        raise _unusable(path, what)
-    return {**content, "folder": folder}
 
 
-def kind_of(point: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
-    """A point's profile of one kind, if it was taken."""
-    return next(
-        (entry for entry in point["kinds"] if entry["kind"] == kind and entry["status"] == "ok"),
-        None,
-    )
-
-
-def read_operators(manifests: Iterable[Manifest]) -> pd.DataFrame:
+def read_operators(manifests: Iterable[Profiled]) -> pd.DataFrame:
     """Read the operators of all profiled points into one table.
 
     Args:
@@ -99,27 +86,82 @@ def read_operators(manifests: Iterable[Manifest]) -> pd.DataFrame:
     Raises:
         ProfileError: a file is missing or broken.
     """
-    frames: dict[tuple[str, str, int], pd.DataFrame] = {}
+    frames: dict[tuple[str, str | None, int], pd.DataFrame] = {}
     for manifest in manifests:
-        for point in manifest["points"]:
-            profile = kind_of(point, "operators")
-            key = (manifest["machine"], manifest["launch"], point["n"])
+        for point in manifest.points:
+            profile = point.profile("operators")
+            key = (manifest.machine, manifest.launch, point.n)
             if profile is None or key in frames:
                 continue
-            path = manifest["folder"] / str(point["n"]) / "operators.json"
+            path = manifest.place(point.n) / "operators.json"
             try:
                 frames[key] = operator_rows(
                     read_json(path),
-                    **{name: manifest[name] for name in ("machine", "launch", "label", "role")},
-                    n=point["n"],
-                    overhead=profile["overhead"],
+                    **{name: getattr(manifest, name) for name in WHERE},
+                    n=point.n,
+                    overhead=profile.overhead,
                 )
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise _unusable(path, shorten(error)) from error
     return OPERATORS.frame(pd.concat(frames.values(), ignore_index=True) if frames else None)
 
 
-def read_profiles(folders: Iterable[Path]) -> tuple[list[Manifest], pd.DataFrame]:
+def operator_rows(
+    content: Mapping[str, Any],
+    *,
+    machine: str,
+    launch: str,
+    label: str,
+    role: str,
+    n: int,
+    overhead: float | None,
+) -> pd.DataFrame:
+    """Make the rows of one profiled point.
+
+    Args:
+        content: operators.json: sums over ``steps`` steps. A number may be None or missing.
+        machine: hash of the machine.
+        launch: its id.
+        label: its text.
+        role: why it is in the plan.
+        n: members that trained.
+        overhead: step time while profiled over that of unprofiled windows.
+
+    Returns:
+        Rows as ``OPERATORS`` has them, one for each operator and phase.
+
+    Raises:
+        ValueError: the profile covers no step.
+    """
+    steps = content["steps"]
+    if steps < 1:
+        raise ValueError(f"a profile of {label} with {n} covers no step")
+    found = pd.DataFrame(content["rows"], columns=[*NAMES, *SUMS])
+    found[SUMS] = found[SUMS].astype(float)
+    # min_count: a sum of nothing known is unknown.
+    sums = found.groupby(NAMES, sort=False)[SUMS].sum(min_count=1).reset_index()
+    calls = sums["calls"].where(sums["calls"] > 0)
+    return OPERATORS.frame(
+        sums.assign(
+            machine=machine,
+            launch=launch,
+            label=label,
+            role=role,
+            n=n,
+            group=[group_of(name) for name in sums["operator"]],
+            calls_per_step=sums["calls"] / steps,
+            self_s_per_step=sums["self_s"] / steps,
+            total_s_per_step=sums["total_s"] / steps,
+            self_s_per_call=sums["self_s"] / calls,
+            total_s_per_call=sums["total_s"] / calls,
+            flops_per_step=sums["flops"] / steps,
+            steps=steps,
+            overhead=float("nan") if overhead is None else overhead,
+        )
+    )
+
+
+def read_profiles(folders: Iterable[Path]) -> tuple[list[Profiled], pd.DataFrame]:
     """Read what was profiled, and its rows of tables/operators.
 
     Raises:
@@ -130,8 +172,8 @@ def read_profiles(folders: Iterable[Path]) -> tuple[list[Manifest], pd.DataFrame
 
 
 def choose_pairs(
-    manifests: Sequence[Mapping[str, Any]], found: Mapping[str, Mapping[int, Profile]]
-) -> list[tuple[Kind, Profile, Profile]]:
+    manifests: Sequence[Profiled], found: Mapping[str, Mapping[int, T]]
+) -> list[tuple[Kind, T, T]]:
     """Choose which profiles of one machine are compared.
 
     Args:
@@ -142,11 +184,11 @@ def choose_pairs(
         For each launch the lowest against the highest process count; then the default against the
         recommended launch, at the highest count that both have.
     """
-    pairs: list[tuple[Kind, Profile, Profile]] = [
+    pairs: list[tuple[Kind, T, T]] = [
         ("counts", own[min(own)], own[max(own)]) for own in found.values() if len(own) > 1
     ]
-    default = next((one["launch"] for one in manifests if one["role"] == ROLES[0]), None)
-    recommended = next((one["launch"] for one in manifests if one["target"] == RECOMMENDED), None)
+    default = next((one.launch for one in manifests if one.role == ROLES[0]), None)
+    recommended = next((one.launch for one in manifests if one.target == RECOMMENDED), None)
     both = found.get(default or "", {}).keys() & found.get(recommended or "", {}).keys()
     if both and default != recommended:
         n = max(both)

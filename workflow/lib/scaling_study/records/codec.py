@@ -1,4 +1,6 @@
-"""Reading and writing files of records: one JSON object a line, told apart by its ``kind``.
+"""Reading and writing records: files of one JSON object a line, and files that are one record.
+
+The objects of a line are told apart by their ``kind``.
 
 Reading is strict, so that nothing behind it meets a NaN, a wrong type or a mistake of unit. Fields
 that a type does not name are left out.
@@ -14,9 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 import msgspec
 from msgspec import structs
 
-from scaling_study.common.file_errors import UnusableError
+from scaling_study.common.file_errors import UnusableError, unreadable
 from scaling_study.common.printable import printable
 from scaling_study.common.problems import shorten
+from scaling_study.common.storage import read_bytes, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +46,8 @@ class RecordError(UnusableError):
 
 PLAIN: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 """Of records of any kind."""
+# numpy's numbers, which are floats to a type checker, have to be asked for their value.
+ENCODER = msgspec.json.Encoder(enc_hook=methodcaller("item"))
 
 
 def read(path: Path, decoder: msgspec.json.Decoder[R]) -> Iterator[tuple[int, R]]:
@@ -98,9 +103,30 @@ def encode(record: object) -> bytes:
 
 def plain(record: object) -> dict[str, Any]:
     """Return what a record's line holds, as dictionaries and lists."""
-    # numpy's numbers, which are floats to a type checker, have to be asked for their value.
     found: dict[str, Any] = msgspec.to_builtins(record, enc_hook=methodcaller("item"))
     return found
+
+
+def write_file(path: Path, content: msgspec.Struct) -> None:
+    """Write a file that is one record, such as analysis/noise.json, as indented JSON."""
+    text = msgspec.json.format(ENCODER.encode(content), indent=1)
+    write_whole(path, lambda beside: beside.write_bytes(text + b"\n"))
+
+
+def read_file(path: Path, kind: type[R]) -> R:
+    """Read a file that is one record.
+
+    Raises:
+        UnusableError: It is no such record, or was written by another version.
+    """
+    try:
+        content = msgspec.json.decode(read_bytes(path))
+        known = get_args(get_type_hints(kind).get(VERSION))
+        if known and isinstance(content, dict) and content.get(VERSION) not in known:
+            raise UnusableError(f"{path}: {_another_version(content.get(VERSION), known[0])}")
+        return msgspec.convert(content, kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise unreadable(path, error) from error
 
 
 def _mistakes(line: bytes, decoder: msgspec.json.Decoder[R], error: Exception) -> str:

@@ -19,21 +19,17 @@ from scaling_study.common.quantities import (
 )
 from scaling_study.config import process_counts
 from scaling_study.profiling.operator_groups import OTHER, OUTSIDE, read_groups
+from scaling_study.records.analysis import ENOUGH_STARTS
 from scaling_study.report import draw, sections, words
 from scaling_study.report.draw import Curve, Panel, Row, Stack, Step, Value
-from scaling_study.report.model import ENOUGH_STARTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scaling_study.report.model import (
-        Comparison,
-        Interval,
-        Machine,
-        Microbenchmarks,
-        Sensitivity,
-        Target,
-    )
+    from scaling_study.records.analysis import Comparison
+    from scaling_study.records.verdict import Microbenchmarks, Sensitivity, Target
+    from scaling_study.report.model import Machine
+    from scaling_study.stats.interval import Interval
 
 MARKERS = ("o", "X", "s", "^", "D", "v")
 """Of the series in colour: more lines than these cannot be told apart."""
@@ -460,7 +456,7 @@ def interventions(target: Target, name: str) -> Figure | None:
 
 
 def _dot(found: Interval | None) -> tuple[Value, ...]:
-    if found is None or found.value is None:
+    if found is None or not known(found.value):
         return ()
     return (Value(found.value, 0.0, found.low, found.high),)
 
@@ -482,7 +478,7 @@ def doses(
         values = tuple(
             Value(dose.dose if cpus is None else min(1.0, dose.cpus / cpus), *_ends(dose.ratio))
             for dose in sorted(one.doses, key=lambda dose: (dose.dose, dose.cpus))
-            if dose.ratio is not None and dose.ratio.value is not None
+            if dose.ratio is not None and known(dose.ratio.value)
         )
         if values:
             label = (
@@ -568,7 +564,7 @@ def _multiples(
 
 def _ends(found: Interval | None) -> tuple[float, float | None, float | None]:
     """Return the value and the interval of what is known to have a value."""
-    if found is None or found.value is None:
+    if found is None or not known(found.value):
         raise ValueError("a dose without a ratio has no place in a figure")
     return found.value, found.low if found.sure else None, found.high if found.sure else None
 
@@ -607,7 +603,7 @@ def sum_operators(comparison: Comparison) -> list[tuple[str, str, float]]:
     sums: dict[tuple[str, str], float] = {}
     for row in comparison.rows:
         key = row.operator, row.group
-        sums[key] = sums.get(key, 0.0) + row.difference_s
+        sums[key] = sums.get(key, 0.0) + (row.difference_s or 0.0)
     sign = 1 if comparison.added_s >= 0 else -1
     return sorted(((*key, s) for key, s in sums.items()), key=lambda one: -sign * one[2])
 

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from scaling_study.common.quantities import format_count
-from scaling_study.profiling import profiles, sampled_point, stacks
-from scaling_study.profiling.profiles import RECOMMENDED, choose_pairs, kind_of
+from scaling_study.profiling import stacks
+from scaling_study.profiling.profiles import RECOMMENDED, choose_pairs
 from scaling_study.report import flamegraph
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scaling_study.profiling.stacks import Folded
+    from scaling_study.records.profile import Profiled
     from scaling_study.report.flamegraph import Flame
 
 
@@ -45,7 +46,7 @@ class _Point:
     folded: Folded
 
 
-def view_flames(manifests: Sequence[profiles.Manifest], *, suffix: str = "") -> Flames:
+def view_flames(manifests: Sequence[Profiled], *, suffix: str = "") -> Flames:
     """Draw the stacks of one machine's profiles.
 
     Args:
@@ -82,9 +83,7 @@ class PointError(Exception):
     """No such point was profiled; the message has those that were."""
 
 
-def view_points(
-    manifests: Sequence[profiles.Manifest], point: str, other: str | None = None
-) -> Flame:
+def view_points(manifests: Sequence[Profiled], point: str, other: str | None = None) -> Flame:
     """Show the stacks of any profiled point, or the difference between two.
 
     Args:
@@ -98,9 +97,9 @@ def view_points(
     notes: list[str] = []
     points = _read_points(manifests, notes)
     known = {
-        f"{manifest['target']}/{n}": found
+        f"{manifest.target}/{n}": found
         for manifest in manifests
-        for n, found in points.get(manifest["launch"], {}).items()
+        for n, found in points.get(manifest.launch or "", {}).items()
     }
     asked = [point] if other is None else [point, other]
     for name in asked:
@@ -112,29 +111,27 @@ def view_points(
     return flamegraph.view("points", " against ".join(titles), *folded)
 
 
-def _read_points(
-    manifests: Sequence[profiles.Manifest], notes: list[str]
-) -> dict[str, dict[int, _Point]]:
+def _read_points(manifests: Sequence[Profiled], notes: list[str]) -> dict[str, dict[int, _Point]]:
     """Read the stacks of every launch and process count; say which could not be read."""
     points: dict[str, dict[int, _Point]] = {}
     for manifest in manifests:
-        for point in manifest["points"]:
-            profile, n = kind_of(point, "stacks"), point["n"]
-            if profile is None or n in points.get(manifest["launch"], {}):
+        for point in manifest.points:
+            profile, n, launch = point.profile("stacks"), point.n, manifest.launch or ""
+            if profile is None or n in points.get(launch, {}):
                 continue
             try:
-                folded = sampled_point.read_point(
-                    manifest["folder"] / str(n),
+                folded = stacks.read_point(
+                    manifest.place(n),
                     profile,
-                    step_s=profile.get("unprofiled_step_s", point["unprofiled_step_s"]),
-                    label=f"{manifest['label']}, n = {n}",
+                    step_s=profile.unprofiled_step_s or point.unprofiled_step_s or 0.0,
+                    label=f"{manifest.label}, n = {n}",
                 )
             except (OSError, stacks.StackError) as error:
-                notes.append(f"No flamegraph of {manifest['label']}, n = {n}: {error}.")
+                notes.append(f"No flamegraph of {manifest.label}, n = {n}: {error}.")
                 continue
-            name = RECOMMENDED if manifest["target"] == RECOMMENDED else manifest["launch"]
-            found = _Point(f"{name}-{n}", manifest["label"], n, folded)
-            points.setdefault(manifest["launch"], {})[n] = found
+            name = RECOMMENDED if manifest.target == RECOMMENDED else launch
+            found = _Point(f"{name}-{n}", manifest.label or "", n, folded)
+            points.setdefault(launch, {})[n] = found
     return points
 
 

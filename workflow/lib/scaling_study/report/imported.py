@@ -14,9 +14,10 @@ from scaling_study.common.quantities import (
     format_seconds,
     known,
 )
+from scaling_study.records.analysis import Inflation, Machines, SavedTables
+from scaling_study.records.codec import read_file
 from scaling_study.records.columns import OPERATORS
 from scaling_study.report import figures, svg, words
-from scaling_study.report.model import Typed, read_comparisons
 from scaling_study.report.page import render_page, yaml_text
 from scaling_study.report.render import write
 
@@ -26,48 +27,11 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from scaling_study.records.analysis import SavedTable
+
 SAME_WORK = 0.02
 """Calls and operations that differ by less are the same work: tables have few digits."""
 UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
-
-
-class Table(Typed):
-    """A saved table, of analysis/tables.json."""
-
-    n: int
-    path: str
-    steps: int
-    steps_from: str
-    step_s: float
-    step_from: str
-    self_s: float | None = None
-    rows_s: float
-    rows: int
-    unread: tuple[str, ...] = ()
-    cut: tuple[str, ...] = ()
-
-    @property
-    def covered(self) -> float | None:
-        """The share of all self time that the rows hold."""
-        return self.rows_s / self.self_s if self.self_s else None
-
-
-class Finding(Typed):
-    """A cause that tables speak against, or leave open."""
-
-    title: str
-    text: str
-    decided_by: str = ""
-
-
-class Findings(Typed):
-    """What tables say of causes."""
-
-    answer: str
-    facts: tuple[str, ...] = ()
-    against: tuple[Finding, ...] = ()
-    open: tuple[Finding, ...] = ()
-    command: str = ""
 
 
 def render_imported(study_folder: Path, report: Path, decide: str) -> list[Path]:
@@ -81,15 +45,16 @@ def render_imported(study_folder: Path, report: Path, decide: str) -> list[Path]
     Returns:
         The files written.
     """
-    study = storage.read_json(study_folder / "analysis/tables.json")
+    saved = read_file(study_folder / "analysis/tables.json", SavedTables)
+    study, tables = saved.config, saved.tables
     operators = storage.read_table(study_folder / "tables", OPERATORS)
-    (machine,) = storage.read_json(study_folder / "analysis/inflation.json")["machines"]
-    comparisons = read_comparisons(machine)
+    path = study_folder / "analysis/inflation.json"
+    (machine,) = read_file(path, Machines[Inflation]).machines
+    comparisons = machine.comparisons
     drawn = [
         figures.operators(one, f"inflation{f'-{at + 1}' if at else ''}")
         for at, one in enumerate(comparisons)
     ]
-    tables = [Table.model_validate(one) for one in study["tables"]]
     unit, steps = same_unit([table.step_s for table in tables])
     html = render_page(
         "imported.html.j2",
@@ -101,7 +66,7 @@ def render_imported(study_folder: Path, report: Path, decide: str) -> list[Path]
         verdict=verdict(tables),
         notes=[*work_notes(operators), *rate_notes(tables)],
         comparisons=list(zip(comparisons, drawn, strict=True)),
-        why=Findings.model_validate(study["findings"]),
+        why=saved.findings,
         decide=decide,
         operators=operator_rows(operators, [table.n for table in tables]),
         heads=["operator", *(f"#n = {table.n}" for table in tables)],
@@ -116,7 +81,7 @@ def render_imported(study_folder: Path, report: Path, decide: str) -> list[Path]
     return list(texts)
 
 
-def verdict(tables: Sequence[Table]) -> str:
+def verdict(tables: Sequence[SavedTable]) -> str:
     """Say how the step changed from the fewest processes to the most."""
     first, last = tables[0], tables[-1]
     if first is last:
@@ -187,7 +152,7 @@ def _spread(operators: pd.DataFrame, values: pd.Series[float]) -> dict[str, floa
     return {str(name): float(value) for name, value in spread.items()}
 
 
-def rate_notes(tables: Sequence[Table]) -> list[words.Mark]:
+def rate_notes(tables: Sequence[SavedTable]) -> list[words.Mark]:
     """Say what all processes would do together, if they were like the profiled one."""
     if len(tables) == 1:
         return []
@@ -220,7 +185,7 @@ def operator_rows(
     return [(name, cells) for _, name, cells in sorted(found, key=lambda row: -row[0])]
 
 
-def shown_notes(tables: Sequence[Table]) -> list[str]:
+def shown_notes(tables: Sequence[SavedTable]) -> list[str]:
     """What of these tables is used, and what is not."""
     notes = []
     shares = [table.covered for table in tables if table.covered is not None]

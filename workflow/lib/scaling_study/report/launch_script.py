@@ -33,7 +33,7 @@ from scaling_study.runner.switch_script import command, reused_command, switched
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from scaling_study.report.model import Recommendation, Recommended
+    from scaling_study.records.analysis import Recommendation, Recommended
 
 TEMPLATES = Path(__file__).parents[3] / "report"
 COLUMNS = 96

@@ -39,17 +39,21 @@ from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.member import program
 from scaling_study.member.kernels import STREAM_BYTES
 from scaling_study.profiling import operator_groups
+from scaling_study.records.cohorts import Learnt
 from scaling_study.report import draw, figures, rows, sections, svg, words
-from scaling_study.report.model import Interval
 from scaling_study.runner import switch_script
 from scaling_study.search import rounds
+from scaling_study.stats.interval import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
+    from scaling_study.records.analysis import Compared
+    from scaling_study.records.verdict import Target
+    from scaling_study.records.window import Slot
     from scaling_study.report.figures import Figure, Series
     from scaling_study.report.flames import Flames
-    from scaling_study.report.model import Compared, Hardware, Machine, Slot, Target
+    from scaling_study.report.model import Hardware, Machine
 
     Plan = Mapping[str, object]
 
@@ -199,8 +203,7 @@ class View:
         best = self.machine.recommendation.recommended
         if best is None:
             return ""
-        read_back = self.machine.readback.model_dump()
-        used = switch_script.optimizers_of(read_back, best.launch)
+        used = self.machine.readback.optimizers(best.launch)
         return "\n".join(switch_script.lines(best.axes, used))
 
     @property
@@ -220,8 +223,7 @@ class View:
         """Labels of launches that experiments showed to help, and that a race did not measure."""
         if "searched" not in self.plan:
             return []
-        targets = [target.model_dump() for target in self.machine.targets]
-        return [str(one["label"]) for one in rounds.helpful(self.plan, targets)]
+        return [str(one["label"]) for one in rounds.helpful(self.plan, self.machine.targets)]
 
     @property
     def disk_limit(self) -> float | None:
@@ -388,7 +390,7 @@ def _readable(plan: Plan, compared: Compared | None) -> dict[str, object]:
 
 def _equal_work(plan: Plan, views: Sequence[View]) -> str:
     """Say what a step is, where launches of the study do different work in one."""
-    learnt = work.with_learnt(plan, views[0].machine.provenance.model_dump())
+    learnt = work.with_learnt(plan, Learnt(samples=views[0].machine.provenance.samples))
     if set(work.work_by_launch(learnt).values()) <= {1.0}:
         return ""
     default = next(one for one in learnt["launches"] if one["id"] == plan["default"])

@@ -9,15 +9,17 @@ from scaling_study.common import storage
 from scaling_study.config import work
 from scaling_study.launch.axes.build import interpreter
 from scaling_study.member import bind, model_queue
+from scaling_study.records.analysis import Compared
+from scaling_study.records.codec import read_file
 from scaling_study.report import flames, model, page, svg
 from scaling_study.report.launch_script import render_launch_script
 from scaling_study.runner.environment import INHERITED
-from scaling_study.runner.switch_script import optimizers_of, render_switches
+from scaling_study.runner.switch_script import render_switches
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scaling_study.report.model import Compared, Machine
+    from scaling_study.report.model import Machine
     from scaling_study.report.page import Plan
 
 BINDER = [sys.executable, "-P", str(bind.__file__)]
@@ -51,7 +53,7 @@ def render_study(
     planned = storage.read_json(plan)
     content = None
     if compared is not None:
-        content = model.Compared.model_validate(storage.read_json(compared))
+        content = read_file(compared, Compared)
     texts: dict[Path, str] = {}
     views: list[page.View] = []
     for machine in _machines(study_folder, planned, content):
@@ -62,7 +64,7 @@ def render_study(
             texts[switches] = text
         else:
             switches.unlink(missing_ok=True)  # that of an earlier recommendation
-        seen = flames.view_flames(machine.manifests, suffix=machine.suffix)
+        seen = flames.view_flames(machine.profiled, suffix=machine.suffix)
         texts |= {study_folder / "figures" / name: text for name, text in seen.files.items()}
         launching = page.Launching(str(script), texts[script])
         views.append(page.view(planned, machine, launching, seen, f"m{len(views) + 1}"))
@@ -116,7 +118,7 @@ def _switches(machine: Machine, script: Path) -> str | None:
     recommended = machine.recommendation.recommended
     if recommended is None:
         return None
-    used = optimizers_of(machine.readback.model_dump(), recommended.launch)
+    used = machine.readback.optimizers(recommended.launch)
     return render_switches(recommended.axes, script.name, used)
 
 

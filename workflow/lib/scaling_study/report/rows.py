@@ -18,19 +18,11 @@ from scaling_study.common.quantities import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from scaling_study.report.model import (
-        Cause,
-        Check,
-        Effective,
-        Failures,
-        Interval,
-        Profile,
-        Profiled,
-        Ranked,
-        Remedy,
-        Target,
-        Use,
-    )
+    from scaling_study.records.analysis import Effective, Failures, Ranked
+    from scaling_study.records.profile import Profile, Profiled
+    from scaling_study.records.readback import Check
+    from scaling_study.records.verdict import Cause, MachineUse, Remedy, Target
+    from scaling_study.stats.interval import Interval
 
 MARKED_SHIFT = 0.10
 """A profile that changes the step by a larger share is marked: it shows another step."""
@@ -54,9 +46,7 @@ class Tested:
     @property
     def nothing(self) -> bool:
         """Whether it is ruled out because it takes nothing at all."""
-        shares = [
-            share.value or 0.0 for share in (self.scaling_loss, self.single_process_loss) if share
-        ]
+        shares = [share.value for share in (self.scaling_loss, self.single_process_loss) if share]
         return self.result == RULED_OUT and all(abs(share) < LEAST_SHARE for share in shares)
 
 
@@ -224,7 +214,7 @@ def checked(
     return sorted(found, key=lambda entry: entry[1].ok)
 
 
-def rules_of_thumb(found: Use, memory_bytes: float | None) -> list[tuple[str, str, str]]:
+def rules_of_thumb(found: MachineUse, memory_bytes: float | None) -> list[tuple[str, str, str]]:
     """Answer rules of thumb for feeding training, each with its number."""
 
     def mean(kind: str) -> float | None:

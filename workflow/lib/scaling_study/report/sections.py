@@ -22,7 +22,7 @@ from scaling_study.common.quantities import (
     known,
 )
 from scaling_study.launch.axes.isa import ISAS
-from scaling_study.report.model import ENOUGH_STARTS, Interval
+from scaling_study.records.analysis import ENOUGH_STARTS
 from scaling_study.report.words import (
     NOUNS,
     THINGS,
@@ -40,21 +40,22 @@ from scaling_study.report.words import (
     spelled,
 )
 from scaling_study.stats import thresholds
+from scaling_study.stats.interval import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from scaling_study.report.figures import Series
-    from scaling_study.report.model import (
+    from scaling_study.records.analysis import (
         Compared,
         Comparison,
         Confirmation,
-        DataLoader,
         Effective,
-        Machine,
         Pareto,
         Recommendation,
     )
+    from scaling_study.records.verdict import DataLoader
+    from scaling_study.report.figures import Series
+    from scaling_study.report.model import Machine
 
 WORTH_A_WORD = 1.1
 """Another queue that gives more by this factor is said to."""
@@ -291,7 +292,7 @@ def loader_findings(
         slower = "the loader" if found.most["loader"] < found.most["training"] else "training"
         said.append(f"Each alone, {slower} is the slower one.")
     said += [_fetching(found), _hurting(found)]
-    if rest is not None and abs(rest.share.value or 0.0) > WORTH_SAYING:
+    if rest is not None and abs(rest.share.value) > WORTH_SAYING:
         said.append(f"{share_text(rest.share)} of a step is not accounted for.")
     if disk_limit and read and read >= disk_limit / 2:
         said.append(
@@ -324,7 +325,7 @@ def _interference(found: DataLoader) -> str:
     taken = found.part("interference")
     if taken is None:
         return ""
-    hurts = (taken.share.low or 0.0) > 0 and (taken.share.value or 0.0) >= LITTLE
+    hurts = (taken.share.low or 0.0) > 0 and taken.share.value >= LITTLE
     how = ": it competes for CPUs, caches or the interpreter." if hurts else ", which is little."
     share = f"{share_text(taken.share)} ({share_interval(taken.share)})"
     return f"The loader's own work takes {share} of a step from training{how}"
@@ -335,12 +336,12 @@ def _fetching(found: DataLoader) -> str:
     if found.fetching is None or found.preparing is None:
         cold = found.step_s("cold") is not None
         return "What fetching from storage takes is not known: files stayed in memory." * cold
-    fetched = format_time(found.fetching.value or 0.0)
+    fetched = format_time(found.fetching.value)
     if (found.fetching.low or 0.0) <= 0:
         fetched = "nothing noticeable"
     return (
         f"Of a step whose files are not in memory, fetching from storage takes {fetched}, and "
-        f"preparing {format_time(found.preparing.value or 0.0)}; a virtual host may cache."
+        f"preparing {format_time(found.preparing.value)}; a virtual host may cache."
     )
 
 
@@ -567,7 +568,7 @@ def _settled(one: Effective) -> str:
 
 def _paced(one: Effective) -> str:
     pace = one.pace
-    if pace is None or pace.value is None or abs(pace.value - 1) < WORTH_SAYING:
+    if pace is None or abs(pace.value - 1) < WORTH_SAYING:
         return ""
     if not (pace.above_one or pace.below_one):
         return ""

@@ -8,6 +8,8 @@ from scaling_study.common import storage
 from scaling_study.common.printable import printable_lines
 from scaling_study.config import estimate, process_counts
 from scaling_study.host import probe
+from scaling_study.records.analysis import Compared
+from scaling_study.records.codec import read_file
 from scaling_study.report import model, sections, words
 from scaling_study.runner import foreign
 from scaling_study.search import forecast
@@ -102,7 +104,7 @@ def conclusion(results: Path, planned: Path, report: Path, *, compared: bool = F
     lines = []
     if compared:
         path = results / "analysis/machines.json"
-        content = model.Compared.model_validate(storage.read_json(path))
+        content = read_file(path, Compared)
         notes = sections.compared_notes(content)
         lines += [f"{'Warning: ' if note.bad else ''}{note.text}" for note in notes]
         for entry in content.measured:

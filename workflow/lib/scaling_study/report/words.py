@@ -28,24 +28,25 @@ from scaling_study.common.quantities import (
 )
 from scaling_study.config.work import differ
 from scaling_study.launch.axes import shell
-from scaling_study.report.model import ENOUGH_STARTS, Interval
+from scaling_study.records.analysis import ENOUGH_STARTS
 from scaling_study.runner import foreign, windows
 from scaling_study.stats import thresholds
+from scaling_study.stats.interval import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from scaling_study.report.model import (
+    from scaling_study.records.analysis import (
         Arm,
         Candidate,
-        Cause,
         Confirmation,
         Failures,
-        Loss,
-        Machine,
         Recommendation,
-        Target,
     )
+    from scaling_study.records.cohorts import ModelLength
+    from scaling_study.records.confirmation import Losses
+    from scaling_study.records.verdict import Cause, Target
+    from scaling_study.report.model import Machine
     from scaling_study.runner.foreign import Look
 
 UNITS = {"models_per_hour": "models/hour", "steps_per_s": "steps/s"}
@@ -123,13 +124,13 @@ def share_interval(share: Interval | None) -> str:
     """Write the interval of a share; empty without one."""
     if share is None or not share.sure:
         return ""
-    ends = (share_text(Interval(value=end)) for end in (share.low, share.high))
+    ends = (share_text(Interval(end)) for end in (share.low, share.high) if end is not None)
     return " to ".join(ends)
 
 
 def amount(given: Interval, objective: str) -> str:
     """Write what a launch gives: ``870 models/hour``, or ``one model in 4.9 s``."""
-    asked, value = OBJECTIVES[objective], given.value or 0.0
+    asked, value = OBJECTIVES[objective], given.value if known(given.value) else 0.0
     if asked.single:
         return f"{THINGS[asked.rate]} in {format_time(value)}"
     return f"{format_number(value)} {UNITS[asked.rate]}"
@@ -142,7 +143,7 @@ def differs(ratio: Interval | None, spread: float | None) -> bool:
         ratio: of two launches.
         spread: of the A/A check at the process counts in question; None without one.
     """
-    if ratio is None or ratio.value is None or not ratio.sure:
+    if ratio is None or not ratio.sure:
         return False
     return abs(ratio.value - 1) > (spread or 0.0) and (ratio.above_one or ratio.below_one)
 
@@ -413,7 +414,7 @@ def _confirmed_bars(confirmation: Confirmation) -> tuple[Bar, ...]:
 
 
 def _bars(shown: Sequence[tuple[str, str, Interval, bool]], objective: str) -> tuple[Bar, ...]:
-    values = [given.value or 0.0 for _, _, given, _ in shown]
+    values = [given.value if known(given.value) else 0.0 for _, _, given, _ in shown]
     scale, unit = 1.0, UNITS[OBJECTIVES[objective].rate]
     if OBJECTIVES[objective].single:
         scale, unit = time_unit(min(values))
@@ -480,7 +481,7 @@ def _marks(machine: Machine, arm: Arm | None) -> Iterable[Mark]:
         yield Mark(format_count(starts, "start"), tip, bad=starts < ENOUGH_STARTS)
     length = (confirmation.model_length if confirmation else None) or found.model_length
     if length is not None:
-        yield _length_mark(length.model_dump())
+        yield _length_mark(length)
     if found.today is not None:
         shown = shell.tell(found.today.shell)  # type: ignore[arg-type]
         yield Mark("today's launch", f"Today's launch is the default one with {shown}.")
@@ -560,17 +561,14 @@ def explain_difference(confirmation: Confirmation) -> str:
     return f"Factors: {', '.join(parts)}." if parts else ""
 
 
-def _length_mark(length: dict[str, object]) -> Mark:
-    starts, steps = length["starts"], length["steps"]
-    if not starts:
+def _length_mark(length: ModelLength) -> Mark:
+    if not length.starts:
         tip = "No start showed how many steps a model has. Set workload.steps_per_model."
         return Mark("steps of a model not known", tip, bad=True)
-    seen = f"The script ended after so many steps ({format_count(int(starts), 'start')} seen)."  # type: ignore[call-overload]
+    seen = f"The script ended after so many steps ({format_count(length.starts, 'start')} seen)."
     if differ(length):
-        seen = (
-            f"Models differ in length: {length['shortest']:,.0f} to {length['longest']:,.0f} steps."
-        )
-    return Mark(f"one model: {steps:,.0f} steps", seen, bad=differ(length))
+        seen = f"Models differ in length: {length.shortest:,.0f} to {length.longest:,.0f} steps."
+    return Mark(f"one model: {length.steps:,.0f} steps", seen, bad=differ(length))
 
 
 def _training_marks(found: Recommendation, confirmation: Confirmation | None) -> Iterable[Mark]:
@@ -593,7 +591,7 @@ def _training_marks(found: Recommendation, confirmation: Confirmation | None) ->
         )
 
 
-def _loss_text(found: Loss) -> str:
+def _loss_text(found: Losses) -> str:
     if found.status != "ok":
         return f"Its loss could not be compared: {found.reason}."
     how = "falls as the baseline's does" if found.alike else "does not fall as the baseline's does"
@@ -670,7 +668,7 @@ def warn_busy(seen: Look) -> str:
 def grows(target: Target) -> bool:
     """Return whether a step takes longer with more processes, by more than noise."""
     ratio = target.growth_ratio
-    if ratio is None or ratio.value is None or not known(ratio.value):
+    if ratio is None or not known(ratio.value):
         return False
     return thresholds.grows(ratio.value, ratio.low)
 
@@ -724,7 +722,7 @@ def why(target: Target) -> str:
     explained = target.scaling_loss.explained_share
     if len(target.scaling_loss.named) == 1 or explained is None:
         explained = target.scaling_loss.named[0].share if target.scaling_loss.named else None
-    everything = explained and explained.value is not None and explained.value >= ALL
+    everything = explained and explained.value >= ALL
     return text.format(
         reason=f": {target.reason}" if target.reason else "",
         processes=processes(target.n or 1),
@@ -773,7 +771,7 @@ def why_notes(target: Target) -> list[str]:
     if target.scaling_loss.named and target.single_process_loss.named:
         notes.append(f"One process alone is slow too: {_level(target.single_process_loss.named)}.")
     rest = target.scaling_loss.unexplained_share
-    if target.scaling_loss.named and rest is not None and (rest.value or 0.0) < 0:
+    if target.scaling_loss.named and rest is not None and rest.value < 0:
         notes.append(
             "Each share is of an experiment of its own: together they can exceed the whole."
         )

@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.common.problems import ConfigError
 from scaling_study.launch.axes import optimizer_kernel
@@ -14,7 +14,7 @@ from scaling_study.launch.axes.axis_table import AXES, DEFAULTS, read_value
 from scaling_study.member import after_torch, loader_arguments, program, rerun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from types import ModuleType
 
     from scaling_study.launch.axes.axis import Axes
@@ -92,18 +92,6 @@ def switched(axes: Axes) -> dict[str, object]:
         except ConfigError as error:
             raise ValueError(f"{name}: {error}") from None
     return found
-
-
-def optimizers_of(readback: Mapping[str, Any], launch: str) -> list[str]:
-    """Return the classes of the optimizers that a launch's script used, as far as is known.
-
-    Args:
-        readback: a machine's entry of analysis/readback.json.
-        launch: its id.
-    """
-    counted = [one.get("counted") for one in readback["launches"] if one["launch"] == launch]
-    members = (member for members in counted for member in members or ())
-    return [one["name"] for member in members if member for one in member["optimizers"]]
 
 
 def lines(axes: Axes, optimizers: Iterable[str] = ()) -> list[str]:

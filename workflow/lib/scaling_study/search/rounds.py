@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from scaling_study.analysis.unequal_work import Finding
     from scaling_study.common.topology import Topology
+    from scaling_study.records.cohorts import CohortSummary
+    from scaling_study.records.verdict import Target
     from scaling_study.search.race import Changes
 
 Json = dict[str, Any]
@@ -336,12 +338,12 @@ def settings(plan: Mapping[str, Any], done: int) -> Settings:
 
 
 def starts(
-    cohorts: Sequence[Mapping[str, Any]], rates: pd.DataFrame, plan: Mapping[str, Any]
+    cohorts: Sequence[CohortSummary], rates: pd.DataFrame, plan: Mapping[str, Any]
 ) -> list[Start]:
     """Return all fresh starts that were measured, the oldest first.
 
     Args:
-        cohorts: of cohorts.json, of one machine.
+        cohorts: of one machine.
         rates: its rows of the table of replicates.
         plan: plan.json.
     """
@@ -353,19 +355,19 @@ def starts(
         rates["launch"], rates["replicate"], rates["n"], given, strict=True
     ):
         by_start.setdefault((str(launch), int(replicate)), {})[int(n)] = float(rate)
-    files: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
-    for cohort in sorted(cohorts, key=lambda one: str(one["started"])):
-        files.setdefault((cohort["launch"], cohort["replicate"]), []).append(cohort)
+    files: dict[tuple[str, int], list[CohortSummary]] = {}
+    for cohort in sorted(cohorts, key=lambda one: one.started):
+        files.setdefault((cohort.launch, cohort.replicate), []).append(cohort)
     batches: dict[str, int] = {}
     found = []
     for (launch, replicate), own in files.items():
-        asked = sorted({n for one in own for n in one["process_counts"]})
+        asked = sorted({n for one in own for n in one.process_counts})
         seen = by_start.get((launch, replicate), {})
-        tried = any(one["windows_valid"] or one["windows_invalid"] for one in own)
-        batch = own[0].get("batch") or f"{launch} {replicate}"
-        decided, node = _parts(own[0].get("batch"))
-        ends = [one["end"] for one in own if one["end"]]
-        start_s = sum(end["start_s"] or 0.0 for end in ends)
+        tried = any(one.measured for one in own)
+        batch = own[0].batch or f"{launch} {replicate}"
+        decided, node = _parts(own[0].batch)
+        ends = [one.end for one in own if one.end]
+        start_s = sum(end.start_s or 0.0 for end in ends)
         found.append(
             Start(
                 plan["baseline"] if launch == plan["repeat"] else launch,
@@ -373,7 +375,7 @@ def starts(
                 seen,
                 max(asked),
                 start_s,
-                sum(end["wall_s"] for end in ends) - start_s,
+                sum(end.wall_s for end in ends) - start_s,
                 tuple(n for n in asked if tried and n not in seen),
                 decided,
                 node,
@@ -382,9 +384,9 @@ def starts(
     return found
 
 
-def done(cohorts: Sequence[Mapping[str, Any]]) -> int:
+def done(cohorts: Sequence[CohortSummary]) -> int:
     """Return how many rounds cohorts were measured in."""
-    return len({_parts(one["batch"])[0] for one in cohorts})
+    return len({_parts(one.batch)[0] for one in cohorts})
 
 
 def batch_name(decided: str, number: int, node: int) -> str:
@@ -487,7 +489,7 @@ def combination(
     return {"id": launch.id, "label": launch.label, "role": launch.role, "axes": dict(axes)}
 
 
-def helpful(plan: Mapping[str, Any], targets: Sequence[Mapping[str, Any]]) -> list[Json]:
+def helpful(plan: Mapping[str, Any], targets: Sequence[Target]) -> list[Json]:
     """Return what experiments on causes showed to help, as launches that the plan does not have.
 
     Args:
@@ -497,10 +499,10 @@ def helpful(plan: Mapping[str, Any], targets: Sequence[Mapping[str, Any]]) -> li
     known = {launch["id"]: launch for launch in plan["launches"]}
     found = {}
     for target in targets:
-        causes = [*target["scaling_loss"]["named"], *target["single_process_loss"]["named"]]
-        remedies = [(cause["remedy"] or {}).get("axes") for cause in causes]
-        for changed in filter(None, remedies if target["launch"] in known else []):
-            axes = {**known[target["launch"]]["axes"], **changed}
+        causes = (*target.scaling_loss.named, *target.single_process_loss.named)
+        remedies = [cause.remedy.axes for cause in causes if cause.remedy and cause.remedy.axes]
+        for changed in remedies if target.launch in known else []:
+            axes = {**known[target.launch]["axes"], **changed}
             if not any(item.items() <= axes.items() for item in plan["exclude"]):
                 launch = combination(axes, known[plan["default"]]["axes"], builds_of(plan))
                 found[launch["id"]] = launch

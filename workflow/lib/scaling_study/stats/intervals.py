@@ -24,6 +24,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from scaling_study.stats import variances
+from scaling_study.stats.interval import Interval
 from scaling_study.stats.variances import QUANTILE
 
 INTERVAL = (
@@ -35,42 +36,6 @@ DRAWS = 4000  # a share near one half is then known to 0.008
 STEP_BITS = 32  # records.field.LARGEST_STEP_US
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Interval:
-    """A quantity with its 95% interval.
-
-    Attributes:
-        value: The estimate; NaN where there is none.
-        low: Lower end; None without one.
-        high: Upper end; None without one.
-        sure: Lower end that holds also when it is the largest of many tests (Bonferroni).
-    """
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-    sure: float | None = None
-
-    def to_dict(self) -> dict[str, float | None]:
-        """As analyses hold it."""
-        value = None if math.isnan(self.value) else self.value
-        return {"value": value, "low": self.low, "high": self.high}
-
-    def plus(self, amount: float) -> "Interval":
-        """This quantity and a constant."""
-        return self.times(1.0, amount)
-
-    def times(self, factor: float, amount: float = 0.0) -> "Interval":
-        """This quantity in another unit; a negative factor turns the interval round."""
-        low, high, sure = (
-            None if end is None else factor * end + amount
-            for end in (self.low, self.high, self.sure)
-        )
-        if factor < 0:
-            low, high = high, low
-        return Interval(factor * self.value + amount, low, high, sure)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ import numpy as np
 from scipy import stats
 
 from scaling_study.stats import variances
-from scaling_study.stats.intervals import Floats, Integers, Interval
+from scaling_study.stats.interval import Interval
+from scaling_study.stats.intervals import Floats, Integers
 from scaling_study.stats.thresholds import CONFIDENCE
 from scaling_study.stats.variances import NO_PRIOR, Prior
 
@@ -93,7 +94,7 @@ def ratio_of_means(
         pairs: Of `pair`.
         prior: What the variance is moderated towards.
         allowance: Standard deviation, in the unit of the numerator, of what the units cannot show.
-        tests: Among how many tests `sure` must hold.
+        tests: Among how many tests `corrected_low` must hold.
 
     Returns:
         None without units; no interval with one unit, or where the denominator may be zero.
@@ -126,8 +127,8 @@ def ratio_of_means(
         reach = quantile * float(np.sqrt(square))
         return ratio + (shift - reach) / (1 - doubtful), ratio + (shift + reach) / (1 - doubtful)
 
-    sure, _ = ends(1 - (1 - CONFIDENCE) / max(1, tests))
-    return Interval(ratio, *ends(CONFIDENCE), sure)
+    corrected, _ = ends(1 - (1 - CONFIDENCE) / max(1, tests))
+    return Interval(ratio, *ends(CONFIDENCE), corrected)
 
 
 def together(parts: Sequence[Interval]) -> Interval | None:

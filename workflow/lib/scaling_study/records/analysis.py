@@ -1,0 +1,883 @@
+"""What the analyses find: an entry for each machine in analysis/*.json.
+
+A file holds `Machines`; machines are compared by a reader, never pooled. Rates are of all processes
+of a point together, in steps of the default launch.
+"""
+
+from typing import Generic, Literal, TypeVar
+
+from msgspec import Struct
+
+from scaling_study.common.objectives import OBJECTIVES, Objective, time_s
+from scaling_study.common.quantities import known
+from scaling_study.records.cohorts import Counted, ModelLength, Setting
+from scaling_study.records.confirmation import Losses
+from scaling_study.records.field import Json
+from scaling_study.records.readback import Check
+from scaling_study.records.window import Slot
+from scaling_study.stats.interval import Interval
+
+ENOUGH_STARTS = 2
+"""A figure from fewer starts is grey, and no sentence quotes it."""
+
+Number = float | None
+"""None where it is not known."""
+
+
+class OfMachine(Struct, frozen=True, kw_only=True):
+    """What an analysis file holds of one machine."""
+
+    machine: str = ""
+    """Hash of the machine."""
+
+
+E = TypeVar("E", bound=OfMachine)
+
+
+class Machines(Struct, Generic[E], frozen=True):
+    """An analysis file."""
+
+    machines: tuple[E, ...]
+
+    def of(self, machine: str) -> E | None:
+        """Return a machine's entry; None without one."""
+        return next((one for one in self.machines if one.machine == machine), None)
+
+
+# What the study recommends.
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """A launch at a process count, and what it gives."""
+
+    launch: str
+    """Launch id, as in plan.json."""
+    label: str
+    """The launch's values that differ from all-default."""
+    n: int
+    """Members that trained."""
+    role: str = ""
+    """Why the launch is in the plan."""
+    replicates: int = 1
+    """Fresh starts with a valid window."""
+    oversubscribed: bool = False
+    """Whether members ask for more CPUs than there are."""
+    steps_per_s: Number = None
+    """Throughput, with what lies between steps."""
+    step_s: Number = None
+    """Mean ordinary step of a member."""
+    low: Number = None
+    """Lower end of the throughput."""
+    high: Number = None
+    """Upper end of the throughput."""
+    non_step_share: Number = None
+    """Part of the active time that lies between steps."""
+    models_per_hour: Number = None
+    """Predicted: a process for each model, its start and its steps."""
+    models_per_hour_low: Number = None
+    """Its lower end."""
+    models_per_hour_high: Number = None
+    """Its upper end."""
+    probability_best: Number = None
+    """Probability that no point is better by more than the tolerance."""
+
+    @property
+    def at(self) -> tuple[str, int]:
+        """Its name in `intervals.Means`."""
+        return self.launch, self.n
+
+    def gain(self, objective: Objective) -> float:
+        """Return what an objective compares, which is to be large; 0 where it is not known."""
+        rate = self.rate(objective).value
+        return float(objective.gain(rate, self.n)) if known(rate) else 0.0
+
+    def rate(self, objective: Objective) -> Interval:
+        """Return the rate of all processes that an objective comes from."""
+        if objective.rate == "steps_per_s":
+            return _interval(self.steps_per_s, self.low, self.high)
+        ends = (self.models_per_hour_low, self.models_per_hour_high)
+        return _interval(self.models_per_hour, *ends)
+
+    def gives(self, objective: str) -> Interval:
+        """Return the rate that an objective asks for, or the time of one model or step (s).
+
+        Args:
+            objective: A key of `OBJECTIVES`.
+        """
+        found = shown(self.rate(OBJECTIVES[objective]), objective, self.n)
+        return Interval(found.value) if self.once else found
+
+    @property
+    def once(self) -> bool:
+        """Whether its figures are of too few starts to be quoted."""
+        return self.replicates < ENOUGH_STARTS
+
+
+class Most(Candidate, frozen=True, kw_only=True):
+    """A launch with the most processes that it was measured with, against its best count."""
+
+    ratio: Interval = Interval()
+
+
+class Reference(Candidate, frozen=True, kw_only=True):
+    """Today's launch or the default one at its best."""
+
+    at_n: Candidate | None = None
+    """The same launch at the recommended process count."""
+    most: Most | None = None
+    """The same launch with the most processes, where that is another point."""
+    shell: object = None
+    """Of today's launch, the variables of the user's shell that make it."""
+
+
+class Recommended(Candidate, frozen=True, kw_only=True):
+    """The launch to use, and what starts its members."""
+
+    axes: Json = {}
+    slots: tuple[Slot, ...] = ()
+    requested_env: dict[str, str | None] = {}
+    most: Most | None = None
+    """The same launch with the most processes, where that is another point."""
+
+
+class Ranked(Candidate, frozen=True, kw_only=True):
+    """A launch of the ranking, at its best process count."""
+
+    ratio_to_default: Number = None
+    ratio_low: Number = None
+    ratio_high: Number = None
+
+    @property
+    def to_default(self) -> Interval:
+        """Return its rate over the default launch's."""
+        found = _interval(self.ratio_to_default, self.ratio_low, self.ratio_high)
+        return Interval(found.value) if self.once or self.role == "default" else found
+
+
+class Changed(Candidate, frozen=True, kw_only=True):
+    """A faster launch that changes training, and is therefore not recommended."""
+
+    what: Json = {}
+    """What it changes: values by axis."""
+    ratio: Interval = Interval()
+    """To the recommended launch."""
+
+
+class Recommendation(OfMachine, frozen=True, kw_only=True):
+    """A machine's entry of recommendation.json."""
+
+    status: str
+    """``ok``, or ``none`` for a `reason`."""
+    reason: str | None = None
+    """Why nothing is recommended."""
+    objective: str = "models_per_hour"
+    """What is compared: a key of `OBJECTIVES`."""
+    model_length: ModelLength | None = None
+    """How long scripts are, where they say it themselves."""
+    tolerance: float = 0.02
+    """A smaller difference is not worth more processes."""
+    interval: str = ""
+    """How intervals are made, in words."""
+    probability: str = ""
+    """What the probability of being best is, in words."""
+    raced: bool = False
+    """Whether a race has chosen."""
+    default: Reference | None = None
+    """None where it was not measured."""
+    today: Reference | None = None
+    """None where it is the default launch, or was not measured."""
+    best: Candidate | None = None
+    """The point that serves the objective most."""
+    throughput: Candidate | None = None
+    """The point with the highest rate."""
+    recommended: Recommended | None = None
+    ratio: Interval | None = None
+    """Of the recommended launch to today's or else the default one, each at its best count."""
+    ratio_same_n: Interval | None = None
+    """Both at the recommended count."""
+    changed: Changed | None = None
+    ranking: tuple[Ranked, ...] = ()
+    """Every launch at its best point, best first."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether something is recommended."""
+        return self.status == "ok" and self.recommended is not None
+
+    @property
+    def compared(self) -> Reference | None:
+        """Return what the recommended launch is compared with: today's, or else the default."""
+        return self.today or self.default
+
+    @property
+    def single(self) -> bool:
+        """Whether one model soonest was asked for."""
+        return OBJECTIVES[self.objective].single
+
+
+class FrontPoint(Struct, frozen=True, kw_only=True):
+    """A point of the trade between one model soon and many per hour."""
+
+    launch: str = ""
+    label: str
+    n: int
+    time_s: float
+    """Of one model, or step."""
+    rate: float
+    """Of all processes together."""
+    changes_training: bool = False
+    """Which keeps it off the front."""
+
+
+class Pareto(OfMachine, frozen=True, kw_only=True):
+    """A machine's entry of pareto.json."""
+
+    rate: str = "steps_per_s"
+    """`models_per_hour`, or `steps_per_s` without a number of steps that train a model."""
+    points: tuple[FrontPoint, ...] = ()
+    """All, in the order of the table of points."""
+    front: tuple[FrontPoint, ...] = ()
+    """Those that no other one beats, soonest first."""
+
+
+class SingleChange(Struct, frozen=True, kw_only=True):
+    """A launch that differs from the baseline in one axis, or the baseline itself."""
+
+    launch: str = ""
+    axis: str = ""
+    """What it changes; empty of the baseline."""
+    value: object = None
+    replicates: int = 1
+    step_s: Number = None
+    cpu_use: Number = None
+    """CPUs kept busy by all members."""
+    load: Number = None
+    """Of a step (s), as the next three; they add up to it."""
+    forward: Number = None
+    backward: Number = None
+    optimizer: Number = None
+    epoch_s: Number = None
+    gain: Interval = Interval()
+    """Throughput over the baseline's."""
+
+    @property
+    def phases(self) -> tuple[Number, ...]:
+        """Parts that add up to a step."""
+        return self.load, self.forward, self.backward, self.optimizer
+
+
+class Combined(Struct, frozen=True, kw_only=True):
+    """A change on the way from the baseline to the best combination, after those before it."""
+
+    axis: str
+    value: object
+    alone: Interval = Interval()
+    """Its gain alone."""
+    predicted: Number = None
+    """Gain of all so far together."""
+    measured: Interval | None = None
+    """The same of the launch with just these changes; None where there is none."""
+
+
+class SingleChanges(OfMachine, frozen=True, kw_only=True):
+    """A machine's entry of single_changes.json."""
+
+    n: int | None = None
+    """Process count of all of it."""
+    baseline: SingleChange | None = None
+    """None where it has no valid window."""
+    changes: tuple[SingleChange, ...] = ()
+    """In the order of the axes."""
+    steps: tuple[Combined, ...] = ()
+    """The way to the best launch whose changes were all tried alone."""
+
+
+# What the confirmation showed.
+
+
+class Arm(Struct, frozen=True, kw_only=True):
+    """A launch as it ran freely, in one kind of queue: what it gave, and what was predicted."""
+
+    role: str
+    launch: str
+    label: str
+    n: int
+    """Slots."""
+    queue: str
+    """How a slot runs one model after the other."""
+    rounds: int
+    """Rounds that show a value."""
+    value: float
+    """Models per hour, or steps per second."""
+    low: Number = None
+    high: Number = None
+    predicted: Number = None
+    """What the table of points says; None for a queue that is not predicted."""
+    start_s: Number = None
+    """Start of a process, to the end of its first iteration."""
+    iteration_s: Number = None
+    end_s: Number = None
+    """From the last iteration to the end of the process."""
+    whole_models: int = 0
+    ended_after: int | None = None
+    """Iterations after which the script ended, if it did: the median."""
+    cut: bool = False
+    """Whether the value is from models that were cut off."""
+    end_seen: bool = True
+    foreign_cpus: float = 0.0
+    """CPUs kept busy by other programs."""
+
+    def gave(self, objective: str) -> Interval:
+        """Return its rate, or the time of one model or step (s)."""
+        return shown(Interval(self.value, self.low, self.high), objective, self.n)
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """A factor of the difference between confirmed and predicted."""
+
+    what: str
+    factor: float
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """Confirmed over predicted, and what it is made of."""
+
+    value: float
+    parts: tuple[Part, ...] = ()
+    unexplained: float = 1.0
+
+
+class LeftOut(Struct, frozen=True, kw_only=True):
+    """An arm of the confirmation that gave no figure."""
+
+    arm: str = ""
+    """Role and way of the queue."""
+    role: str = ""
+    label: str
+    n: int
+    queue: str
+    status: str
+    reason: str | None = None
+
+
+class Confirmation(OfMachine, frozen=True, kw_only=True):
+    """A machine's entry of confirmation.json."""
+
+    status: str
+    """`confirmed`, `failed`, `none` or `off`."""
+    reason: str | None = None
+    objective: str = "models_per_hour"
+    arms: tuple[Arm, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    losses: tuple[Losses, ...] = ()
+    ratio: Interval | None = None
+    """Of the recommended launch to the other one, each at its best count."""
+    ratio_same_n: Interval | None = None
+    difference: Difference | None = None
+    seconds: Number = None
+    """What `confirm.seconds` takes for a model to end in each round; None where they did."""
+    against: str = "default"
+    """What it is compared with: `today` or `default`."""
+    model_length: ModelLength | None = None
+
+    def arm(self, role: str, queue: str = "process_per_model") -> Arm | None:
+        """Return what ran in a role; None where it did not."""
+        arms = self.arms if self.status == "confirmed" else ()
+        return next((one for one in arms if (one.role, one.queue) == (role, queue)), None)
+
+
+# How sure it is, and what was lost.
+
+
+class NoisePoint(Struct, frozen=True, kw_only=True):
+    """The baseline's repeat over the baseline, at a process count."""
+
+    n: int
+    ratio: float
+    low: Number = None
+    high: Number = None
+
+
+class Noise(OfMachine, frozen=True, kw_only=True):
+    """A machine's entry of noise.json: the A/A check."""
+
+    points: tuple[NoisePoint, ...] = ()
+    """What baseline and repeat both have."""
+    spread: Number = None
+    """The largest difference; None without a point."""
+
+    def at(self, *counts: int) -> float | None:
+        """Return the largest difference at some process counts; None without a repeat.
+
+        A count that the repeat lacks counts with the largest difference of all.
+        """
+        if self.spread is None:
+            return None
+        found = {point.n: abs(point.ratio - 1) for point in self.points}
+        return max((found.get(n, self.spread) for n in counts), default=self.spread)
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """A cohort that did not complete, or a file that is missing, and what to do."""
+
+    launch: str
+    label: str = ""
+    role: str = ""
+    replicate: int = 0
+    status: str
+    reason: str | None = None
+    remedy: str | None = None
+    log: str | None = None
+
+
+class Invalid(Struct, frozen=True, kw_only=True):
+    """How many windows of a point have a flag that makes them invalid."""
+
+    launch: str = ""
+    label: str
+    n: int
+    flag: str
+    count: int
+
+
+class Lost(Struct, frozen=True, kw_only=True):
+    """A process count that was asked for and has no valid window."""
+
+    launch: str
+    label: str
+    n: int
+
+
+class MemberEvent(Struct, frozen=True, kw_only=True):
+    """What happened to a member, with the reason and its log."""
+
+    launch: str = ""
+    label: str
+    role: str = ""
+    replicate: int
+    slot: int | None
+    what: str
+    reason: str | None = None
+    log: str | None = None
+
+
+class Failures(OfMachine, frozen=True, kw_only=True):
+    """A machine's entry of failures.json."""
+
+    launches: tuple[Failure, ...] = ()
+    windows: tuple[Invalid, ...] = ()
+    points: tuple[Lost, ...] = ()
+    members: tuple[MemberEvent, ...] = ()
+    shared_files: dict[str, int] = {}
+    """The most members of a cohort that wrote each file that several wrote."""
+
+
+class Settling(Struct, frozen=True, kw_only=True):
+    """Cohorts of a launch whose windows were taken anew, because steps had changed."""
+
+    cohorts: int
+    """How many."""
+    of: int
+    """How many were measured."""
+    least: float
+    """The smallest change of steps, as part of them."""
+    most: float
+    """The largest."""
+    left: int = 0
+    """In how many steps were still changing in the last windows."""
+
+
+class Effective(Struct, frozen=True, kw_only=True):
+    """What a launch asked for and got."""
+
+    launch: str
+    label: str
+    checks: tuple[Check, ...] = ()
+    """What was requested and what took effect, by axis."""
+    member: Json | None = None
+    """All that the first member reported (`readback.Readback`)."""
+    changes: tuple[Setting, ...] | None = None
+    """What the script changed until the last window."""
+    counted: tuple[Counted | None, ...] | None = None
+    """What was counted as an iteration."""
+    once: bool | None = None
+    """Whether each run of the script needs a process of its own."""
+    pace: Interval | None = None
+    """What a step takes in later windows over earlier ones."""
+    settling: Settling | None = None
+    """None where no window was taken anew."""
+
+    @property
+    def wrong(self) -> tuple[Check, ...]:
+        """What did not take effect."""
+        return tuple(check for check in self.checks if not check.ok)
+
+
+class EffectiveSettings(OfMachine, frozen=True, kw_only=True):
+    """A machine's entry of readback.json."""
+
+    launches: tuple[Effective, ...] = ()
+
+    def optimizers(self, launch: str) -> list[str]:
+        """Return the classes of the optimizers that a launch's script used, as far as known."""
+        members = (
+            member for one in self.launches if one.launch == launch for member in one.counted or ()
+        )
+        return [one.name for member in members if member for one in member.optimizers]
+
+
+class Provenance(OfMachine, frozen=True, kw_only=True):
+    """A machine's entry of provenance.json: where its numbers come from."""
+
+    description: Json
+    """machine.json."""
+    versions: dict[str, str | None] = {}
+    commit: str | None = None
+    measured_hashes: tuple[str, ...] = ()
+    """Of the script, its arguments, inputs and build."""
+    harness_hashes: tuple[str, ...] = ()
+    """Of the measuring code."""
+    started: str
+    """Start of the first cohort."""
+    cohorts: int
+    windows_valid: int
+    windows_invalid: int
+    steps: int
+    """Counted in valid windows."""
+    wall_s: float
+    """All cohorts, from first exec to last exit."""
+    in_windows_s: float = 0.0
+    samples: dict[str, float] = {}
+    """Of a step, by launch, where scripts say them."""
+
+    @property
+    def windows(self) -> int:
+        """How many windows were taken."""
+        return self.windows_valid + self.windows_invalid
+
+
+class Analysed(Machines[Provenance], frozen=True):
+    """provenance.json."""
+
+    plan: Json
+    """plan.json: what was analysed."""
+
+
+# Scaling laws.
+
+
+class FittedLaw(Struct, frozen=True, kw_only=True):
+    """A law fitted to the points of a launch."""
+
+    law: str
+    domain: str | None = None
+    """The part of the machine that saturates."""
+    formula: str
+    parameters: dict[str, float]
+    aicc: float
+    weight: float
+    """Akaike weight."""
+    r2: Number = None
+    """Share of the variance of log throughput that it explains."""
+
+
+class ChosenLaw(Struct, frozen=True, kw_only=True):
+    """The scaling law of a launch."""
+
+    status: Literal["fitted", "refused"] = "refused"
+    reason: str | None = None
+    """Why none was fitted."""
+    best: str | None = None
+    """Name of the chosen law."""
+    text: str | None = None
+    """Which law, how surely, and which others do as well."""
+    candidates: tuple[FittedLaw, ...] = ()
+    """Best first."""
+    knee: Interval | None = None
+    """Process count at which throughput bends; None where it is not known."""
+
+
+class LaunchLaws(Struct, frozen=True, kw_only=True):
+    """A launch of scaling.json."""
+
+    launch: str
+    laws: ChosenLaw = ChosenLaw()
+
+
+class Scaling(OfMachine, frozen=True, kw_only=True):
+    """A machine's entry of scaling.json."""
+
+    launches: tuple[LaunchLaws, ...] = ()
+
+
+# Compared profiles.
+
+
+class Side(Struct, frozen=True, kw_only=True):
+    """One of two profiles."""
+
+    launch: str
+    label: str
+    n: int
+    """Members that trained."""
+    step_s: float
+    """Time of a step while it was profiled."""
+
+
+class OperatorRow(Struct, frozen=True, kw_only=True):
+    """An operator in one phase, on both sides: self time (s) and calls per step."""
+
+    operator: str
+    phase: str | None = None
+    group: str
+    """What such an operator is bound by."""
+    calls_a: Number = None
+    self_a_s: Number = None
+    calls_b: Number = None
+    self_b_s: Number = None
+    difference_s: Number = None
+    share: Number = None
+    """Of the difference between both steps."""
+    per_call_ratio: Number = None
+
+    @property
+    def size(self) -> float:
+        """Return how much it changed (s), in either direction."""
+        return abs(self.difference_s or 0.0)
+
+
+class GroupRow(Struct, frozen=True, kw_only=True):
+    """The operators of a group, on both sides: self time per step (s)."""
+
+    group: str
+    self_a_s: Number = None
+    self_b_s: Number = None
+    difference_s: float
+    share: Number = None
+    """Of the difference between both steps."""
+    ratio: Number = None
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """Two profiles side by side; the differences of the rows add up to that of the steps."""
+
+    kind: Literal["counts", "launches"]
+    """What the sides differ in."""
+    title: str
+    a: Side
+    b: Side
+    rows: tuple[OperatorRow, ...] = ()
+    """The largest added time first."""
+    groups: tuple[GroupRow, ...] = ()
+    text: str = ""
+    """What changed most."""
+
+    @property
+    def added_s(self) -> float:
+        """What the second side's step takes more (s)."""
+        return self.b.step_s - self.a.step_s
+
+    @property
+    def heads(self) -> tuple[str, str]:
+        """What its sides are called."""
+        if self.kind == "counts":
+            return f"n = {self.a.n}", f"n = {self.b.n}"
+        return "default", "recommended"
+
+
+class Inflation(OfMachine, frozen=True, kw_only=True):
+    """A machine's entry of inflation.json: operators that take longer."""
+
+    comparisons: tuple[Comparison, ...] = ()
+
+
+# Saved tables of torch's profiler.
+
+
+class SavedTable(Struct, frozen=True, kw_only=True):
+    """A saved table, and what it says of a step."""
+
+    n: int
+    """Processes that ran."""
+    path: str
+    steps: int
+    """That it covers."""
+    steps_from: str
+    """How that is known."""
+    step_s: float
+    step_from: str
+    """What the time of a step is."""
+    self_s: Number = None
+    """All self time, where the table says it."""
+    rows_s: float
+    """Self time of its rows."""
+    rows: int
+    unread: tuple[str, ...] = ()
+    """Columns that are not used."""
+    cut: tuple[str, ...] = ()
+    """Names that torch has cut."""
+
+    @property
+    def covered(self) -> float | None:
+        """The share of all self time that the rows hold."""
+        return self.rows_s / self.self_s if self.self_s else None
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """A cause that tables speak against, or leave open."""
+
+    cause: str = ""
+    """Its id, where they speak against it."""
+    title: str
+    text: str
+    decided_by: str = ""
+    """The experiment that decides it, where it is open."""
+
+
+class Findings(Struct, frozen=True, kw_only=True):
+    """What tables say of causes."""
+
+    answer: str
+    facts: tuple[str, ...] = ()
+    against: tuple[Finding, ...] = ()
+    open: tuple[Finding, ...] = ()
+    command: str = ""
+    """That runs the experiments."""
+
+
+class SavedTables(Struct, frozen=True, kw_only=True):
+    """analysis/tables.json: an imported study."""
+
+    config: Json
+    """As its file has it."""
+    tables: tuple[SavedTable, ...]
+    findings: Findings
+
+
+# Several machines.
+
+
+class Measures(Struct, frozen=True, kw_only=True):
+    """Models (or steps) per hour or second, per unit of the currency and per kWh, or ratios.
+
+    None where the config does not say what an hour costs, or there is nothing to compare.
+    """
+
+    rate: Interval | None = None
+    per_price: Interval | None = None
+    per_kwh: Interval | None = None
+
+    def of(self, measure: str) -> Interval | None:
+        """Return one of them by its name."""
+        found: Interval | None = getattr(self, measure)
+        return found
+
+
+class Rate(Measures, frozen=True, kw_only=True):
+    """A launch, and what it gives on a machine."""
+
+    launch: str = ""
+    label: str
+    n: int
+
+
+class Fact(Struct, frozen=True, kw_only=True):
+    """In what another node differs."""
+
+    fact: str
+    here: object
+    there: object
+
+
+class OtherNodes(Struct, frozen=True, kw_only=True):
+    """Nodes under a machine's name that are not the same machine."""
+
+    machine: str = ""
+    """Their hash."""
+    hosts: tuple[str, ...]
+    cohorts: int
+    differences: tuple[Fact, ...] = ()
+
+
+class ComparedMachine(Struct, frozen=True, kw_only=True):
+    """A named machine of a study."""
+
+    name: str
+    status: Literal["measured", "missing"]
+    reason: str | None = None
+    """What is missing, or why nothing is recommended."""
+    kind: Json = {}
+    """The config's section of it."""
+    machine: str = ""
+    """Its hash."""
+    cpu_model: str = ""
+    hosts: tuple[str, ...] = ()
+    default: Rate | None = None
+    recommended: Rate | None = None
+    others: tuple[OtherNodes, ...] = ()
+    to_reference: Measures = Measures()
+    """What it gives over what the reference gives."""
+
+
+class Best(Struct, frozen=True, kw_only=True):
+    """The machine that gives most by one measure, and how much more than the next."""
+
+    first: str
+    next: str
+    ratio: Interval = Interval()
+    spread: Number = None
+    """Of the A/A checks of both."""
+
+
+class Software(Struct, frozen=True, kw_only=True):
+    """What machines differ in beside themselves."""
+
+    what: str
+    machines: dict[str, str]
+    """By the machine's name."""
+
+
+class Compared(Struct, frozen=True, kw_only=True):
+    """analysis/machines.json: the machines of a study side by side."""
+
+    objective: str | None = None
+    """The rate that is compared."""
+    single: bool = False
+    """Whether launches were chosen for the time of one model."""
+    currency: str = ""
+    reference: str | None = None
+    """The machine that others are compared with."""
+    machines: tuple[ComparedMachine, ...]
+    best: dict[str, Best | None] = {}
+    """By measure."""
+    same: tuple[tuple[str, ...], ...] = ()
+    """Names that stand for one machine."""
+    software: tuple[Software, ...] = ()
+
+    @property
+    def measured(self) -> tuple[ComparedMachine, ...]:
+        """Return those that are measured."""
+        return tuple(one for one in self.machines if one.status == "measured")
+
+
+def shown(rate: Interval, objective: str, n: int) -> Interval:
+    """Return a rate as a person asks for it: itself, or the time (s) of one model or step.
+
+    Args:
+        rate: Of all n processes together.
+        objective: A key of `OBJECTIVES`.
+        n: Process count.
+    """
+    asked = OBJECTIVES[objective]
+    if not asked.single or not known(rate.value):
+        return rate
+    shortest, longest = (
+        None if end is None else time_s(end, n, asked.rate) for end in (rate.high, rate.low)
+    )
+    return Interval(time_s(rate.value, n, asked.rate), shortest, longest)
+
+
+def _interval(value: Number, *ends: Number) -> Interval:
+    """Return an interval of columns of a table, in which NaN is not known."""
+    low, high = (end if known(end) else None for end in ends)
+    return Interval(value if value is not None else float("nan"), low, high)

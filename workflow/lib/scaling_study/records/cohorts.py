@@ -1,0 +1,192 @@
+"""tables/cohorts.json: what is no table of a study's measurements.
+
+The format has version 1.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from scaling_study.records.field import Index, Json
+from scaling_study.records.readback import Check
+from scaling_study.records.window import End, Event, Settled, Slot
+
+
+class ModelLength(Struct, frozen=True, omit_defaults=True):
+    """How many steps a model has, as the script's own ends showed."""
+
+    starts: int = 0
+    """Starts of the script that have ended."""
+    steps: float | None = None
+    """Mean, in steps of the default launch."""
+    shortest: float | None = None
+    """Fewest."""
+    longest: float | None = None
+    """Most."""
+
+
+class Setting(Struct, frozen=True, kw_only=True):
+    """A setting that the script changed while it trained."""
+
+    what: str
+    before: object = None
+    after: object = None
+
+
+class Optimizer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An optimizer of the script."""
+
+    name: str
+    steps: int = 0
+    ends: bool = False
+    """Whether its steps end iterations."""
+
+
+class Counted(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a member counted iterations."""
+
+    how: str = ""
+    optimizers: tuple[Optimizer, ...] = ()
+
+
+class Compiled(Struct, frozen=True, kw_only=True):
+    """What torch.compile did in a member."""
+
+    times: int
+    """Compiled functions."""
+    seconds: float
+    """All of it."""
+    anew: int
+    """Kernels that were not in its cache on the disk."""
+    cached: int
+    """Kernels that were."""
+    warm_up_s: float
+    """After the first step and before the first window."""
+
+
+class Reported(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the members of a cohort reported; the last four once they have ended."""
+
+    checks: tuple[Check, ...]
+    """For each axis what was asked for, what was found, whether it holds."""
+    member: Json | None
+    """All that the first member reported before the first window."""
+    intra_op: tuple[int, ...]
+    """Threads of an operator, of each member."""
+    start_s: tuple[float, ...]
+    """From the start of a process to the end of its first step, of each member that says it."""
+    changes: tuple[Setting, ...] | None = None
+    """What the script changed in its first member until the last window."""
+    counted: tuple[Counted | None, ...] | None = None
+    """What was counted as an iteration, of the first member."""
+    once: bool | None = None
+    """Whether each run of the script needs a process of its own."""
+    compiled: tuple[Compiled, ...] | None = None
+    """Of each member that compiled something."""
+
+    @property
+    def proven(self) -> bool:
+        """Whether the members showed that they got all that their launch asks for."""
+        return all(check.ok for check in self.checks)
+
+
+class InvalidWindow(Struct, frozen=True, kw_only=True):
+    """A window that does not count, and why."""
+
+    n: int
+    flags: tuple[str, ...]
+
+
+class MissingFile(Struct, frozen=True, kw_only=True):
+    """A replicate of the plan without a record file."""
+
+    launch: str
+    label: str
+    role: str
+    replicate: Index
+
+
+class CohortSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a cohort was asked for, got and lost, and how it ended."""
+
+    launch: str
+    """Launch id, as in plan.json."""
+    label: str
+    """The launch's values that differ from all-default."""
+    role: str
+    """Why the launch is in the plan."""
+    file: str
+    """Its record file, from the study's folder."""
+    machine: str
+    """Hash of the machine."""
+    host: str
+    """Name of the node."""
+    replicate: Index
+    """Fresh cohort of the launch, from 0."""
+    cohort: Index
+    """Cohort in the replicate; above 0 after a rerun."""
+    process_counts: tuple[int, ...]
+    """What was asked for."""
+    seed: int
+    started: str
+    """Time of the start."""
+    measured_hash: str
+    """Hash of the script, its arguments, inputs and build."""
+    harness_hash: str
+    """Hash of the measuring code."""
+    axes: Json
+    """All values of the launch."""
+    slots: tuple[Slot, ...]
+    """CPUs and memory policy of each member."""
+    requested_env: dict[str, str | None]
+    """The environment asked for."""
+    batch: str | None = None
+    """The job that measured several launches in turns."""
+    end: End | None = None
+    """None where the job was cut off."""
+    events: tuple[Event, ...] = ()
+    """What happened to its members."""
+    windows_valid: int = 0
+    """How many windows count."""
+    ns_valid: tuple[int, ...] = ()
+    """Their process counts."""
+    windows_invalid: tuple[InvalidWindow, ...] = ()
+    steps: int = 0
+    """Counted in valid windows."""
+    settled: tuple[Settled, ...] = ()
+    """Where windows were taken anew."""
+    shared_files: dict[str, int] = {}
+    """How many members wrote each file that several wrote."""
+    readback: Reported | None = None
+    """None where no member came to its gate."""
+
+    @property
+    def measured(self) -> bool:
+        """Whether any window was taken."""
+        return bool(self.windows_valid or self.windows_invalid)
+
+
+class Learnt(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What only measuring tells of the workload."""
+
+    samples: dict[str, float] = {}
+    """Of a step in all ranks, by launch, where scripts say them; 0 where one has said none."""
+    model_length: ModelLength = ModelLength()
+    """After how many steps scripts end."""
+
+
+class Cohorts(Learnt, frozen=True, kw_only=True):
+    """The content of cohorts.json."""
+
+    schema_version: Literal[1] = 1
+    machines: dict[str, Json]
+    """machine.json by hash."""
+    cohorts: tuple[CohortSummary, ...]
+    missing: tuple[MissingFile, ...] = ()
+    """What is planned and has no record file."""
+    left_out: tuple[str, ...] = ()
+    """Record files that the plan does not name."""
+
+    def of(self, machine: str) -> tuple[CohortSummary, ...]:
+        """Return the cohorts of a machine."""
+        return tuple(one for one in self.cohorts if one.machine == machine)

@@ -1,0 +1,105 @@
+"""profile/<target>/profile.json: how a launch was profiled. The format has version 3.
+
+1: of one member. 2: stacks of several members, in turns. 3: other names.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from scaling_study.records.analysis import Number
+
+Kind = Literal["operators", "calls", "stacks"]
+Status = Literal["ok", "skipped", "failed", "complete"]
+
+
+class Turn(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The sampled stacks of one member, for a while."""
+
+    slot: int
+    """The member."""
+    pid: int
+    samples: int
+    seconds: float
+    steps: int
+    """Of the member in that time."""
+    trainer_tid: int | None = None
+    """Its training thread, as the kernel numbers it."""
+    file: str
+    """py-spy's raw output, in the folder of the point."""
+
+
+class Profile(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One profile of a point: how it was taken, and what it cost the step."""
+
+    kind: Kind
+    status: Status
+    reason: str | None = None
+    """Why there is none."""
+    remedy: str | None = None
+    steps: int | None = None
+    """That it covers."""
+    samples: int | None = None
+    members: int | None = None
+    """That were sampled."""
+    seconds: Number = None
+    """That were sampled."""
+    rate_hz: Number = None
+    """Samples per second."""
+    native: bool | None = None
+    """Whether it has frames of libraries."""
+    native_failed: str | None = None
+    """Why it has none."""
+    step_s: Number = None
+    """Of the profiled members."""
+    unprofiled_step_s: Number = None
+    """Of the same members in the windows around it."""
+    overhead: Number = None
+    """One over the other."""
+    others_overhead: Number = None
+    """The same of members that trained beside."""
+    turns: tuple[Turn, ...] = ()
+    files: tuple[str, ...] = ()
+    """From the folder of the target."""
+
+
+class ProfiledPoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The profiles of a launch with n processes."""
+
+    n: int
+    unprofiled_step_s: Number = None
+    """Mean of all windows without a profiler."""
+    unprofiled_windows: tuple[Number, ...] = ()
+    """Each of them."""
+    kinds: tuple[Profile, ...] = ()
+
+    def profile(self, kind: str) -> Profile | None:
+        """Return the profile of a kind, if it was taken."""
+        return next((one for one in self.kinds if (one.kind, one.status) == (kind, "ok")), None)
+
+
+class Profiled(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A launch that was to be profiled."""
+
+    schema_version: Literal[3]
+    machine: str
+    """Hash of the machine."""
+    target: str
+    """A launch id, or `recommended`."""
+    launch: str | None = None
+    """Its id; None where none is recommended."""
+    label: str | None = None
+    role: str | None = None
+    same_as: str | None = None
+    """The target whose profiles stand for this one."""
+    status: Status
+    reason: str | None = None
+    remedy: str | None = None
+    points: tuple[ProfiledPoint, ...] = ()
+    folder: str = ""
+    """Where it was read; no file holds it."""
+
+    def place(self, n: int) -> Path:
+        """Return the folder of the files of a point."""
+        return Path(self.folder, str(n))

@@ -1,0 +1,397 @@
+"""What experiments show: causes.json and data_loader.json of analysis/, and microbenchmarks.json.
+
+Shares are parts of a step's time: of what more processes add to it (the scaling loss), or of the
+step of one process alone (the single-process loss).
+"""
+
+from msgspec import Struct, field
+
+from scaling_study.records.analysis import Number, OfMachine
+from scaling_study.records.field import Json
+from scaling_study.stats.interval import Interval
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
+    """What speaks for or against a cause."""
+
+    kind: str
+    text: str
+
+
+class Remedy(Struct, frozen=True, kw_only=True):
+    """What to do about a cause."""
+
+    text: str | None = None
+    axes: Json | None = None
+    """A launch's values that do it."""
+    config: str | None = None
+    command: str | None = None
+    code: str | None = None
+
+
+class Cause(Struct, frozen=True, kw_only=True):
+    """A cause that was tested, or could not be."""
+
+    cause: str = ""
+    """Its id."""
+    title: str
+    share: Interval | None = None
+    confidence: str = ""
+    """`high` or `low`."""
+    reason: str | None = None
+    """Why it was not tested."""
+    source: str | None = None
+    """What documents it."""
+    remedy: Remedy | None = None
+    speaks_for: tuple[Evidence, ...] = field(default=(), name="for")
+    against: tuple[Evidence, ...] = ()
+    open: tuple[Evidence, ...] = ()
+    """What speaks neither way."""
+
+    @property
+    def value(self) -> float | None:
+        """Return the share alone."""
+        return self.share.value if self.share else None
+
+
+class Judged(Struct, frozen=True, kw_only=True):
+    """What explains the time that more processes add, or a step of one process alone."""
+
+    named: tuple[Cause, ...] = ()
+    ruled_out: tuple[Cause, ...] = ()
+    inconclusive: tuple[Cause, ...] = ()
+    not_tested: tuple[Cause, ...] = ()
+    explained_share: Interval | None = None
+    unexplained_share: Interval | None = None
+
+
+class AccountTime(Struct, frozen=True, kw_only=True):
+    """A time account of the training thread, with one process and with n (s per step)."""
+
+    account: str
+    title: str
+    low_s: Number = None
+    high_s: Number = None
+    difference_s: Number = None
+    share: Number = None
+    """Of the added time."""
+
+
+class CountPerStep(Struct, frozen=True, kw_only=True):
+    """What the kernel counted per step, with one process and with n."""
+
+    name: str = ""
+    title: str
+    low: Number = None
+    high: Number = None
+
+
+class Intervention(Struct, frozen=True, kw_only=True):
+    """One change of an experiment, and what it took away."""
+
+    intervention: str = ""
+    title: str
+    status: str
+    reason: str | None = None
+    comes_back: Interval | None = None
+    """Of the step, with n processes."""
+    scaling_loss: Interval | None = None
+    """Of the added time."""
+    single_process_loss: Interval | None = None
+    """Of the step of one process."""
+    units: int | None = None
+
+
+class Dose(Struct, frozen=True, kw_only=True):
+    """A step beside other work, against one beside none."""
+
+    dose: float = 0.0
+    """Share of the time in which the other work ran."""
+    cpus: float = 0.0
+    """What that used."""
+    ratio: Interval | None = None
+    spread: Number = None
+    """The step that one in twenty exceeds, over the median."""
+    rate_share: Number = None
+    """What the other work reached, against `dose` times what it reaches alone."""
+
+
+class Sensitivity(Struct, frozen=True, kw_only=True):
+    """Step times beside one kind of work."""
+
+    kernel: str = ""
+    kind: str = ""
+    title: str
+    verified: bool = True
+    """Whether the other work had the effect on itself that it should have."""
+    doses: tuple[Dose, ...] = ()
+    effect: Interval | None = None
+    """What the largest dose adds to a step, as part of it."""
+
+
+class TrainerWait(Struct, frozen=True, kw_only=True):
+    """A system call in which training threads were found."""
+
+    n: int | None = None
+    syscall: str | None = None
+    on: str | None = None
+    share: Number = None
+    """Of all looks."""
+
+
+class ForeignProgram(Struct, frozen=True, kw_only=True):
+    """A program beside the study."""
+
+    name: str
+    pid: int | str
+    cpu_s: Number = None
+    share: Number = None
+    """Of one CPU."""
+
+
+class Boundary(Struct, frozen=True):
+    """A process count at which something of the machine runs out, with its name."""
+
+    name: str
+    n: float
+
+
+class Knee(Interval, frozen=True):
+    """Where the throughput of a launch bends, in processes."""
+
+    boundary: Boundary | None = None
+    """Of the machine, that this coincides with."""
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """A launch on which experiments were made."""
+
+    target: str
+    """A launch id, or `recommended`."""
+    launch: str = ""
+    label: str
+    role: str = ""
+    n: int | None = None
+    """Members that trained."""
+    effort: str | None = None
+    status: str
+    reason: str | None = None
+    same_as: str | None = None
+    """The target whose experiments stand for this one."""
+    units: str | None = None
+    """What intervals are over: `blocks` or `replicates`."""
+    unit_count: int | None = None
+    start_sd: Number = None
+    """Standard deviation between starts, as part of a step."""
+    step_1_s: Interval | None = None
+    """Step of one process."""
+    step_n_s: Interval | None = None
+    """Step with n processes."""
+    growth_ratio: Interval | None = None
+    """Of both."""
+    summary: str | None = None
+    scaling_loss: Judged = Judged()
+    single_process_loss: Judged = Judged()
+    accounts: tuple[AccountTime, ...] = ()
+    counts: tuple[CountPerStep, ...] = ()
+    interventions: tuple[Intervention, ...] = ()
+    sensitivities: tuple[Sensitivity, ...] = ()
+    foreign: tuple[ForeignProgram, ...] = ()
+    waits: tuple[TrainerWait, ...] = ()
+    knee: Knee | None = None
+
+    @property
+    def title(self) -> str:
+        """Return the launch, and why it is looked at."""
+        if self.target == "recommended":
+            return f"{self.label} (recommended)"
+        if self.role == "default" and self.label != "default":
+            return f"{self.label} (default)"
+        return self.label
+
+    @property
+    def undecided(self) -> tuple[Cause, ...]:
+        """Return what was tested without a result."""
+        return (*self.scaling_loss.inconclusive, *self.single_process_loss.inconclusive)
+
+    @property
+    def untested(self) -> dict[str, str]:
+        """Return what was not tested, with the reason: both losses often have the same."""
+        both = (*self.scaling_loss.not_tested, *self.single_process_loss.not_tested)
+        return {cause.title: cause.reason or "" for cause in both}
+
+
+class Causes(OfMachine, frozen=True, kw_only=True):
+    """A machine's entry of causes.json."""
+
+    targets: tuple[Target, ...] = ()
+
+
+# The machine's microbenchmarks.
+
+
+class KernelRow(Struct, frozen=True, kw_only=True):
+    """Rates of a kernel on n processes, in one block."""
+
+    kernel: str
+    placement: str
+    n: int
+    block: int
+    rates: tuple[float, ...] = ()
+    """Of each process (1/s)."""
+    valid: bool = True
+
+
+class Kernel(Struct, frozen=True, kw_only=True):
+    """A kernel of the machine's microbenchmarks."""
+
+    kernel: str
+    title: str
+
+
+class Ceiling(Struct, frozen=True, kw_only=True):
+    """What a part of the machine gives at most."""
+
+    name: str
+    title: str
+    per_s: Number = None
+    unit: str = "B"
+    note: str = ""
+
+
+class Microbenchmarks(OfMachine, frozen=True, kw_only=True):
+    """microbenchmarks.json: the machine's own kernels and ceilings."""
+
+    kernels: tuple[Kernel, ...] = ()
+    rows: tuple[KernelRow, ...] = ()
+    ceilings: tuple[Ceiling, ...] = ()
+
+
+# The data loader.
+
+
+class LoaderPart(Struct, frozen=True, kw_only=True):
+    """A part of a step: waiting, training, interference, or what is not accounted for."""
+
+    part: str
+    s: float
+    share: Interval
+    """Of the step."""
+
+
+class LoaderVariant(Struct, frozen=True, kw_only=True):
+    """The script with its loader, without it, or the loader alone."""
+
+    variant: str
+    step_s: Interval
+    against: Interval | None = None
+    """Over the step as it is."""
+    cpu_s: Number = None
+    """Of a step, all threads and processes."""
+    per_s: Number = None
+    """Steps of all members."""
+
+
+class LoaderWay(Struct, frozen=True, kw_only=True):
+    """Another way to load; the name is empty for the script as it is."""
+
+    name: str
+    title: str
+    axes: Json = {}
+    """Of a launch that loads so."""
+    loader_s: Number = None
+    """A batch, with nobody who trains."""
+    predicted_s: Number = None
+    """Of a step."""
+    measured_s: Number = None
+    """The same, where the script was run so."""
+    gain: Interval | None = None
+    """Against the script as it is."""
+
+
+class Span(Struct, frozen=True, kw_only=True):
+    """What the machine was used for between two looks: CPUs by kind of thread."""
+
+    at_s: float
+    trainers: float = 0.0
+    threads: float = 0.0
+    workers: float = 0.0
+    others: float = 0.0
+    disk: Number = None
+    """Bytes/s."""
+    network: Number = None
+    """Bytes/s."""
+    stalled_cpu: Number = None
+    """Share of the time in which something waited for a CPU."""
+    stalled_io: Number = None
+    memory_left: float = 0.0
+    """Bytes."""
+    shared_left: float = 0.0
+    """Bytes of /dev/shm."""
+
+
+class MachineUse(Struct, frozen=True, kw_only=True):
+    """What the machine was used for while the script trained."""
+
+    cpus: float
+    """That the study may use."""
+    shared_bytes: Number = None
+    """Size of /dev/shm."""
+    spans: tuple[Span, ...] = ()
+
+
+class Cached(Struct, frozen=True, kw_only=True):
+    """Batches that were kept in memory."""
+
+    cached_batches: int | None = None
+    cached_bytes: Number = None
+    copied: bool = False
+    """Whether the script changes them, so that each was copied."""
+
+
+class NotMeasured(Struct, frozen=True, kw_only=True):
+    """A variant that was not measured, with the reason."""
+
+    variant: str = ""
+    title: str
+    reason: str
+
+
+class DataLoader(OfMachine, frozen=True, kw_only=True):
+    """A machine's entry of data_loader.json: what the data loader costs."""
+
+    status: str = "ok"
+    reason: str | None = None
+    launch: str = ""
+    label: str = ""
+    n: int = 1
+    effort: str = ""
+    replicates: int = 1
+    loaders: tuple[Json, ...] = ()
+    """Kinds of loaders that were iterated over."""
+    cached: Cached | None = None
+    invalid: int = 0
+    """Windows that do not count."""
+    left_out: tuple[NotMeasured, ...] = ()
+    variants: tuple[LoaderVariant, ...] = ()
+    parts: tuple[LoaderPart, ...] = ()
+    fetching: Interval | None = None
+    """Of a step (s): reading files that are not in memory."""
+    preparing: Interval | None = None
+    """Of a step (s): making batches of files in memory."""
+    most: dict[str, float] = field(default_factory=dict)
+    """Steps per second that the `loader` and `training` could give."""
+    ways: tuple[LoaderWay, ...] = ()
+    neighbours: tuple[Sensitivity, ...] = ()
+    disk_bytes_per_s: dict[str, float] = field(default_factory=dict)
+    """By variant."""
+    use: MachineUse | None = None
+
+    def part(self, name: str) -> LoaderPart | None:
+        """Return a part of a step; None where it was not measured."""
+        return next((one for one in self.parts if one.part == name), None)
+
+    def step_s(self, variant: str) -> float | None:
+        """Return a variant's step (s)."""
+        found = (one.step_s.value for one in self.variants if one.variant == variant)
+        return next(found, None)

@@ -1,0 +1,63 @@
+"""A quantity with its 95% interval: computed by the analyses, kept in their files, shown."""
+
+import math
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
+
+if TYPE_CHECKING:
+    Number = float
+else:
+    Number = float | None  # null in a file
+
+
+class Interval(Struct, frozen=True, omit_defaults=True):
+    """A quantity with its 95% interval."""
+
+    value: Number = math.nan
+    """The estimate; NaN where there is none, which a file holds as null."""
+    low: float | None = None
+    """Lower end; None without one."""
+    high: float | None = None
+    """Upper end; None without one."""
+    corrected_low: float | None = None
+    """Lower end that holds also when it is the largest of many tests (Bonferroni)."""
+
+    def __post_init__(self) -> None:
+        """Read null as NaN."""
+        if self.value is None:
+            structs.force_setattr(self, "value", math.nan)
+
+    @property
+    def sure(self) -> bool:
+        """Whether it has an interval."""
+        return self.low is not None and self.high is not None
+
+    @property
+    def above_one(self) -> bool:
+        """Whether it is a ratio that is surely larger than 1."""
+        return self.sure and self.low is not None and self.low > 1
+
+    @property
+    def below_one(self) -> bool:
+        """Whether it is a ratio that is surely smaller than 1."""
+        return self.sure and self.high is not None and self.high < 1
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Return it as a file holds it."""
+        value = None if math.isnan(self.value) else self.value
+        return {"value": value, "low": self.low, "high": self.high}
+
+    def plus(self, amount: float) -> "Interval":
+        """Return this quantity and a constant."""
+        return self.times(1.0, amount)
+
+    def times(self, factor: float, amount: float = 0.0) -> "Interval":
+        """Return this quantity in another unit; a negative factor turns the interval round."""
+        low, high, corrected = (
+            None if end is None else factor * end + amount
+            for end in (self.low, self.high, self.corrected_low)
+        )
+        if factor < 0:
+            low, high = high, low
+        return Interval(factor * self.value + amount, low, high, corrected)
