@@ -4,8 +4,7 @@ import pytest
 
 import synthetic
 from scaling_study.analysis.collect import collect
-from scaling_study.analysis.pareto import front, pareto
-from scaling_study.analysis.recommend import candidates
+from scaling_study.analysis.recommend import candidates, front, pareto
 from scaling_study.records.analysis import FrontPoint, Pareto
 
 QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)

@@ -291,7 +291,7 @@ def test_the_stage_writes_it(tmp_path):
     plan = {"workload": {"steps_per_model": 500}, "confirm": {"seconds": 100.0}, "launches": []}
     write_file(tmp_path / "analysis/recommendation.json", Machines((found(),)))
     write_table(tmp_path / "tables", WINDOWS, WINDOWS.frame())
-    write_file(tmp_path / "tables/cohorts.json", Cohorts(machines={}, cohorts=()))
+    write_file(tmp_path / "tables/cohorts.json", Cohorts(schema_version=1, machines={}, cohorts=()))
     (tmp_path / "confirm").mkdir()
     path = path.rename(tmp_path / "confirm/rounds.jsonl")
     stages.summarise_confirmation(tmp_path, plan)

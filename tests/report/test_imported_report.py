@@ -9,10 +9,11 @@ import pytest
 from configs import ROOT
 from scaling_study.analysis import imported, imported_causes
 from scaling_study.common.quantities import MISSING, TIMES
-from scaling_study.common.storage import write_json, write_table
+from scaling_study.common.storage import write_table
+from scaling_study.records.analysis import Machines, SavedTable, SavedTables
+from scaling_study.records.codec import write_file
 from scaling_study.records.columns import OPERATORS
 from scaling_study.report.imported import (
-    Table,
     operator_rows,
     render_imported,
     same_unit,
@@ -43,12 +44,12 @@ def make_study(folder, texts, description=""):
         tables = imported.read_tables(study)
     operators = imported.operator_frame(tables)
     write_table(folder / "tables", OPERATORS, operators)
-    entries = [table.to_dict() for table in tables]
-    findings = imported_causes.findings(entries, operators)
-    description = {**study.to_dict(), "tables": entries, "findings": findings}
-    write_json(folder / "analysis/tables.json", description)
+    saved = tuple(table.saved for table in tables)
+    findings = imported_causes.findings(saved, operators)
+    content = SavedTables(config=study.to_dict(), tables=saved, findings=findings)
+    write_file(folder / "analysis/tables.json", content)
     comparisons = imported.compare_tables(tables, operators)
-    write_json(folder / "analysis/inflation.json", comparisons)
+    write_file(folder / "analysis/inflation.json", Machines((comparisons,)))
     render_imported(folder, folder / "report.html", DECIDE)
     return folder / "report.html"
 
@@ -64,7 +65,7 @@ def example(tmp_path_factory):
 
 
 def table(n, step_s, steps=10):
-    return Table(
+    return SavedTable(
         n=n, path="x", steps=steps, steps_from="x", step_s=step_s, step_from="x", self_s=1.0,
         rows_s=1.0, rows=1,
     )  # fmt: skip

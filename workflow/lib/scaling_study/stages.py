@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysis import analyse as analysis
 from scaling_study.analysis import collect as collecting
-from scaling_study.analysis import imported, imported_causes, pace, unequal_work
+from scaling_study.analysis import effective, imported, imported_causes, unequal_work
 from scaling_study.analysis.inflation import compare_all
 from scaling_study.analysis.loader_windows import read_run
 from scaling_study.common.storage import (
@@ -66,7 +66,7 @@ def collect(folder: Path, plan: Mapping[str, Any]) -> None:
 def analyse(folder: Path, plan: Mapping[str, Any]) -> None:
     """Analyse the tables of a folder into ``analysis``: laws, the recommendation, what failed."""
     tables = folder / "tables"
-    of_windows = list({*pace.COLUMNS, *unequal_work.COLUMNS})
+    of_windows = list({*effective.COLUMNS, *unequal_work.COLUMNS})
     found = analysis.analyse(
         read_table(tables, columns.POINTS),
         read_table(tables, columns.REPLICATES),

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scaling_study.analysis import law_choice, laws
+from scaling_study.analysis.effective import readback
 from scaling_study.analysis.failures import list_failures
-from scaling_study.analysis.pace import pace
-from scaling_study.analysis.pareto import pareto
-from scaling_study.analysis.recommend import candidates, recommend
+from scaling_study.analysis.recommend import candidates, pareto, recommend
 from scaling_study.analysis.single_changes import single_changes
 from scaling_study.analysis.unequal_work import unequal_work
 from scaling_study.common.topology import Topology, parse_cpu_list
 from scaling_study.config.work import with_learnt
 from scaling_study.records.analysis import (
     Analysed,
-    Effective,
     EffectiveSettings,
     Failures,
     LaunchLaws,
@@ -32,7 +30,6 @@ from scaling_study.records.analysis import (
     Provenance,
     Recommendation,
     Scaling,
-    Settling,
     SingleChanges,
 )
 from scaling_study.records.codec import write_file
@@ -79,7 +76,7 @@ def analyse(
     Args:
         points: Table of points.
         rates: Table of replicates.
-        windows: Table of windows, with `pace.COLUMNS` and `unequal_work.COLUMNS` at least.
+        windows: Table of windows, with `effective.COLUMNS` and `unequal_work.COLUMNS` at least.
         study: cohorts.json.
         plan: plan.json.
 
@@ -189,49 +186,6 @@ def domain_laws(slots: Sequence[Slot], topology: Topology) -> list[laws.Law]:
         if not even and not known_already:
             found.append((domain, occupancy))
     return [laws.domain_saturation(domain, occupancy) for domain, occupancy in found]
-
-
-def readback(cohorts: Sequence[CohortSummary], windows: pd.DataFrame) -> list[Effective]:
-    """What each launch asked for and got; of its cohorts, one with a failed check if there is one.
-
-    Args:
-        cohorts: The machine's cohorts.
-        windows: Its rows of the table of windows.
-    """
-    shown: dict[str, CohortSummary] = {}
-    for cohort in cohorts:
-        if cohort.readback and (cohort.launch not in shown or not cohort.readback.proven):
-            shown[cohort.launch] = cohort
-    paces = pace(windows)
-    return [
-        Effective(
-            launch=launch,
-            label=cohort.label,
-            checks=got.checks,
-            member=got.member,
-            changes=got.changes,
-            counted=got.counted,
-            once=got.once,
-            pace=paces.get(launch),
-            settling=_settling([one for one in cohorts if one.launch == launch]),
-        )
-        for launch, cohort in shown.items()
-        if (got := cohort.readback)
-    ]
-
-
-def _settling(cohorts: Sequence[CohortSummary]) -> Settling | None:
-    anew = [one.settled for one in cohorts if one.settled]
-    if not anew:
-        return None
-    changes = [records[0].change for records in anew]
-    return Settling(
-        cohorts=len(anew),
-        of=sum(one.measured for one in cohorts),
-        least=min(changes),
-        most=max(changes),
-        left=sum(records[-1].left is not None for records in anew),
-    )
 
 
 def provenance(

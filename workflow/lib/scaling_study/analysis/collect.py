@@ -111,6 +111,7 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
     )
     between = pd.concat(found.between, ignore_index=True) if found.between else None
     cohorts = Cohorts(
+        schema_version=1,
         **structs.asdict(learnt),
         machines=found.machines,
         cohorts=tuple(found.cohorts),

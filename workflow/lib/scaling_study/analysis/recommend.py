@@ -15,6 +15,10 @@ between its jobs, and of launches that hardly differ the one that changes the le
 A launch that changes training itself (the samples of a step, coarser numbers) is never recommended:
 the best of those is named beside, where it is better. Nothing is recommended where steps of unequal
 work may be all that launches differ by (`unequal_work`).
+
+More processes give more models per hour, and each model takes longer. A point is on the front
+(Pareto) if no other point has a model done as soon and gives as much, one of them better. Values
+are measured means: two neighbours on the front may differ by no more than chance.
 """
 
 from __future__ import annotations
@@ -25,12 +29,14 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from scaling_study.analysis import unequal_work
-from scaling_study.common.objectives import OBJECTIVES, Objective, objective_of
+from scaling_study.common.objectives import OBJECTIVES, Objective, objective_of, time_s
 from scaling_study.config.work import changed_training
 from scaling_study.records.analysis import (
     Candidate,
     Changed,
+    FrontPoint,
     Most,
+    Pareto,
     Ranked,
     Recommendation,
     Recommended,
@@ -40,7 +46,7 @@ from scaling_study.stats import intervals
 from scaling_study.stats.interval import Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -254,3 +260,37 @@ def _changed(
         what=changes[best.launch],
         ratio=measured.ratio(best.at, chosen.at),
     )
+
+
+def pareto(machine: str, found: Iterable[Candidate], plan: Json) -> Pareto:
+    """Return what every point gives and how soon, and which are on the front.
+
+    Args:
+        machine: Its hash.
+        found: Its points of `candidates`.
+        plan: plan.json.
+    """
+    objective = OBJECTIVES[objective_of(plan)]
+    changed = changed_training(plan)
+    points = tuple(
+        FrontPoint(
+            launch=point.launch,
+            label=point.label,
+            n=point.n,
+            time_s=time_s(point.rate(objective).value, point.n, objective.rate),
+            rate=point.rate(objective).value,
+            changes_training=bool(changed.get(point.launch)),
+        )
+        for point in found
+    )
+    usual = [one for one in points if not one.changes_training]
+    return Pareto(machine=machine, rate=objective.rate, points=points, front=tuple(front(usual)))
+
+
+def front(points: Iterable[FrontPoint]) -> list[FrontPoint]:
+    """Return the points that no other one beats, soonest first; of equal ones the first."""
+    kept: list[FrontPoint] = []
+    for point in sorted(points, key=lambda one: (one.time_s, -one.rate)):
+        if not kept or point.rate > kept[-1].rate:
+            kept.append(point)
+    return kept

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import structs
@@ -121,7 +121,7 @@ def read_file(path: Path, kind: type[R]) -> R:
     """
     try:
         content = msgspec.json.decode(read_bytes(path))
-        known = get_args(get_type_hints(kind).get(VERSION))
+        known = get_args(get_type_hints(get_origin(kind) or kind).get(VERSION))
         if known and isinstance(content, dict) and content.get(VERSION) not in known:
             raise UnusableError(f"{path}: {_another_version(content.get(VERSION), known[0])}")
         return msgspec.convert(content, kind)

@@ -178,7 +178,7 @@ class Learnt(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Cohorts(Learnt, frozen=True, kw_only=True):
     """The content of cohorts.json."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[1]
     machines: dict[str, Json]
     """machine.json by hash."""
     cohorts: tuple[CohortSummary, ...]

@@ -1,4 +1,4 @@
-"""Whether steps become slower or faster while a cohort trains: its later windows, its earlier ones.
+"""What launches asked for and got, and whether steps change while a cohort trains.
 
 A script can change its own speed: averages of units that have died decay into denormal numbers,
 batches grow with the epoch. So can a machine. A rate then holds for as long as the windows saw, and
@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scaling_study.records.analysis import Effective, Settling
 from scaling_study.stats import intervals
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
+    from scaling_study.records.cohorts import CohortSummary
     from scaling_study.stats.interval import Interval
 
 PART = 3
@@ -24,6 +28,49 @@ PART = 3
 COHORT = ["machine", "launch", "replicate", "cohort", "n"]
 COLUMNS = [*COHORT, "window", "attempt", "valid", "step_median_s"]
 """What is read of the table of windows."""
+
+
+def readback(cohorts: Sequence[CohortSummary], windows: pd.DataFrame) -> list[Effective]:
+    """What each launch asked for and got; of its cohorts, one with a failed check if there is one.
+
+    Args:
+        cohorts: The machine's cohorts.
+        windows: Its rows of the table of windows.
+    """
+    shown: dict[str, CohortSummary] = {}
+    for cohort in cohorts:
+        if cohort.readback and (cohort.launch not in shown or not cohort.readback.proven):
+            shown[cohort.launch] = cohort
+    paces = pace(windows)
+    return [
+        Effective(
+            launch=launch,
+            label=cohort.label,
+            checks=got.checks,
+            member=got.member,
+            changes=got.changes,
+            counted=got.counted,
+            once=got.once,
+            pace=paces.get(launch),
+            settling=_settling([one for one in cohorts if one.launch == launch]),
+        )
+        for launch, cohort in shown.items()
+        if (got := cohort.readback)
+    ]
+
+
+def _settling(cohorts: Sequence[CohortSummary]) -> Settling | None:
+    anew = [one.settled for one in cohorts if one.settled]
+    if not anew:
+        return None
+    changes = [records[0].change for records in anew]
+    return Settling(
+        cohorts=len(anew),
+        of=sum(one.measured for one in cohorts),
+        least=min(changes),
+        most=max(changes),
+        left=sum(records[-1].left is not None for records in anew),
+    )
 
 
 def pace(windows: pd.DataFrame) -> dict[str, Interval]:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scaling_study.analysis.pace import COLUMNS, pace
+from scaling_study.analysis.effective import COLUMNS, pace
 
 
 def windows(slower, *, count=6, replicates=3, counts=(1, 2), noise=0.01, seed=1):
