@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,20 @@ def test_the_overhead_is_relative_to_the_windows_around():
     turn = (0, [[0.015, 0.025], [0.01], []])
     found = profile_launch._overhead([turn], [0.01] * 3, [0.03, 0.01, 0.01])
     assert astuple(found) == pytest.approx((0.02, 0.02, 1.0, 1.0))
+
+
+def test_the_cost_of_turns_is_that_of_the_member_whose_turn_it_is():
+    # The second member is twice as slow as the first, and the sampler costs each a tenth.
+    around = ([0.01, 0.02], [0.01, 0.02])
+    first = (0, [[0.011] * 20, [0.02] * 10])
+    second = (1, [[0.022] * 10, [0.0105] * 20])
+    found = profile_launch._overhead([first, second], *around)
+    assert found.overhead == pytest.approx(1.1)
+    assert found.step_s == pytest.approx(statistics.fmean([0.011] * 20 + [0.022] * 10))
+    assert found.overhead == pytest.approx(found.step_s / found.unprofiled_step_s)
+    assert found.others_overhead == pytest.approx((1.0 + 1.05) / 2)
+    alone = profile_launch._overhead([(0, [[0.011]])], [0.01], [0.01])
+    assert (alone.overhead, alone.others_overhead) == (pytest.approx(1.1), None)
 
 
 def test_a_machine_that_forbids_tracing_is_a_skip_with_a_remedy():

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from scaling_study.profiling import stack_rules, stacks
 from scaling_study.profiling.stack_frames import clean_name, read_frame
+from scaling_study.records.profile import Profile, Turn
+from scaling_study.report.flamegraph import ENOUGH_SAMPLES, say_coarse
 
 DATA = Path(__file__).parents[1] / "data" / "stacks"
 HEAD = 'process 10:"python -m scaling_study.member.worker /f 0 -- train.py";thread (10): MainThread'
@@ -316,3 +318,72 @@ def test_the_order_of_lines_does_not_matter(tmp_path):
 def test_every_rule_has_a_reason():
     rules = (*stack_rules.WAITS, *stack_rules.PHASES, *stack_rules.NOISE)
     assert all(rule.reason and rule.meaning for rule in rules)
+
+
+# ---- members that are sampled in turn
+
+FRAMES = "<module> (train.py:9);run (train.py:4)"
+
+
+def turn(folder, number, *, mul, mm, seconds, steps):
+    lines = [
+        f"thread (7): MainThread;{FRAMES};mul (libtorch_cpu.so) {mul}",
+        f"thread (7): MainThread;{FRAMES};mm{number} (libtorch_cpu.so) {mm}",
+    ]
+    file = f"stacks-{number}.raw"
+    (folder / file).write_text("\n".join(lines) + "\n")
+    return Turn(slot=0, pid=7, samples=1, file=file, seconds=seconds, steps=steps, trainer_tid=7)
+
+
+def profile(*turns):
+    return Profile(kind="stacks", status="ok", turns=turns)
+
+
+def seconds_of(folded):
+    return {stack.frames[-1].split(" ")[0]: stack.seconds for stack in folded.stacks}
+
+
+def test_stacks_of_turns_are_means_over_all_their_steps(tmp_path):
+    turns = (
+        turn(tmp_path, 0, mul=90, mm=10, seconds=10.0, steps=100),  # 0.1 s a step
+        turn(tmp_path, 1, mul=30, mm=30, seconds=10.0, steps=50),  # 0.2 s a step
+    )
+    folded = stacks.read_point(tmp_path, profile(*turns), step_s=0.12, label="default")
+    assert folded.samples == 160
+    assert folded.sampled_step_s == pytest.approx(20 / 150)
+    assert folded.step_s == 0.12
+    assert folded.label == "default"
+    assert seconds_of(folded) == {
+        "mul": pytest.approx((9.0 + 5.0) / 150),
+        "mm0": pytest.approx(1.0 / 150),
+        "mm1": pytest.approx(5.0 / 150),
+    }
+    assert sum(stack.seconds for stack in folded.stacks) == pytest.approx(20 / 150)
+    assert folded.sample_s == pytest.approx(20 / 150 / 160)
+
+
+def test_one_turn_is_read_as_it_is(tmp_path):
+    one = turn(tmp_path, 0, mul=90, mm=10, seconds=10.0, steps=100)
+    folded = stacks.read_point(tmp_path, profile(one), step_s=0.09)
+    alone = stacks.read(
+        tmp_path / "stacks-0.raw", seconds=10.0, steps=100, step_s=0.09, trainer_tid=7
+    )
+    assert seconds_of(folded) == pytest.approx(seconds_of(alone))
+    assert folded.sample_s == pytest.approx(alone.sample_s)
+    assert folded.native == alone.native
+
+
+@pytest.mark.parametrize(
+    ("samples", "ends"), [(35, (4, 24)), (100, (6, 17)), (1, (0, 83)), (299, (7, 14))]
+)
+def test_few_samples_are_said_to_be_coarse(samples, ends):
+    text = say_coarse(samples)
+    assert re.search(r"shows 10% of the time may have (\d+)% to (\d+)% of it", text)
+    low, high = map(int, re.findall(r"(\d+)%", text)[1:])
+    assert (low, high) == ends
+    assert f"{samples} sample" in text
+
+
+@pytest.mark.parametrize("samples", [ENOUGH_SAMPLES, 5000])
+def test_enough_samples_need_no_word(samples):
+    assert say_coarse(samples) == ""
