@@ -65,6 +65,6 @@ def summary(**changed):
         "launch": "a", "label": "a", "role": "grid", "file": "measure/a/0.jsonl", "machine": "m",
         "host": "host-a", "replicate": 0, "cohort": 0, "process_counts": (1,), "seed": 1,
         "started": "2025-01-01T00:00:00+00:00", "measured_hash": "w", "harness_hash": "h",
-        "axes": {}, "slots": (), "requested_env": {},
+        "axes": {}, "slots": (), "requested_env": {}, "windows_valid": 0, "steps": 0,
     }  # fmt: skip
     return CohortSummary(**usual | changed)

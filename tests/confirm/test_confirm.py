@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from msgspec import structs
 
 import confirm_jobs
 from jobs import WORKLOADS, environment, left_behind, processes
@@ -88,8 +89,7 @@ def test_an_interrupted_run_goes_on_after_its_last_round(confirmed, tmp_path):
 def test_another_choice_is_confirmed_anew_and_none_is_not(confirmed, tmp_path):
     folder, plan, found, _ = confirmed
     (tmp_path / "rounds.jsonl.part").write_bytes((folder / "rounds.jsonl").read_bytes())
-    nothing = json.loads(json.dumps(found))
-    nothing["machines"][0] |= {"status": "none", "recommended": None, "reason": "no window"}
+    nothing = structs.replace(found, status="none", recommended=None, reason="no window")
     head, end = confirm_jobs.run(plan, nothing, tmp_path)
     assert head.arms == []
     assert isinstance(end, End)

@@ -33,7 +33,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     after: object = None
 
 
-class Optimizer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Optimizer(Struct, frozen=True, kw_only=True):
     """An optimizer of the script."""
 
     name: str
@@ -42,7 +42,7 @@ class Optimizer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether its steps end iterations."""
 
 
-class Counted(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Counted(Struct, frozen=True, kw_only=True):
     """How a member counted iterations."""
 
     how: str = ""
@@ -146,12 +146,12 @@ class CohortSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """None where the job was cut off."""
     events: tuple[Event, ...] = ()
     """What happened to its members."""
-    windows_valid: int = 0
+    windows_valid: int
     """How many windows count."""
     ns_valid: tuple[int, ...] = ()
     """Their process counts."""
     windows_invalid: tuple[InvalidWindow, ...] = ()
-    steps: int = 0
+    steps: int
     """Counted in valid windows."""
     settled: tuple[Settled, ...] = ()
     """Where windows were taken anew."""
