@@ -122,7 +122,7 @@ def run(case: str, kept: Path) -> Json:
 def tell(case: str, kept: Path) -> Json:
     """Return the ledger's entry of a case, from its records."""
     found = data_loader([read_run(kept)])
-    names = ("status", "reason", "parts", "variants", "ways", "left_out", "loaders", "fetching")
+    names = ("status", "reason", "parts", "variants", "ways", "left_out", "fetching")
     chosen = {name: found[name] for name in (*names, "preparing")}
     return {"case": case, **chosen}
 

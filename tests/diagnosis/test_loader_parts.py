@@ -5,12 +5,15 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec import structs
 
 from scaling_study.analysis.loader_windows import LoaderRun
 from scaling_study.config import efforts
 from scaling_study.diagnosis.loader_verdict import data_loader
 from scaling_study.experiments import loader_model
 from scaling_study.member import synthetic_load
+from scaling_study.records import experiment
+from scaling_study.records.readback import Loader, Readback
 from scaling_study.report import figures, sections
 from scaling_study.report import rows as table_rows
 from scaling_study.report.model import DataLoader
@@ -19,16 +22,18 @@ from synthetic import machine
 MS = 1e-3
 MACHINE = machine()
 BLOCKS = 8
-LOADER = {
-    "kind": "torch.utils.data.dataloader.DataLoader",
-    "kinds": ["DataLoader"],
-    "workers": 2,
-    "threads": False,
-    "settable": True,
-    "shares_out": True,
-    "by_row": True,
-    "ready": 4,
-}
+LOADER = Loader(
+    kind="torch.utils.data.dataloader.DataLoader", kinds=["DataLoader"], workers=2, settable=True,
+    shares_out=True, by_row=True, ready=4,
+)  # fmt: skip
+NO_WORKERS = structs.replace(LOADER, workers=0, by_row=False)
+HEAD = experiment.LoaderExperiment(
+    schema_version=3, study="", launch="a", label="intra_op 1", role="", axes={}, replicate=0,
+    effort="quick", n=2, seed=1, machine_hash="", machine={}, measured_hash="", harness_hash="",
+    started="", blocks=BLOCKS,
+)  # fmt: skip
+CACHED = {"cached_batches": 8, "cached_bytes": 1000, "copied": False}
+END = experiment.End(status="complete", reason=None, remedy=None, wall_s=1.0)
 
 
 def windows(replicate, *, training=8.0, waiting=4.0, interference=2.0, rest=0.0,
@@ -69,14 +74,18 @@ def windows(replicate, *, training=8.0, waiting=4.0, interference=2.0, rest=0.0,
     return pd.DataFrame(rows)
 
 
-def run(replicate=0, **known):
-    head = {
-        "launch": "a", "label": "intra_op 1", "n": 2, "effort": "quick", "replicate": replicate,
-    }  # fmt: skip
-    cached = {"cached_batches": 8, "cached_bytes": 1000, "copied": False}
-    readbacks = {"as_is": {"loaders": [LOADER], "cached": cached}}
-    end = {"status": "complete", "reason": None, "left_out": []}
-    return LoaderRun(head, readbacks, windows(replicate, **known), None, 0, end)
+def run(replicate=0, rows=None, ways=None, use=None, **known):
+    """A run of one start; ``rows`` are windows besides those of ``windows``."""
+    made = windows(replicate, **known)
+    return LoaderRun(
+        head=structs.replace(HEAD, replicate=replicate),
+        readbacks={"as_is": Readback(slot=0, intra_op=1, loaders=[LOADER], cached=CACHED)},
+        windows=made if rows is None else pd.concat([made, *rows]),
+        ways=ways,
+        invalid=0,
+        end=END,
+        use=use,
+    )
 
 
 def shares(found):
@@ -147,9 +156,9 @@ def test_what_fetching_takes_is_said_as_far_as_it_is_sure(fetching, said):
 
 def test_a_study_that_measured_nothing_says_why():
     reason = "the script has taken no batch from a loader that is known here"
-    one = run()
-    end = {"status": "skipped", "reason": reason, "left_out": []}
-    found = data_loader([LoaderRun(one.head, {}, pd.DataFrame(), None, 0, end)])
+    end = structs.replace(END, status="skipped", reason=reason)
+    one = dataclasses.replace(run(), readbacks={}, windows=pd.DataFrame(), end=end)
+    found = data_loader([one])
     assert (found["status"], found["reason"]) == ("skipped", reason)
     assert (
         sections.data_loader(DataLoader.model_validate(found)) == f"Nothing was measured: {reason}."
@@ -170,11 +179,10 @@ def test_the_answer_comes_first():
 
 def swept(loader, **steps):
     """A run in which other ways to load were looked at, two CPUs for a process."""
-    one = run()
-    rows = [one.windows]
+    like = windows(0).query("variant == 'only'")
+    rows = []
     for name, step in steps.items():
         variant, _, way = name.partition("_at_")
-        like = one.windows[one.windows["variant"] == "only"]
         rows.append(
             like.assign(
                 variant=f"{variant}@{way.replace('_', '-')}", step_s=like["step_s"] * step / 9,
@@ -182,14 +190,16 @@ def swept(loader, **steps):
             )
         )  # fmt: skip
     ways = [loader_model.now(loader), *loader_model.ways(loader, 2.0)]
-    known = {"cpus": 2.0, "ways": [dataclasses.asdict(way) for way in ways]}
-    return data_loader([LoaderRun(one.head, one.readbacks, pd.concat(rows), known, 0, one.end)])
+    return data_loader([run(rows=rows, ways=experiment.Ways(cpus=2.0, ways=ways))])
 
 
 def test_other_ways_to_load_are_predicted_and_the_best_is_compared():
-    loader = LOADER | {"workers": 1, "ready": 2}
     found = swept(
-        loader, only_at_workers_0=9, only_at_workers_2=4.5, only_at_whole=9, as_is_at_workers_2=10.2
+        structs.replace(LOADER, workers=1, ready=2),
+        only_at_workers_0=9,
+        only_at_workers_2=4.5,
+        only_at_whole=9,
+        as_is_at_workers_2=10.2,
     )
     rows = {one["name"]: one for one in found["ways"]}
     assert list(rows) == ["", "workers-0", "workers-2", "whole", "ahead"]
@@ -210,15 +220,15 @@ def test_other_ways_to_load_are_predicted_and_the_best_is_compared():
 
 
 def test_ways_to_load_are_those_that_can_be():
-    names = [way.name for way in loader_model.ways(LOADER | {"by_row": False}, 0.5)]
+    names = [way.name for way in loader_model.ways(structs.replace(LOADER, by_row=False), 0.5)]
     assert names == ["workers-0", "workers-1", "ahead"]
     (ahead,) = [way for way in loader_model.ways(LOADER, 0.5) if way.as_fast]
     assert ahead.axes == {"prefetch": 8}
     assert (ahead.alone, ahead.trains) == ("only", "as_is@ahead")
-    no_workers = loader_model.ways(LOADER | {"workers": 0, "ready": 0}, 8)
+    no_workers = loader_model.ways(structs.replace(LOADER, workers=0, ready=0), 8)
     assert [way.name for way in no_workers] == ["workers-1", "workers-2", "workers-4", "whole"]
     # Several workers would give each batch several times.
-    iterable = LOADER | {"workers": 0, "shares_out": False, "by_row": False}
+    iterable = structs.replace(NO_WORKERS, shares_out=False)
     assert [way.name for way in loader_model.ways(iterable, 8)] == ["workers-1"]
 
 
@@ -246,10 +256,8 @@ def test_the_time_that_a_feed_takes_counts_what_there_is():
 
 
 def test_work_beside_training_hurts_from_some_use_of_cpus_on():
-    one = run()
-    kinds = [beside("neighbour_threads", 0.5), beside("neighbour_processes", 0.0)]
-    rows = pd.concat([one.windows, *kinds])
-    found = data_loader([LoaderRun(one.head, one.readbacks, rows, None, 0, one.end)])
+    rows = [beside("neighbour_threads", 0.5), beside("neighbour_processes", 0.0)]
+    found = data_loader([run(rows=rows)])
     threads, processes = found["neighbours"]
     assert [each["dose"] for each in threads["doses"]] == [0.0, 0.5, 1.0]
     assert [each["cpus"] for each in threads["doses"]] == pytest.approx([0, 1, 2])
@@ -265,30 +273,27 @@ def test_work_beside_training_hurts_from_some_use_of_cpus_on():
 
 def test_a_disk_that_is_used_up_is_said():
     one = run()
-    rows = one.windows.assign(disk_bytes_per_s=8e8)
-    found = data_loader([LoaderRun(one.head, one.readbacks, rows, None, 0, one.end)])
+    one = dataclasses.replace(one, windows=one.windows.assign(disk_bytes_per_s=8e8))
+    found = data_loader([one])
     assert "80% of what one process can read" in findings(found, disk_limit=1e9)
 
 
-def looks(**rates):
+def looks(shared_bytes=2**31, **rates):
     """Looks twice a second at a machine of two CPUs whose counters grow at some rates."""
     still = dict.fromkeys(("stalled_cpu_s", "stalled_io_s", "disk_bytes", "network_bytes"), 0)
     rates = {"trainers_s": 1.0, "threads_s": 0.0, "workers_s": 0.5, "busy_s": 1.6} | still | rates
-    return {
-        "cpus": 2, "shared_bytes": 2**31,
-        "looks": [
-            {
-                "at_s": 5 + at / 2, **{name: rate * at / 2 for name, rate in rates.items()},
-                "memory_left_bytes": 2**33, "shared_left_bytes": 2**30,
-            }
-            for at in range(5)
-        ],
-    }  # fmt: skip
+    seen = [
+        experiment.Look(
+            at_s=5 + at / 2, memory_left_bytes=2**33, shared_left_bytes=2**30,
+            **{name: rate * at / 2 for name, rate in rates.items()},
+        )
+        for at in range(5)
+    ]  # fmt: skip
+    return experiment.Use(cpus=2, shared_bytes=shared_bytes, looks=seen)
 
 
 def test_what_the_machine_was_used_for_answers_rules_of_thumb():
-    one = run()
-    found = data_loader([dataclasses.replace(one, use=looks(stalled_io_s=0.25, disk_bytes=2**20))])
+    found = data_loader([run(use=looks(stalled_io_s=0.25, disk_bytes=2**20))])
     span = found["use"]["spans"][0]
     assert span["at_s"] == pytest.approx(0.25)
     assert [span[kind] for kind in ("trainers", "threads", "workers")] == [1.0, 0.0, 0.5]
@@ -298,8 +303,7 @@ def test_what_the_machine_was_used_for_answers_rules_of_thumb():
     assert rules["Nobody waits for a CPU"][0] == "yes"
     assert rules["Nobody waits for a disk"][0] == "no"
     assert rules["Shared memory (/dev/shm) is not used up"][0] == "yes"
-    full = looks(workers_s=0.9, busy_s=2.0) | {"shared_bytes": 2**34}
-    full = data_loader([dataclasses.replace(one, use=full)])
+    full = data_loader([run(use=looks(2**34, workers_s=0.9, busy_s=2.0))])
     rules = thumbs(full)
     # It was filled before the first look.
     assert rules["Shared memory (/dev/shm) is not used up"][0] == "no"
@@ -322,8 +326,7 @@ def test_two_that_compute_at_once_are_slower_by_what_two_workers_are():
         as_is=(12, 8, 12, 12, 8), cached=(4, 0, 4, 4, 0), only=(8, 0, 8, 8, 8),
         only__1=(8, 0, 8.2, 0.2, 8), only__2=(5, 0, 10.2, 0.2, 10),
     )  # fmt: skip
-    loader = LOADER | {"workers": 0, "by_row": False}
-    now, (one, two) = loader_model.now(loader), loader_model.ways(loader, 1.0)
+    now, (one, two) = loader_model.now(NO_WORKERS), loader_model.ways(NO_WORKERS, 1.0)
     # A quarter slower for as long as training computes too.
     assert loader_model.predicted_s(one, now, 2.0, known) == pytest.approx(9e-3)
     # Three that compute share two CPUs for as long as training lasts.
@@ -338,18 +341,17 @@ def test_a_prediction_is_how_much_the_parts_differ():
         as_is=(13, 8, 13, 13, 8), cached=(4, 0, 4, 4, 0), only=(7, 0, 7, 7, 7),
         only__1=(8, 0, 8.2, 0.2, 8),
     )  # fmt: skip
-    loader = LOADER | {"workers": 0, "by_row": False}
-    now, (one, *_) = loader_model.now(loader), loader_model.ways(loader, 1.0)
+    now, (one, *_) = loader_model.now(NO_WORKERS), loader_model.ways(NO_WORKERS, 1.0)
     assert loader_model.predicted_s(one, now, 2.0, known) == pytest.approx(8 * MS * 13 / 12)
     assert loader_model.predicted_s(now, now, 2.0, known) == pytest.approx(12 * MS)
 
 
 def test_threads_of_a_pipeline_can_be_elsewhere():
-    threads = LOADER | {"workers": None, "threads": True, "settable": False}
+    threads = structs.replace(LOADER, workers=None, threads=True, settable=False)
     assert loader_model.ways(threads, 2.0) == []
-    (way,) = loader_model.ways(threads | {"kinds": ["Pipeline"]}, 2.0)
+    (way,) = loader_model.ways(structs.replace(threads, kinds=["Pipeline"]), 2.0)
     assert (way.name, way.workers, way.change) == ("elsewhere", None, "pipeline_elsewhere")
-    assert way.elsewhere
+    assert loader_model.elsewhere(way)
     known = seen(
         as_is=(10, 1, 15, 8, 0), cached=(5, 0, 5, 5, 0), swapped=(9, 1, 14, 7, 0),
         only=(4, 0, 6, 1, 0), only_elsewhere=(3, 0, 3.5, 0.5, 0),
@@ -372,6 +374,5 @@ def test_a_batch_that_takes_long_to_take_over_is_seen(alone, step_ms):
         as_is=(2.6, 0.2, 2.6, 2.6, 0.2), cached=(2.4, 0, 2.4, 2.4, 0), only__1=alone,
         only=(0.2, 0, 0.2, 0.2, 0.2),
     )  # fmt: skip
-    loader = LOADER | {"workers": 0, "by_row": False}
-    now, (one, *_) = loader_model.now(loader), loader_model.ways(loader, 1.0)
+    now, (one, *_) = loader_model.now(NO_WORKERS), loader_model.ways(NO_WORKERS, 1.0)
     assert loader_model.predicted_s(one, now, 2.0, known) == pytest.approx(step_ms * MS)

@@ -2,49 +2,32 @@
 
 import pytest
 
+import made_records
 from machines import machine
 from scaling_study.experiments import interventions
 from scaling_study.experiments.interventions import INTERVENTIONS, Reference, choose
 from scaling_study.host.limits import Quota
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS, read_value
 from scaling_study.member.changes import CHANGES
-
-MEMBER = {
-    "minor_faults": 10,
-    "active_s": 2.0,
-    "trainer_system_s": 0.01,
-    "load_s": 0.0,
-    "collect_s": 0.0,
-    "step_us": [10_000] * 100,
-    "steps_active": 100,
-    "trainer_runqueue_s": 1.0,
-    "cpu_user_s": 1.0,
-    "cpu_system_s": 0.0,
-    "runqueue_s": 1.0,
-}
-
-READBACK = {"intra_op": 1, "changes": dict.fromkeys(CHANGES, False)}
+from scaling_study.records.readback import Loader, Readback
 
 
 def reference(
     *, axes=None, readback=None, on="vm-no-l3", member=None, n=2, quota=None, throttled_s=0.5
 ):
+    usual = {"load_s": 0.0, "active_s": 2.0, "trainer_system_s": 0.01, "trainer_runqueue_s": 1.0,
+             "runqueue_s": 1.0, "minor_faults": 10}  # fmt: skip
+    window = made_records.taken(
+        [made_records.member([10_000] * 100, **usual | (member or {}))],
+        machine=made_records.machine(throttled_s=throttled_s if quota else None),
+    )
+    report = {"intra_op": 1, "cpus": [0], "changes": dict.fromkeys(CHANGES, False)}
     return Reference(
         axes={**DEFAULTS, **(axes or {})},
         machine=machine(on),
-        readback={
-            "intra_op": 1,
-            "cpus": [0],
-            "changes": dict.fromkeys(CHANGES, False),
-            **(readback or {}),
-        },
+        readback=Readback(slot=0, **report | (readback or {})),
         n=n,
-        windows=[
-            {
-                "members": [{**MEMBER, **(member or {})}],
-                "machine": {"throttled_s": throttled_s if quota else None},
-            }
-        ],
+        windows=[window],
         quota=quota,
     )
 
@@ -52,9 +35,9 @@ def reference(
 def chosen(effort="quick", **options):
     found, left = choose(reference(**options), effort)
     names = [intervention.name for intervention in found]
-    assert not set(names) & {item["intervention"] for item in left}
+    assert not set(names) & {item.intervention for item in left}
     assert len(names) + len(left) == len(INTERVENTIONS)
-    assert all(item["reason"] for item in left)
+    assert all(item.reason for item in left)
     return names
 
 
@@ -95,11 +78,8 @@ def test_what_the_counters_show_decides(member, intervention):
 
 
 def with_loader(**facts):
-    loader = {
-        "kind": "DataLoader", "kinds": ["DataLoader"], "workers": 0, "threads": False,
-        "settable": True, "by_row": False, "ready": 0,
-    }  # fmt: skip
-    return {"readback": {"loaders": [loader | facts]}, "member": {"load_s": 0.06}}
+    usual = {"kind": "DataLoader", "kinds": ["DataLoader"], "workers": 0, "settable": True}
+    return {"readback": {"loaders": [Loader(**usual | facts)]}, "member": {"load_s": 0.06}}
 
 
 def test_what_a_loader_is_decides_which_of_its_interventions_are_tried():
@@ -135,7 +115,7 @@ def test_a_loader_gets_cpus_of_its_own_where_training_leaves_some(n, axes, place
     found, left = choose(reference(**with_loader(workers=1), n=n, axes=axes), "quick")
     axes = [one.axes for one in found if one.name == "loader_apart"]
     if placement is None:
-        reasons = {one["intervention"]: one["reason"] for one in left}
+        reasons = {one.intervention: one.reason for one in left}
         assert reasons["loader_apart"] == "training on 1 of 1 CPUs leaves none for a loader"
     else:
         assert axes == [{"intra_op": 1, "placement": placement, "loader_cpus": "rest"}]
@@ -223,7 +203,7 @@ def test_a_launch_that_is_the_intervention_already_gets_its_opposite():
 def test_caches_and_nodes_count_where_there_are_several():
     assert {"spread", "per_l3", "local_memory"} <= set(chosen(on="epyc-9654-2s-nps4"))
     _, left = choose(reference(), "quick")
-    reasons = {item["intervention"]: item["reason"] for item in left}
+    reasons = {one.intervention: one.reason for one in left}
     assert reasons["per_l3"] == "only one last-level cache"
     assert "memory node" in reasons["local_memory"]
 

@@ -12,7 +12,7 @@ import pytest
 from jobs import WORKLOADS, config, environment, processes, why_command
 from scaling_study.config import efforts
 from scaling_study.experiments import why
-from scaling_study.experiments.blocks import irregular, key
+from scaling_study.experiments.blocks import key
 from scaling_study.experiments.interventions import INTERVENTIONS
 
 STAGE = "scaling_study why"
@@ -23,23 +23,6 @@ def test_the_count_to_explain_is_well_past_the_knee_or_the_last():
     assert why.reference_count([1, 2, 4, 8, 16], 4.0) == 8
     assert why.reference_count([1, 2, 4, 8, 16], 12.0) == 16
     assert why.reference_count([1], 0.5) == 1
-
-
-@pytest.mark.parametrize(
-    ("step_us", "expected"),
-    [
-        ([], False),
-        ([5000] * 40, False),
-        ([5000] * 39 + [20_000], False),  # a hiccup
-        ([5000] * 30 + [55_000], True),
-        ([5000, 55_000], False),  # nobody knows which is the usual one
-        ([5000] * 5 + [55_000] * 4, True),
-    ],
-)
-def test_steps_are_irregular_where_few_long_ones_hold_much_of_the_time(step_us, expected):
-    regular = {"step_us": [5000] * 40}
-    assert irregular({"members": [regular, {"step_us": step_us}]}) is expected
-    assert not irregular({"members": [regular]})
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,10 @@
 """Today's launch: what makes it, where it is planned, and what is said of it."""
 
-import dataclasses
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import synthetic
@@ -22,14 +20,13 @@ from scaling_study.config.launches import HARMLESS, look
 from scaling_study.config.plan import Plan, make_plan
 from scaling_study.confirm.confirmation import summarise
 from scaling_study.confirm.round_plan import choose_arms
-from scaling_study.diagnosis import verdict
 from scaling_study.host import limits
 from scaling_study.launch.axes import axis_table, shell
 from scaling_study.launch.axes.axis import MemoryPolicy, Where
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.member import bind, readback
 from scaling_study.search import rounds
-from synthetic_why import MS, Step, World, microbenchmarks, write_run
+from synthetic_why import MS, Step, World, judge
 from test_axes import MACHINE, SLOT, read_back
 
 PILED = ("OMP_PROC_BIND=close",)
@@ -397,36 +394,28 @@ def test_rounds_are_compared_with_today(tmp_path):
     assert {arm["role"]: arm["predicted"] for arm in one["arms"]}["today"] == 1000.0
 
 
-@dataclasses.dataclass(slots=True)
 class Piled(PileUp):
     """Piled up by the shell: the members move apart without its variable, too."""
 
-    interventions: tuple[str, ...] = (*PileUp().interventions, "cleared")
-    axes: dict = dataclasses.field(default_factory=lambda: {"shell": [*PILED, "OMP_DYNAMIC=1"]})
+    interventions = (*PileUp.interventions, "cleared")
+    axes = {"shell": [*PILED, "OMP_DYNAMIC=1"]}
 
     def step(self, intervention, n):
         return PileUp.step(self, "pinned" if intervention == "cleared" else intervention, n)
 
 
-@dataclasses.dataclass(slots=True)
 class Slowed(World):
     """A variable that makes each step longer, alone and together, in no other way that is known."""
 
-    interventions: tuple[str, ...] = (*World().interventions, "cleared")
-    axes: dict = dataclasses.field(default_factory=lambda: {"shell": ["MKL_VERBOSE=1"]})
+    interventions = (*World.interventions, "cleared")
+    axes = {"shell": ["MKL_VERBOSE=1"]}
 
     def step(self, intervention, n):
         return self.crowd(Step(user=(10 if intervention == "cleared" else 15) * MS), n)
 
 
-def explained(folder, world):
-    rng = np.random.default_rng(5)
-    path = write_run(folder / "0.jsonl", world, rng, blocks=10)
-    return verdict.diagnose([path], microbenchmarks(world, rng), None)
-
-
 def test_a_pile_up_by_the_shell_names_the_variable_and_how_to_unset_it(tmp_path):
-    target = explained(tmp_path, Piled())
+    target = judge(Piled(), 5, blocks=10)
     (found,) = target["scaling_loss"]["named"]
     assert found["cause"] == "affinity_pileup"
     assert found["share"]["value"] > 0.8
@@ -439,7 +428,7 @@ def test_a_pile_up_by_the_shell_names_the_variable_and_how_to_unset_it(tmp_path)
 
 
 def test_what_no_other_cause_tells_of_is_the_shells(tmp_path):
-    target = explained(tmp_path, Slowed())
+    target = judge(Slowed(), 5, blocks=10)
     (found,) = target["single_process_loss"]["named"]
     assert found["cause"] == "shell"
     assert found["share"]["value"] == pytest.approx(1 / 3, abs=0.1)

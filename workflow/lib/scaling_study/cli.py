@@ -380,9 +380,9 @@ def why(options: argparse.Namespace) -> None:
     with job_process.prepared(_title("why", options, job), options.log, options.probed):
         experiments = why.Why(job, options.target, options.output, options.builds)
         if not launch:
-            experiments.leave_out(None, "no launch is recommended on this machine")
+            experiments.leave_out("no launch is recommended on this machine")
         elif options.target == RECOMMENDED and launch in plan["explained"]:
-            experiments.leave_out(launch, "it is explained under its own name")
+            experiments.leave_to(launch)
         else:
             with file_errors.told("why", reads="analysis"):
                 knee = read_knee(options.study_folder, machine, launch)

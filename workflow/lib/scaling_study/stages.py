@@ -149,13 +149,11 @@ def judge_loader(folder: Path, replicates: int) -> None:
     runs = [
         read_run(folder / "data_loader" / f"{replicate}.jsonl") for replicate in range(replicates)
     ]
-    machines = dict.fromkeys(run.head["machine_hash"] for run in runs)
+    machines = dict.fromkeys(run.head.machine_hash for run in runs)
     entries = [
         {
             "machine": machine,
-            **loader_verdict.data_loader(
-                [run for run in runs if run.head["machine_hash"] == machine]
-            ),
+            **loader_verdict.data_loader([run for run in runs if run.head.machine_hash == machine]),
         }
         for machine in machines
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from scaling_study.analysis.record_rows import (
 )
 from scaling_study.analysis.window_table import window_rows
 from scaling_study.records import experiment
-from scaling_study.records.codec import REMEDY, RecordError, plain, read
+from scaling_study.records.codec import REMEDY, RecordError, read
 from scaling_study.records.columns import CLOCK, EXPERIMENTS, PER_STEP, RUNNABLE, VMSTAT
 from scaling_study.runner.windows import INVALID
 
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from msgspec.json import Decoder
-
-Json = dict[str, Any]
 R = TypeVar("R")
 
 EVIDENCE = frozenset({"foreign_cpu", "stolen_cpu"})
@@ -45,7 +42,7 @@ MEMBERS = ["name", "n", "block", "slot", "unhindered_s"]
 
 @dataclass(frozen=True, slots=True)
 class WhyRun:
-    """One job of experiments: one target, one replicate. Records are as their lines hold them.
+    """One job of experiments: one target, one replicate.
 
     Attributes:
         head: Its first record.
@@ -60,37 +57,45 @@ class WhyRun:
         end: Its last record; None where the job was cut off.
     """
 
-    head: Json
-    readbacks: dict[str, Json]
+    head: experiment.Why
+    readbacks: dict[str, experiment.Readbacks]
     failed: dict[str, str]
     left_out: dict[str, str]
     windows: pd.DataFrame
     members: pd.DataFrame
-    samples: tuple[Json, ...]
-    foreign: tuple[Json, ...]
-    end: Json | None
+    samples: list[experiment.Samples]
+    foreign: list[experiment.ForeignProcess]
+    end: experiment.End | None
 
 
-def read_records(path: Path, decoder: Decoder[R]) -> list[R]:
-    """Read a file of experiments.
+def read_records(path: Path, kind: type[R]) -> tuple[R, list[experiment.Record]]:
+    """Read a file of experiments; return its first record, of this kind, and all of them.
 
     Raises:
-        RecordError: A record cannot be read, or a window contradicts itself.
+        RecordError: A record cannot be read or contradicts the ones before it.
     """
     records = []
-    for line, record in read(path, decoder):
-        if isinstance(record, experiment.Timed):
+    for line, record in read(path, experiment.DECODER):
+        if isinstance(record, experiment.Window):
             try:
                 refuse_contradictions(record)
             except RecordError as error:
                 raise RecordError(f"{path}:{line}: {error}; {REMEDY}") from None
         records.append(record)
-    return records
+    heads = of_kind(records, kind)
+    if len(heads) != 1:
+        raise RecordError(f"{path}: {len(heads)} first records; {REMEDY}")
+    return heads[0], records
 
 
 def of_kind(records: Iterable[object], kind: type[R]) -> list[R]:
     """Return the records of a kind, in order."""
     return [one for one in records if isinstance(one, kind)]
+
+
+def last(records: Iterable[object], kind: type[R]) -> R | None:
+    """Return the last record of a kind; None without one."""
+    return next(reversed(of_kind(records, kind)), None)
 
 
 def read_run(path: Path) -> WhyRun:
@@ -102,30 +107,30 @@ def read_run(path: Path) -> WhyRun:
     Raises:
         RecordError: A record cannot be read or contradicts the ones before it.
     """
-    records = read_records(path, experiment.WHY)
-    heads, windows = of_kind(records, experiment.Why), of_kind(records, experiment.Window)
-    if len(heads) != 1:
-        raise RecordError(f"{path}: {len(heads)} first records; {REMEDY}")
+    return make_run(*read_records(path, experiment.Why))
+
+
+def make_run(head: experiment.Why, records: Sequence[experiment.Record]) -> WhyRun:
+    """Arrange the records of one job."""
+    windows = of_kind(records, experiment.Window)
     readbacks = {one.cohort: one for one in of_kind(records, experiment.Readbacks)}
     unproven = frozenset(
         name for name, one in readbacks.items() if not all(check.ok for check in one.checks)
     )
     counted = member_rows(windows)
-    ends = of_kind(records, experiment.End)
+    foreign = of_kind(records, experiment.Foreign)
     return WhyRun(
-        head=plain(heads[0]),
-        readbacks={name: plain(one) for name, one in readbacks.items()},
+        head=head,
+        readbacks=readbacks,
         failed={one.intervention: one.reason for one in of_kind(records, experiment.ChangeFailed)},
         left_out={
             one.intervention: one.reason for one in of_kind(records, experiment.ChangeLeftOut)
         },
-        windows=_frame(heads[0], windows, counted, unproven),
+        windows=_frame(head, windows, counted, unproven),
         members=_unhindered(windows, counted),
-        samples=tuple(plain(one) for one in of_kind(records, experiment.Samples)),
-        foreign=tuple(
-            plain(one) for each in of_kind(records, experiment.Foreign) for one in each.processes
-        ),
-        end=plain(ends[-1]) if ends else None,
+        samples=of_kind(records, experiment.Samples),
+        foreign=[one for each in foreign for one in each.processes],
+        end=last(records, experiment.End),
     )
 
 
@@ -155,7 +160,7 @@ def _frame(
     return EXPERIMENTS.frame(rows)
 
 
-def _row(window: experiment.Window, unproven: frozenset[str]) -> Json:
+def _row(window: experiment.Window, unproven: frozenset[str]) -> dict[str, object]:
     """What a row holds besides what is counted."""
     cohort = window.name if window.experiment == "intervention" else "reference"
     flags = [*window.flags, *([NO_SUCH_COHORT] if cohort in unproven else [])]
@@ -180,7 +185,7 @@ def _invalid(flags: Sequence[str]) -> list[str]:
     return [flag for flag in flags if flag in INVALID or flag == NO_SUCH_COHORT]
 
 
-def member_rows(windows: Sequence[experiment.Timed]) -> pd.DataFrame:
+def member_rows(windows: Sequence[experiment.Window]) -> pd.DataFrame:
     """What members counted, a row per member and window; `window` is its place."""
     flat = [(at, window, one) for at, window in enumerate(windows) for one in window.members]
     if not flat:

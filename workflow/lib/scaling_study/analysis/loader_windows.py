@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from scaling_study.analysis.experiment_runs import (
+    last,
     member_rows,
     of_kind,
     or_nan,
@@ -16,19 +17,16 @@ from scaling_study.analysis.experiment_runs import (
     read_records,
 )
 from scaling_study.records import experiment
-from scaling_study.records.codec import REMEDY, RecordError, plain
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from msgspec import Struct
-
-Json = dict[str, Any]
+    from scaling_study.records.readback import Readback
 
 
 @dataclass(frozen=True, slots=True)
 class LoaderRun:
-    """One job: one start of all variants. Records are as their lines hold them.
+    """One job: one start of all variants.
 
     Attributes:
         head: Its first record.
@@ -43,13 +41,13 @@ class LoaderRun:
         use: What the machine was used for meanwhile; None where it was not looked at.
     """
 
-    head: Json
-    readbacks: dict[str, Json]
+    head: experiment.LoaderExperiment
+    readbacks: dict[str, Readback]
     windows: pd.DataFrame
-    ways: Json | None
+    ways: experiment.Ways | None
     invalid: int
-    end: Json | None
-    use: Json | None = None
+    end: experiment.End | None
+    use: experiment.Use | None = None
 
 
 def read_run(path: Path) -> LoaderRun:
@@ -61,36 +59,20 @@ def read_run(path: Path) -> LoaderRun:
     Raises:
         RecordError: A record cannot be read or contradicts the ones before it.
     """
-    records = read_records(path, experiment.DATA_LOADER)
-    heads, taken = (
-        of_kind(records, experiment.LoaderExperiment),
-        of_kind(records, experiment.LoaderWindow),
-    )
-    if not heads:
-        raise RecordError(f"{path}: it has no first record; {REMEDY}")
-    ways, use, end = (
-        _last(of_kind(records, kind))
-        for kind in (experiment.Ways, experiment.Use, experiment.LoaderEnd)
-    )
+    head, records = read_records(path, experiment.LoaderExperiment)
+    taken = of_kind(records, experiment.Window)
     return LoaderRun(
-        head=plain(heads[0]),
-        readbacks={
-            one.cohort: plain(one.members[0])
-            for one in of_kind(records, experiment.LoaderReadbacks)
-        },
-        windows=_rows(heads[0].replicate, taken),
-        ways=ways,
+        head=head,
+        readbacks={one.cohort: one.members[0] for one in of_kind(records, experiment.Readbacks)},
+        windows=_rows(head.replicate, taken),
+        ways=last(records, experiment.Ways),
         invalid=sum(not window.valid for window in taken),
-        end=end,
-        use=use,
+        end=last(records, experiment.End),
+        use=last(records, experiment.Use),
     )
 
 
-def _last(records: list[Struct]) -> Json | None:
-    return plain(records[-1]) if records else None
-
-
-def _rows(replicate: int, taken: list[experiment.LoaderWindow]) -> pd.DataFrame:
+def _rows(replicate: int, taken: list[experiment.Window]) -> pd.DataFrame:
     valid = [window for window in taken if window.valid]
     if not valid:
         return pd.DataFrame()
@@ -110,12 +92,12 @@ def _rows(replicate: int, taken: list[experiment.LoaderWindow]) -> pd.DataFrame:
     return names.join(per_window(member_rows(valid)))
 
 
-def _disk_bytes_per_s(window: experiment.LoaderWindow) -> float:
+def _disk_bytes_per_s(window: experiment.Window) -> float:
     read = window.vmstat.get("pgpgin")
     return np.nan if read is None else 1024 * read / window.window_s
 
 
-def _spread(window: experiment.LoaderWindow) -> float:
+def _spread(window: experiment.Window) -> float:
     steps = [us for member in window.members for us in member.step_us]
     middle, long = np.quantile(steps, [0.5, 0.95]) if steps else (np.nan, np.nan)
     return float(long / middle)

@@ -37,7 +37,6 @@ class Cause:
 
     Attributes:
         title: For a person.
-        plain: The same within a sentence, for somebody who has never heard of it: "… because".
         looks: How it looks in the accounts and experiments.
         source: Where that is known from.
         remedy: What to do, in words.
@@ -65,7 +64,6 @@ class Cause:
     """
 
     title: str
-    plain: str
     looks: str
     source: str
     remedy: str

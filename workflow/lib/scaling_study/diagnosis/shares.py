@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from scaling_study.common.quantities import format_percent, format_seconds
-from scaling_study.diagnosis.case import QUOTA_BURSTS, REFERENCE, Case, Scope
+from scaling_study.diagnosis.case import REFERENCE, Case, Scope
 from scaling_study.diagnosis.evidence import (
     MOST,
     Evidence,
@@ -18,6 +18,7 @@ from scaling_study.diagnosis.evidence import (
     percent,
     whole,
 )
+from scaling_study.experiments.interventions import QUOTA_BURSTS
 from scaling_study.stats.intervals import Floats, Interval
 from scaling_study.stats.ratios import fit_prior, mean
 from scaling_study.stats.variances import START_SD, Prior

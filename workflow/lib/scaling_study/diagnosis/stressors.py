@@ -7,7 +7,6 @@ kernel.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,12 +15,13 @@ from scaling_study.common.quantities import format_percent, format_ratio
 from scaling_study.diagnosis.case import Case
 from scaling_study.diagnosis.evidence import Evidence, Measured, Query, Share, Untested
 from scaling_study.diagnosis.shares import quieter_cohort, share_of, unexplained
+from scaling_study.experiments.kernel_cohort import NONE
+from scaling_study.records.experiment import KernelRates
 from scaling_study.stats.intervals import Floats, Interval
 from scaling_study.stats.ratios import Pairs, fit_prior, mean, pair, ratio_of_means
 from scaling_study.stats.variances import Prior
 
 CONTROL = "register"
-NONE = "none"
 TOOK_ENOUGH = 0.5
 """Stressors that achieved less than this part of their rate alone did not load what they should.
 A stream beside a training member that uses the same bandwidth is slower too, hence not all."""
@@ -70,8 +70,8 @@ def _sensitivities(case: Case) -> dict[str, Sensitivity]:
 
 
 def _at(case: Case, name: str, dose: float, column: str = "step_s") -> Floats:
-    cell = case.stressor_windows.get((name, dose))
-    return np.full(len(case.replicates), np.nan) if cell is None else cell[column]
+    found = case.stressor_windows.get((name, dose))
+    return np.full(len(case.replicates), np.nan) if found is None else found[column]
 
 
 def _sensitivity(
@@ -128,11 +128,11 @@ def inflations(case: Case) -> dict[str, Inflation]:
 
 
 def _inflations(case: Case) -> dict[str, Inflation]:
-    listed = case.microbenchmarks["rows"] if case.microbenchmarks else []
-    rows = [row for row in listed if row["valid"]]
-    if not any(row["n"] == 1 for row in rows):
+    listed = case.microbenchmarks.rows if case.microbenchmarks else []
+    rows = [row for row in listed if row.valid]
+    if not any(row.n == 1 for row in rows):
         return {}
-    table = _slowdowns(rows, str(case.head["axes"].get("placement")))
+    table = _slowdowns(rows, str(case.head.axes.get("placement")))
     counts = [n for n in table.index.get_level_values("n").unique() if 1 < n <= case.n]
     if not counts:
         return {}
@@ -153,11 +153,16 @@ def _inflations(case: Case) -> dict[str, Inflation]:
     }
 
 
-def _slowdowns(rows: Sequence[dict[str, Any]], placement: str) -> pd.Series:
+def _slowdowns(rows: Sequence[KernelRates], placement: str) -> pd.Series:
     """Return the inflation by kernel, n and block, of the placement nearest to the launch's."""
     table = pd.DataFrame(
-        {key: row[key] for key in ("kernel", "placement", "n", "block")}
-        | {"rate": sum(row["rates"]) / len(row["rates"]) if row["rates"] else np.nan}
+        {
+            "kernel": row.kernel,
+            "placement": row.placement,
+            "n": row.n,
+            "block": row.block,
+            "rate": sum(row.rates) / len(row.rates) if row.rates else np.nan,
+        }
         for row in rows
     )
     wanted = placement if placement in set(table["placement"]) else "cores"

@@ -27,6 +27,29 @@ class Ended(Struct, frozen=True):
     """Most."""
 
 
+class Loader(Struct, frozen=True, kw_only=True):
+    """A kind of loader that the script has iterated over."""
+
+    kind: str
+    """Its class."""
+    kinds: list[str] = []
+    """Names of that and of what it is derived from."""
+    workers: Count | None
+    """Its workers; null: threads or processes of its own."""
+    threads: bool = False
+    """Whether those are threads of this process."""
+    settable: bool = False
+    """Whether their number can be set."""
+    shares_out: bool = False
+    """Whether it shares its batches out among several workers."""
+    by_row: bool = False
+    """Whether torch makes its batches row by row."""
+    batches: Count | None = None
+    """Batches in a pass; null where it does not say."""
+    ready: Count = 0
+    """Batches that may be ready while nobody takes any."""
+
+
 class Readback(Struct, frozen=True, kw_only=True):
     """What one member reports about itself; a field that it does not report is left out."""
 
@@ -87,11 +110,11 @@ class Readback(Struct, frozen=True, kw_only=True):
     spin_s: float | UnsetType | None = UNSET
     """CPU time in 20 ms of sleep after parallel work: waiting threads that spin; null with
     one thread."""
-    changes: Json | UnsetType = UNSET
+    changes: dict[str, bool] | UnsetType = UNSET
     """Which single changes of experiments hold inside the member."""
-    impossible: Json | UnsetType = UNSET
+    impossible: dict[str, str] | UnsetType = UNSET
     """Why a change cannot be made in this script."""
-    cached: Json | UnsetType = UNSET
+    cached: dict[str, bool | Count] | UnsetType = UNSET
     """Batches from memory: how many, their bytes, whether the script changes them."""
     compiled: Json | UnsetType = UNSET
     """torch.compile: `times` (compiled functions, of which torch keeps the last 64),
@@ -106,7 +129,7 @@ class Readback(Struct, frozen=True, kw_only=True):
     switches: Json | UnsetType = UNSET
     """For each switch of the launch, what its axis finds to hold in the process: live
     optimizers, loaders, modules, settings of torch."""
-    loaders: list[Json] | UnsetType = UNSET
+    loaders: list[Loader] | UnsetType = UNSET
     """Kinds of loaders that were iterated over: class, workers (null: threads or processes
     of its own; `threads` says which), whether their number can be set, whether torch makes
     its batches row by row (`by_row`), batches that may be ready."""
