@@ -31,7 +31,7 @@ from fault_cases import Case as Injected
 from fault_list import FAULTS, NOTHING, ROOT
 from fault_runs import plan_of_config
 
-from scaling_study.analysis.loader_windows import read_run
+from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.common.quantities import format_percent, format_seconds
 from scaling_study.config.efforts import LOADER_EFFORTS
 from scaling_study.diagnosis.loader_verdict import data_loader
@@ -121,7 +121,7 @@ def run(case: str, kept: Path) -> Json:
 
 def tell(case: str, kept: Path) -> Json:
     """Return the ledger's entry of a case, from its records."""
-    found = data_loader([read_run(kept)])
+    found = data_loader([read_loader_run(kept)])
     names = ("status", "reason", "parts", "variants", "ways", "left_out", "fetching")
     chosen = {name: found[name] for name in (*names, "preparing")}
     return {"case": case, **chosen}

@@ -1,7 +1,5 @@
 """Worlds with one injected cause each: what physics says the accounts then are."""
 
-import dataclasses
-
 from scaling_study.records.experiment import ForeignProcess, SampledLock
 from synthetic_why import MS, Step, World, seen
 
@@ -227,11 +225,11 @@ class Paused(Server):
 
     looks = seen({"R": 30, "S": 30}, ("clock_nanosleep", "", 28))
     seen_alone = True
-
-    def step(self, intervention, n):
-        if intervention == "cached_batches":
-            return Step(user=7 * MS, blocked=8 * MS, load=0.05 * MS)
-        return Step(blocked=8 * MS, load=3 * MS)
+    steps = {
+        "cached_batches": Step(user=7 * MS, blocked=8 * MS, load=0.05 * MS),
+        "reference": Step(blocked=8 * MS, load=3 * MS),
+    }
+    step = World.step
 
 
 class Stopped(World):
@@ -239,20 +237,14 @@ class Stopped(World):
 
     first = "stopped"
     looks = seen({"R": 30, "T": 30})
-
-    def step(self, intervention, n):
-        return self.crowd(Step(blocked=10 * MS), n)
+    steps = {"reference": Step(blocked=10 * MS)}
 
 
 class Collector(World):
     """A garbage collection in every step."""
 
     first = "interpreter"
-
-    def step(self, intervention, n):
-        if intervention == "no_gc":
-            return self.crowd(Step(), n)
-        return self.crowd(Step(user=16 * MS, collect=6 * MS), n)
+    steps = {"no_gc": Step(), "reference": Step(user=16 * MS, collect=6 * MS)}
 
 
 class UntriedCollector(Collector):
@@ -265,9 +257,7 @@ class Recompiling(World):
     """Recompilation for new shapes."""
 
     first = "compilation"
-
-    def step(self, intervention, n):
-        return self.crowd(Step(user=16 * MS, compile=6 * MS), n)
+    steps = {"reference": Step(user=16 * MS, compile=6 * MS)}
 
 
 class SlowExchange(World):
@@ -278,21 +268,18 @@ class SlowExchange(World):
     cpus = 4
     interventions = (*ALL[2:], "one_element")
     looks = seen({"R": 40, "S": 20}, ("futex", "", 20))
-
-    def step(self, intervention, n):
-        exchange = 0.3 * MS if intervention == "one_element" else 6 * MS
-        # Threads of the library that exchanges compute, and the training thread waits for them.
-        return self.crowd(Step(blocked=exchange, backward=3 * MS + exchange, helper_s=exchange), n)
+    # Threads of the library that exchanges compute, and the training thread waits for them.
+    steps = {
+        "one_element": Step(blocked=0.3 * MS, backward=3.3 * MS, helper_s=0.3 * MS),
+        "reference": Step(blocked=6 * MS, backward=9 * MS, helper_s=6 * MS),
+    }
 
 
 class SlowRank(SlowExchange):
     """Ranks of which one has more to do: whatever they exchange, the other one waits."""
 
     first = "imbalance"
-
-    def step(self, intervention, n):
-        wait = Step(blocked=6 * MS, backward=9 * MS, ranks_wait=6 * MS, helper_s=6 * MS)
-        return self.crowd(wait, n)
+    steps = {"reference": Step(blocked=6 * MS, backward=9 * MS, ranks_wait=6 * MS, helper_s=6 * MS)}
 
 
 class LockedLoader(Lock):
@@ -309,11 +296,10 @@ class UnknownLoader(World):
     """A loader that sleeps, and is none of torch's; the same with any number of members."""
 
     first = "data_loading"
-
-    def step(self, intervention, n):
-        if intervention == "cached_batches":
-            return self.crowd(Step(load=0.05 * MS), n)
-        return self.crowd(Step(blocked=8 * MS, load=8.3 * MS), n)
+    steps = {
+        "cached_batches": Step(load=0.05 * MS),
+        "reference": Step(blocked=8 * MS, load=8.3 * MS),
+    }
 
 
 class SlowLoader(UnknownLoader):
@@ -321,13 +307,11 @@ class SlowLoader(UnknownLoader):
 
     first = "loader_storage"
     loader = {"workers": 0}
-    made = Step(loader_made=8.2 * MS, loader_computed=0.2 * MS)
-
-    def step(self, intervention, n):
-        made = dataclasses.asdict(self.made)
-        own = {name: made[name] for name in ("loader_made", "loader_computed")}
-        step = UnknownLoader.step(self, intervention, n)
-        return step if intervention == "cached_batches" else dataclasses.replace(step, **own)
+    steps = UnknownLoader.steps | {
+        "reference": Step(
+            blocked=8 * MS, load=8.3 * MS, loader_made=8.2 * MS, loader_computed=0.2 * MS
+        )
+    }
 
 
 class SlowDisk(SlowLoader):
@@ -340,14 +324,14 @@ class SlowWorker(SlowLoader):
     """A worker that sleeps, and is waited for in a futex."""
 
     loader = {"workers": 1}
-    made = Step(loader_made=18 * MS, loader_computed=1 * MS)
     interventions = (*ALL, "loader_beside", "more_workers")
     looks = seen({"R": 34, "S": 26}, ("futex", "", 26))
-
-    def step(self, intervention, n):
-        if intervention == "more_workers":
-            return self.crowd(Step(load=0.1 * MS), n)
-        return SlowLoader.step(self, intervention, n)
+    steps = UnknownLoader.steps | {
+        "more_workers": Step(load=0.1 * MS),
+        "reference": Step(
+            blocked=8 * MS, load=8.3 * MS, loader_made=18 * MS, loader_computed=1 * MS
+        ),
+    }
 
 
 class NoWorkers(World):
@@ -357,14 +341,12 @@ class NoWorkers(World):
     cpus = 4
     loader = {"workers": 0}
     interventions = (*ALL, "more_workers")
-
-    def step(self, intervention, n):
-        if intervention == "cached_batches":
-            return self.crowd(Step(load=0.05 * MS), n)
-        made = {"loader_made": 8.2 * MS, "loader_computed": 8.1 * MS}
-        if intervention == "more_workers":
-            return self.crowd(Step(load=0.5 * MS, helper_s=8.2 * MS, **made), n)
-        return self.crowd(Step(user=18 * MS, load=8.3 * MS, **made), n)
+    made = {"loader_made": 8.2 * MS, "loader_computed": 8.1 * MS}
+    steps = {
+        "cached_batches": Step(load=0.05 * MS),
+        "more_workers": Step(load=0.5 * MS, helper_s=8.2 * MS, **made),
+        "reference": Step(user=18 * MS, load=8.3 * MS, **made),
+    }
 
 
 class LongPreparation(NoWorkers):
@@ -372,11 +354,7 @@ class LongPreparation(NoWorkers):
 
     first = "loader_preparation"
     cpus = 2
-
-    def step(self, intervention, n):
-        return NoWorkers.step(
-            self, "reference" if intervention == "more_workers" else intervention, n
-        )
+    steps = NoWorkers.steps | {"more_workers": NoWorkers.steps["reference"]}
 
 
 class RowByRow(NoWorkers):
@@ -384,12 +362,11 @@ class RowByRow(NoWorkers):
 
     first = "loader_rows"
     interventions = (*ALL, "more_workers", "whole_batches")
-
-    def step(self, intervention, n):
-        if intervention == "whole_batches":
-            made = {"loader_made": 1 * MS, "loader_computed": 1 * MS}
-            return self.crowd(Step(user=11 * MS, load=1.1 * MS, **made), n)
-        return NoWorkers.step(self, intervention, n)
+    steps = NoWorkers.steps | {
+        "whole_batches": Step(
+            user=11 * MS, load=1.1 * MS, loader_made=1 * MS, loader_computed=1 * MS
+        )
+    }
 
 
 class LargeBatches(World):
@@ -398,20 +375,15 @@ class LargeBatches(World):
     first = "loader_copies"
     loader = {"workers": 1}
     interventions = (*ALL, "loader_beside", "more_workers", "no_copies")
-
-    def step(self, intervention, n):
-        made = {"loader_made": 3 * MS, "loader_computed": 3 * MS}
-        if intervention == "cached_batches":
-            return self.crowd(Step(load=0.05 * MS), n)
-        if intervention == "loader_beside":
-            return self.crowd(
-                Step(user=10.5 * MS, blocked=5 * MS, load=5.05 * MS, helper_s=8 * MS, **made), n
-            )
-        if intervention == "no_copies":
-            return self.crowd(Step(load=0.1 * MS, helper_s=3 * MS, **made), n)
-        return self.crowd(
-            Step(user=11 * MS, blocked=5 * MS, load=6 * MS, helper_s=8 * MS, **made), n
-        )
+    made = {"loader_made": 3 * MS, "loader_computed": 3 * MS}
+    steps = {
+        "cached_batches": Step(load=0.05 * MS),
+        "loader_beside": Step(
+            user=10.5 * MS, blocked=5 * MS, load=5.05 * MS, helper_s=8 * MS, **made
+        ),
+        "no_copies": Step(load=0.1 * MS, helper_s=3 * MS, **made),
+        "reference": Step(user=11 * MS, blocked=5 * MS, load=6 * MS, helper_s=8 * MS, **made),
+    }
 
 
 class LoaderThreads(World):
@@ -421,12 +393,11 @@ class LoaderThreads(World):
     loader = {"workers": None, "threads": True}
     interventions = (*ALL, "loader_beside", "quick_switches")
     looks = SlowWorker.looks
-
-    def step(self, intervention, n):
-        if intervention == "cached_batches":
-            return self.crowd(Step(load=0.05 * MS), n)
-        blocked = 0.8 * MS if intervention == "quick_switches" else 8 * MS
-        return self.crowd(Step(load=0.1 * MS, blocked=blocked, helper_s=6 * MS), n)
+    steps = {
+        "cached_batches": Step(load=0.05 * MS),
+        "quick_switches": Step(load=0.1 * MS, blocked=0.8 * MS, helper_s=6 * MS),
+        "reference": Step(load=0.1 * MS, blocked=8 * MS, helper_s=6 * MS),
+    }
 
 
 class UntriedThreads(LoaderThreads):
@@ -440,11 +411,11 @@ class StartedWorkers(World):
 
     first = "loader_starts"
     interventions = (*ALL, "kept_workers")
-
-    def step(self, intervention, n):
-        if intervention in {"cached_batches", "kept_workers"}:
-            return self.crowd(Step(load=0.2 * MS), n)
-        return self.crowd(Step(blocked=7 * MS, load=7.2 * MS, loader_starts=7 * MS), n)
+    steps = {
+        "cached_batches": Step(load=0.2 * MS),
+        "kept_workers": Step(load=0.2 * MS),
+        "reference": Step(blocked=7 * MS, load=7.2 * MS, loader_starts=7 * MS),
+    }
 
 
 class UntriedWorkers(StartedWorkers):
@@ -458,14 +429,12 @@ class Snapshots(World):
 
     first = "loader_snapshots"
     interventions = (*ALL, "loader_beside", "no_snapshots")
-
-    def step(self, intervention, n):
-        if intervention == "cached_batches":
-            return self.crowd(Step(load=0.05 * MS), n)
-        if intervention == "loader_beside":
-            return self.crowd(Step(load=5.05 * MS, blocked=5 * MS, helper_s=5 * MS), n)
-        busy = 0.0 if intervention == "no_snapshots" else 5 * MS
-        return self.crowd(Step(load=1 * MS + busy, blocked=busy, helper_s=busy), n)
+    steps = {
+        "cached_batches": Step(load=0.05 * MS),
+        "loader_beside": Step(load=5.05 * MS, blocked=5 * MS, helper_s=5 * MS),
+        "no_snapshots": Step(load=1 * MS),
+        "reference": Step(load=6 * MS, blocked=5 * MS, helper_s=5 * MS),
+    }
 
 
 class NoisyLoader(World):
@@ -473,23 +442,17 @@ class NoisyLoader(World):
 
     first = "loader_interference"
     interventions = (*ALL, "loader_beside")
-
-    def step(self, intervention, n):
-        if intervention == "cached_batches":
-            return self.crowd(Step(load=0.05 * MS), n)
-        return self.crowd(Step(user=15 * MS, helper_s=4 * MS, blocked=2 * MS, load=2 * MS), n)
+    steps = {
+        "cached_batches": Step(load=0.05 * MS),
+        "reference": Step(user=15 * MS, helper_s=4 * MS, blocked=2 * MS, load=2 * MS),
+    }
 
 
 class Denormals(World):
     """Arithmetic on denormals."""
 
     first = "denormals"
-    factor = 2.0
-
-    def step(self, intervention, n):
-        return self.crowd(
-            Step(user=(1 if intervention == "flush_denormals" else self.factor) * 10 * MS), n
-        )
+    steps = {"flush_denormals": Step(), "reference": Step(user=20 * MS)}
 
 
 class OldBlas(World):
@@ -497,20 +460,18 @@ class OldBlas(World):
 
     first = "slow_blas"
     gflops = {"openblas": 240.0}
-
-    def step(self, intervention, n):
-        return self.crowd(Step(user=(6 if intervention == "openblas" else 10) * MS), n)
+    steps = {"openblas": Step(user=6 * MS), "reference": Step()}
 
 
 class Faults(World):
     """Pages that are mapped anew in every step."""
 
     first = "page_faults"
-
-    def step(self, intervention, n):
-        if intervention in {"large_thresholds", "jemalloc"}:
-            return self.crowd(Step(), n)
-        return self.crowd(Step(system=5 * MS, user=11 * MS, faults=8000), n)
+    steps = {
+        "large_thresholds": Step(),
+        "jemalloc": Step(),
+        "reference": Step(system=5 * MS, user=11 * MS, faults=8000),
+    }
 
 
 class Bandwidth(World):

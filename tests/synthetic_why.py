@@ -87,6 +87,7 @@ class World:
         axes: Of the launch, that are not the default.
         loader: What is read back of the loader; empty for none.
         first: The cause that is injected; empty for none.
+        steps: Where time goes, by cohort; that of the reference stands for others too.
         looks: What looks at the training threads find.
         seen_alone: Whether they find it with one process too.
     """
@@ -103,6 +104,7 @@ class World:
     loader = {}
     first = ""
     looks = seen({"R": 60, "S": 0})
+    steps = {"reference": Step()}
     seen_alone = True
 
     def __init__(self, **changed):
@@ -112,7 +114,8 @@ class World:
 
     def step(self, intervention, n):
         """Where time goes for a cohort at a process count."""
-        return self.crowd(Step(), n)
+        found = self.steps.get(intervention, self.steps["reference"])
+        return self.crowd(copy.copy(found), n)
 
     def crowd(self, step, n):
         """Let members of one thread wait for each other where they outnumber the CPUs."""

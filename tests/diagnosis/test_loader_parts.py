@@ -7,20 +7,18 @@ import pandas as pd
 import pytest
 from msgspec import structs
 
-from scaling_study.analysis.loader_windows import LoaderRun
+from scaling_study.analysis.experiment_runs import LoaderRun
 from scaling_study.config import efforts
 from scaling_study.diagnosis.loader_verdict import data_loader
 from scaling_study.experiments import loader_model
 from scaling_study.member import synthetic_load
 from scaling_study.records import experiment
 from scaling_study.records.readback import Loader, Readback
-from scaling_study.report import figures, sections
 from scaling_study.report import rows as table_rows
+from scaling_study.report import sections
 from scaling_study.report.model import DataLoader
-from synthetic import machine
 
 MS = 1e-3
-MACHINE = machine()
 BLOCKS = 8
 LOADER = Loader(
     kind="torch.utils.data.dataloader.DataLoader", kinds=["DataLoader"], workers=2, settable=True,
@@ -88,70 +86,67 @@ def run(replicate=0, rows=None, ways=None, use=None, **known):
     )
 
 
-def shares(found):
-    return {one["part"]: one["share"] for one in found["parts"]}
+def changed(**columns):
+    """A run whose windows have other values in some columns."""
+    one = run()
+    return dataclasses.replace(one, windows=one.windows.assign(**columns))
 
 
-@pytest.mark.parametrize("starts", [1, 3])
-def test_the_parts_of_a_step_are_found(starts):
-    found = data_loader([run(replicate) for replicate in range(starts)])
-    assert found["status"] == "ok"
-    assert found["replicates"] == starts
-    for name, part in {
-        "waiting": 4,
-        "training": 8,
-        "interference": 2,
-        "rest": 0,
-    }.items():
-        share = shares(found)[name]
-        assert share["value"] == pytest.approx(part / 14, abs=0.02)
-        assert share["low"] - 0.005 <= part / 14 <= share["high"] + 0.005
+@pytest.mark.parametrize(
+    ("runs", "parts"),
+    [
+        ([run()], {"waiting": 4, "training": 8, "interference": 2, "rest": 0}),
+        ([run(at) for at in range(3)], {"waiting": 4, "training": 8, "interference": 2, "rest": 0}),
+        ([run(rest=3.0)], {"waiting": 4, "training": 8, "interference": 2, "rest": 3}),
+        # A loader without workers leaves caches cold.
+        (
+            [run(interference=1.0, without=("beside", "still"))],
+            {"waiting": 4, "training": 8, "interference": 1, "rest": 0},
+        ),
+        ([run(without=("cached",))], {"waiting": 4}),
+    ],
+)
+def test_the_parts_of_a_step_are_found(runs, parts):
+    found = data_loader(runs)
+    assert (found["status"], found["replicates"]) == ("ok", len(runs))
+    whole = 14 if len(parts) == 1 else sum(parts.values())
+    assert [one["part"] for one in found["parts"]] == list(parts)
+    for one in found["parts"]:
+        share = parts[one["part"]] / whole
+        assert one["share"]["value"] == pytest.approx(share, abs=0.03)
+        assert one["share"]["low"] - 0.01 <= share <= one["share"]["high"] + 0.01
+
+
+def test_rates_and_stalls_are_found():
+    found = data_loader([run()])
     assert found["most"] == pytest.approx({"loader": 2 / 9e-3, "training": 2 / 8e-3}, rel=0.15)
     assert found["fetching"]["value"] == pytest.approx(3e-3, rel=0.25)
     assert found["preparing"]["value"] == pytest.approx(6e-3, rel=0.25)
+
+
+# Files that stay in memory, or are back before a window ends, show nothing of fetching.
+@pytest.mark.parametrize("known", [{"resident": 0.6}, {"back": 0.95}])
+def test_fetching_is_known_only_from_windows_without_files(known):
+    assert data_loader([run(**known)])["fetching"] is None
 
 
 def findings(found, disk_limit=None):
     return " ".join(sections.loader_findings(DataLoader.model_validate(found), None, disk_limit))
 
 
-def thumbs(found):
-    use = DataLoader.model_validate(found).use
-    memory_bytes = MACHINE.get("memory_bytes")
-    return {
-        rule: (holds, text) for rule, holds, text in table_rows.rules_of_thumb(use, memory_bytes)
-    }
-
-
-def test_what_the_parts_do_not_account_for_is_shown():
-    found = data_loader([run(rest=3.0)])
-    assert shares(found)["rest"]["value"] == pytest.approx(3 / 17, abs=0.03)
-    assert "is not accounted for" in findings(found)
-
-
-def test_a_loader_without_workers_leaves_caches_cold():
-    found = data_loader([run(interference=1.0, without=("beside", "still"))])
-    assert set(shares(found)) == {"waiting", "training", "interference", "rest"}
-    assert shares(found)["interference"]["value"] == pytest.approx(1 / 13, abs=0.01)
-
-
-def test_files_that_stay_in_memory_tell_nothing_of_fetching():
-    assert data_loader([run(resident=0.6)])["fetching"] is None
-
-
-def test_files_that_are_back_before_a_window_ends_tell_nothing_of_fetching():
-    found = data_loader([run(back=0.95)])
-    assert found["fetching"] is None
-    text = findings(found)
-    assert "What fetching from storage takes is not known" in text
-
-
 @pytest.mark.parametrize(
-    ("fetching", "said"), [(3.0, "from storage takes 3"), (0.0, "takes nothing noticeable")]
+    ("one", "text"),
+    [
+        (run(), "from storage takes 3"),
+        (run(fetching=0.0), "takes nothing noticeable"),
+        (run(back=0.95), "What fetching from storage takes is not known"),
+        (run(rest=3.0), "is not accounted for"),
+        (run(), "Each alone, the loader is the slower one."),
+        (changed(disk_bytes_per_s=8e8), "80% of what one process can read"),
+    ],
 )
-def test_what_fetching_takes_is_said_as_far_as_it_is_sure(fetching, said):
-    text = findings(data_loader([run(fetching=fetching)]))
-    assert said in text
+def test_findings_say_what_is_sure(one, text):
+    assert text in findings(data_loader([one]), disk_limit=1e9)
 
 
 def test_a_study_that_measured_nothing_says_why():
@@ -160,21 +155,8 @@ def test_a_study_that_measured_nothing_says_why():
     one = dataclasses.replace(run(), readbacks={}, windows=pd.DataFrame(), end=end)
     found = data_loader([one])
     assert (found["status"], found["reason"]) == ("skipped", reason)
-    assert (
-        sections.data_loader(DataLoader.model_validate(found)) == f"Nothing was measured: {reason}."
-    )
-
-
-def test_the_answer_comes_first():
-    text = sections.data_loader(DataLoader.model_validate(data_loader([run()])))
-    assert text.startswith("A step waits 29% of its time for the loader")
-    assert "more than 1.7" in text
-    found = DataLoader.model_validate(data_loader([run()]))
-    more = sections.loader_findings(found, 2**20, None)
-    assert any("of a step from training" in each for each in more)
-    assert "Each alone, the loader is the slower one." in more
-    assert any("fit into the last-level cache" in each for each in more)
-    assert [one.part for one in found.parts][:2] == ["waiting", "training"]
+    said = sections.data_loader(DataLoader.model_validate(found))
+    assert said == f"Nothing was measured: {reason}."
 
 
 def swept(loader, **steps):
@@ -215,8 +197,6 @@ def test_other_ways_to_load_are_predicted_and_the_best_is_compared():
     assert rows["ahead"]["predicted_s"] == rows[""]["predicted_s"]
     assert rows["workers-2"]["gain"]["value"] == pytest.approx(14 / 10.2, rel=0.03)
     assert rows["workers-0"]["measured_s"] is None
-    assert "Load with 2 workers: 1.3" in findings(found)
-    assert "as fast; in a launch, loader_workers: 2." in findings(found)
 
 
 def test_ways_to_load_are_those_that_can_be():
@@ -264,18 +244,6 @@ def test_work_beside_training_hurts_from_some_use_of_cpus_on():
     assert threads["doses"][1]["ratio"]["value"] == pytest.approx(1.25)
     assert threads["doses"][2]["spread"] == pytest.approx(2.1)
     assert processes["doses"][2]["ratio"]["value"] == pytest.approx(1.0)
-    text = findings(found)
-    assert "threads in the process from 1 CPUs on (1.25\N{MULTIPLICATION SIGN} as long" in text
-    assert "processes beside" not in text
-    drawn = figures.doses(DataLoader.model_validate(found).neighbours, "x", "x", "x", 2.0)
-    assert "CPU use of the others" in drawn.svg
-
-
-def test_a_disk_that_is_used_up_is_said():
-    one = run()
-    one = dataclasses.replace(one, windows=one.windows.assign(disk_bytes_per_s=8e8))
-    found = data_loader([one])
-    assert "80% of what one process can read" in findings(found, disk_limit=1e9)
 
 
 def looks(shared_bytes=2**31, **rates):
@@ -292,22 +260,27 @@ def looks(shared_bytes=2**31, **rates):
     return experiment.Use(cpus=2, shared_bytes=shared_bytes, looks=seen)
 
 
-def test_what_the_machine_was_used_for_answers_rules_of_thumb():
-    found = data_loader([run(use=looks(stalled_io_s=0.25, disk_bytes=2**20))])
-    span = found["use"]["spans"][0]
+def test_what_the_machine_was_used_for_is_divided_among_its_users():
+    span = data_loader([run(use=looks())])["use"]["spans"][0]
     assert span["at_s"] == pytest.approx(0.25)
     assert [span[kind] for kind in ("trainers", "threads", "workers")] == [1.0, 0.0, 0.5]
     assert span["others"] == pytest.approx(0.1)
-    rules = thumbs(found)
-    assert rules["CPUs are not used up"] == ("yes", "1.6 of 2 CPUs in use")
-    assert rules["Nobody waits for a CPU"][0] == "yes"
-    assert rules["Nobody waits for a disk"][0] == "no"
-    assert rules["Shared memory (/dev/shm) is not used up"][0] == "yes"
-    full = data_loader([run(use=looks(2**34, workers_s=0.9, busy_s=2.0))])
-    rules = thumbs(full)
-    # It was filled before the first look.
-    assert rules["Shared memory (/dev/shm) is not used up"][0] == "no"
-    assert rules["CPUs are not used up"][0] == "no"
+
+
+@pytest.mark.parametrize(
+    ("use", "cpus", "disk", "shared"),
+    [
+        (looks(stalled_io_s=0.25, disk_bytes=2**20), "yes", "no", "yes"),
+        # Shared memory was filled before the first look.
+        (looks(2**34, workers_s=0.9, busy_s=2.0), "no", "yes", "no"),
+    ],
+)
+def test_what_the_machine_was_used_for_answers_rules_of_thumb(use, cpus, disk, shared):
+    found = DataLoader.model_validate(data_loader([run(use=use)])).use
+    rules = {rule: holds for rule, holds, _ in table_rows.rules_of_thumb(found, 2**34)}
+    assert rules["CPUs are not used up"] == cpus
+    assert rules["Nobody waits for a disk"] == disk
+    assert rules["Shared memory (/dev/shm) is not used up"] == shared
 
 
 def seen(**variants):

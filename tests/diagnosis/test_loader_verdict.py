@@ -5,7 +5,7 @@ import json
 import pytest
 
 from jobs import WORKLOADS, config
-from scaling_study.analysis.loader_windows import read_run
+from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.config.config import load_config
 from scaling_study.config.efforts import LoaderEffort
 from scaling_study.config.plan import make_plan
@@ -41,7 +41,7 @@ def run(folder, *arguments, **workload):
     job = measure.read_job(measure.job_text(data, launch, "", "data_loader"), 0)
     path = folder / "0.jsonl"
     loader_experiment.LoaderExperiment(job, path, folder / "builds").run(1)
-    return read_run(path), path
+    return read_loader_run(path), path
 
 
 def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):

@@ -74,13 +74,12 @@ class Unexplained(World):
 class Mixed(NoWorkers):
     """A third of a batch is waited for; the rest computes, and workers save a part of that."""
 
-    def step(self, intervention, n):
-        made = {"loader_made": 9 * MS, "loader_computed": 6 * MS}
-        if intervention == "cached_batches":
-            return Step(load=0.05 * MS)
-        if intervention == "more_workers":
-            return Step(load=4.6 * MS, blocked=4.5 * MS, helper_s=6 * MS, **made)
-        return Step(user=16 * MS, blocked=3 * MS, load=9.1 * MS, **made)
+    made = {"loader_made": 9 * MS, "loader_computed": 6 * MS}
+    steps = {
+        "cached_batches": Step(load=0.05 * MS),
+        "more_workers": Step(load=4.6 * MS, blocked=4.5 * MS, helper_s=6 * MS, **made),
+        "reference": Step(user=16 * MS, blocked=3 * MS, load=9.1 * MS, **made),
+    }
 
 
 class UnsteadyBursts(ColdQuota):
@@ -167,7 +166,7 @@ class SleepingIsBest(Spinning):
 
 
 class Apart(SlowWorker):
-    """More workers make a step this much shorter."""
+    """More workers make the wait this much shorter."""
 
     gain = 0.5
 
@@ -175,8 +174,9 @@ class Apart(SlowWorker):
         if intervention != "more_workers":
             return SlowWorker.step(self, intervention, n)
         step = SlowWorker.step(self, "reference", n)
-        waits = {"load": step.load * self.gain, "blocked": step.blocked * self.gain}
-        return dataclasses.replace(step, **waits)
+        step.load *= self.gain
+        step.blocked *= self.gain
+        return step
 
 
 class Doubled(World):
@@ -526,7 +526,7 @@ def test_a_share_is_no_less_than_what_is_counted_of_it(counted, recovered, expec
 
 @pytest.mark.parametrize("world", NOTHING, ids=by_name)
 def test_no_cause_is_named_where_none_is_injected(world):
-    for seed in range(4):
+    for seed in range(2):
         assert not named(judge(world, seed, **NOISE))
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.analysis import analyse as analysis
 from scaling_study.analysis import collect as collecting
 from scaling_study.analysis import imported, imported_causes, pace, unequal_work
+from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.analysis.inflation import compare_all
-from scaling_study.analysis.loader_windows import read_run
 from scaling_study.common.storage import (
     read_columns,
     read_json,
@@ -146,9 +146,8 @@ def judge_experiments(folder: Path, plan: Mapping[str, Any]) -> None:
 
 def judge_loader(folder: Path, replicates: int) -> None:
     """Write analysis/data_loader.json: what the data loader costs."""
-    runs = [
-        read_run(folder / "data_loader" / f"{replicate}.jsonl") for replicate in range(replicates)
-    ]
+    paths = (folder / "data_loader" / f"{replicate}.jsonl" for replicate in range(replicates))
+    runs = [read_loader_run(path) for path in paths]
     machines = dict.fromkeys(run.head.machine_hash for run in runs)
     entries = [
         {

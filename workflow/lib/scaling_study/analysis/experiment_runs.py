@@ -1,4 +1,7 @@
-"""Files of experiments as runs, and their windows as the rows of tables/experiments."""
+"""Files of experiments as runs, and their windows as tables.
+
+Those on causes are the rows of tables/experiments.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,8 @@ from scaling_study.runner.windows import INVALID
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+    from scaling_study.records.readback import Readback
 
 R = TypeVar("R")
 
@@ -68,7 +73,7 @@ class WhyRun:
     end: experiment.End | None
 
 
-def read_records(path: Path, kind: type[R]) -> tuple[R, list[experiment.Record]]:
+def _read(path: Path, kind: type[R]) -> tuple[R, list[experiment.Record]]:
     """Read a file of experiments; return its first record, of this kind, and all of them.
 
     Raises:
@@ -82,20 +87,20 @@ def read_records(path: Path, kind: type[R]) -> tuple[R, list[experiment.Record]]
             except RecordError as error:
                 raise RecordError(f"{path}:{line}: {error}; {REMEDY}") from None
         records.append(record)
-    heads = of_kind(records, kind)
+    heads = _of_kind(records, kind)
     if len(heads) != 1:
         raise RecordError(f"{path}: {len(heads)} first records; {REMEDY}")
     return heads[0], records
 
 
-def of_kind(records: Iterable[object], kind: type[R]) -> list[R]:
+def _of_kind(records: Iterable[object], kind: type[R]) -> list[R]:
     """Return the records of a kind, in order."""
     return [one for one in records if isinstance(one, kind)]
 
 
-def last(records: Iterable[object], kind: type[R]) -> R | None:
+def _last(records: Iterable[object], kind: type[R]) -> R | None:
     """Return the last record of a kind; None without one."""
-    return next(reversed(of_kind(records, kind)), None)
+    return next(reversed(_of_kind(records, kind)), None)
 
 
 def read_run(path: Path) -> WhyRun:
@@ -107,30 +112,30 @@ def read_run(path: Path) -> WhyRun:
     Raises:
         RecordError: A record cannot be read or contradicts the ones before it.
     """
-    return make_run(*read_records(path, experiment.Why))
+    return make_run(*_read(path, experiment.Why))
 
 
 def make_run(head: experiment.Why, records: Sequence[experiment.Record]) -> WhyRun:
     """Arrange the records of one job."""
-    windows = of_kind(records, experiment.Window)
-    readbacks = {one.cohort: one for one in of_kind(records, experiment.Readbacks)}
+    windows = _of_kind(records, experiment.Window)
+    readbacks = {one.cohort: one for one in _of_kind(records, experiment.Readbacks)}
     unproven = frozenset(
         name for name, one in readbacks.items() if not all(check.ok for check in one.checks)
     )
-    counted = member_rows(windows)
-    foreign = of_kind(records, experiment.Foreign)
+    counted = _member_rows(windows)
+    foreign = _of_kind(records, experiment.Foreign)
     return WhyRun(
         head=head,
         readbacks=readbacks,
-        failed={one.intervention: one.reason for one in of_kind(records, experiment.ChangeFailed)},
+        failed={one.intervention: one.reason for one in _of_kind(records, experiment.ChangeFailed)},
         left_out={
-            one.intervention: one.reason for one in of_kind(records, experiment.ChangeLeftOut)
+            one.intervention: one.reason for one in _of_kind(records, experiment.ChangeLeftOut)
         },
         windows=_frame(head, windows, counted, unproven),
         members=_unhindered(windows, counted),
-        samples=of_kind(records, experiment.Samples),
+        samples=_of_kind(records, experiment.Samples),
         foreign=[one for each in foreign for one in each.processes],
-        end=last(records, experiment.End),
+        end=_last(records, experiment.End),
     )
 
 
@@ -154,7 +159,7 @@ def _frame(
         **{key: getattr(head, key) for key in ("launch", "label", "role", "target", "replicate")},
     }
     rows = pd.DataFrame([names | _row(window, unproven) for window in windows])
-    members = per_window(counted)
+    members = _per_window(counted)
     rows = rows.join(members).join(_machine(windows, members))
     rows["usable"] &= rows["step_s"].gt(0) & np.isfinite(rows["step_s"])
     return EXPERIMENTS.frame(rows)
@@ -169,14 +174,14 @@ def _row(window: experiment.Window, unproven: frozenset[str]) -> dict[str, objec
     whole = len(window.members) == window.n
     return {
         **{key: getattr(window, key) for key in ("experiment", "name", "block", "n", "attempt")},
-        **{key: or_nan(getattr(window, key)) for key in ("dose", "count", "rate_share")},
+        **{key: _or_nan(getattr(window, key)) for key in ("dose", "count", "rate_share")},
         "valid": window.valid and NO_SUCH_COHORT not in flags,
         "usable": whole and NO_SUCH_COHORT not in flags and (window.valid or evidence),
         "flags": ";".join(flags),
     }
 
 
-def or_nan(value: float | None) -> float:
+def _or_nan(value: float | None) -> float:
     """Return NaN for what is not known."""
     return np.nan if value is None else value
 
@@ -185,7 +190,7 @@ def _invalid(flags: Sequence[str]) -> list[str]:
     return [flag for flag in flags if flag in INVALID or flag == NO_SUCH_COHORT]
 
 
-def member_rows(windows: Sequence[experiment.Window]) -> pd.DataFrame:
+def _member_rows(windows: Sequence[experiment.Window]) -> pd.DataFrame:
     """What members counted, a row per member and window; `window` is its place."""
     flat = [(at, window, one) for at, window in enumerate(windows) for one in window.members]
     if not flat:
@@ -217,7 +222,7 @@ def _unhindered(windows: Sequence[experiment.Window], rows: pd.DataFrame) -> pd.
     return pd.DataFrame(found.loc[counts, MEMBERS]).reset_index(drop=True)
 
 
-def per_window(rows: pd.DataFrame) -> pd.DataFrame:
+def _per_window(rows: pd.DataFrame) -> pd.DataFrame:
     """What members counted, a row per window: sums over members over sums of their steps."""
     by_window = rows["window"].astype(np.int64)
     steps_per_s = rows["steps_per_s"].groupby(by_window).sum()
@@ -260,3 +265,82 @@ def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.
         counts = pd.Series([float(one.vmstat.get(name, np.nan)) for one in windows])
         found[f"{name}_per_step"] = counts / steps
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderRun:
+    """One job: one start of all variants.
+
+    Attributes:
+        head: Its first record.
+        readbacks: What the first member of each variant reported, by the variant's name.
+        windows: A row per valid window: `variant`, `replicate`, `block`, `dose`, `step_s`,
+            everything per step that members count, `spread` (the step that one in twenty exceeds,
+            over the median), `disk_bytes_per_s` (what the machine read from disks), and
+            `resident_before` and `resident_after`.
+        ways: Its record of other ways to load; None where the loader cannot be changed.
+        invalid: How many windows were not valid.
+        end: Its last record; None where the job was cut off.
+        use: What the machine was used for meanwhile; None where it was not looked at.
+    """
+
+    head: experiment.LoaderExperiment
+    readbacks: dict[str, Readback]
+    windows: pd.DataFrame
+    ways: experiment.Ways | None
+    invalid: int
+    end: experiment.End | None
+    use: experiment.Use | None = None
+
+
+def read_loader_run(path: Path) -> LoaderRun:
+    """Read one file of experiments on a data loader.
+
+    Args:
+        path: data_loader/<replicate>.jsonl.
+
+    Raises:
+        RecordError: A record cannot be read or contradicts the ones before it.
+    """
+    head, records = _read(path, experiment.LoaderExperiment)
+    taken = _of_kind(records, experiment.Window)
+    return LoaderRun(
+        head=head,
+        readbacks={one.cohort: one.members[0] for one in _of_kind(records, experiment.Readbacks)},
+        windows=_loader_windows(head.replicate, taken),
+        ways=_last(records, experiment.Ways),
+        invalid=sum(not window.valid for window in taken),
+        end=_last(records, experiment.End),
+        use=_last(records, experiment.Use),
+    )
+
+
+def _loader_windows(replicate: int, taken: list[experiment.Window]) -> pd.DataFrame:
+    valid = [window for window in taken if window.valid]
+    if not valid:
+        return pd.DataFrame()
+    names = pd.DataFrame(
+        {
+            "variant": [window.name for window in valid],
+            "replicate": replicate,
+            "block": [window.block for window in valid],
+            "disk_bytes_per_s": [_disk_bytes_per_s(window) for window in valid],
+            "spread": [_spread(window) for window in valid],
+            **{
+                name: [_or_nan(getattr(window, name)) for window in valid]
+                for name in ("dose", "resident_before", "resident_after")
+            },
+        }
+    )
+    return names.join(_per_window(_member_rows(valid)))
+
+
+def _disk_bytes_per_s(window: experiment.Window) -> float:
+    read = window.vmstat.get("pgpgin")
+    return np.nan if read is None else 1024 * read / window.window_s
+
+
+def _spread(window: experiment.Window) -> float:
+    steps = [us for member in window.members for us in member.step_us]
+    middle, long = np.quantile(steps, [0.5, 0.95]) if steps else (np.nan, np.nan)
+    return float(long / middle)

@@ -6,8 +6,8 @@ the machine meets both sides.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -30,9 +30,10 @@ from scaling_study.stats.intervals import Floats, Integers, Interval
 from scaling_study.stats.ratios import Pairs, Units
 from scaling_study.stats.variances import NO_PRIOR, Prior, start_deviation
 
-T = TypeVar("T")
 Scope = Literal["scaling_loss", "single_process_loss"]
 REFERENCE = "reference"
+DERIVED = 1024
+"""Of so many values that were derived from cases, the latest are kept."""
 MEASUREMENT = ["experiment", "name", "dose", "n", "replicate", "block"]
 Measurements = Mapping[tuple[str, float], Mapping[str, Floats]]
 """Columns by name and process count, or dose."""
@@ -52,9 +53,9 @@ class Machine:
     raw: Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """All that is known of one target.
+    """All that is known of one target. What is derived from it is kept by its identity.
 
     Attributes:
         head: First record of its first run.
@@ -96,14 +97,6 @@ class Case:
     sampled: Mapping[int, Sampled]
     foreign: Sequence[ForeignProcess]
     microbenchmarks: Microbenchmarks | None
-    cache: dict[object, object] = dataclasses.field(default_factory=dict)
-    """What was derived from it already, by what it is of."""
-
-    def cached(self, key: object, make: Callable[[], T]) -> T:
-        """Return what `make` derives from this case, made once for each key."""
-        if key not in self.cache:
-            self.cache[key] = make()
-        return cast("T", self.cache[key])
 
     @property
     def n(self) -> int:

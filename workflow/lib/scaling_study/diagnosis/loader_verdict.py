@@ -27,7 +27,7 @@ from scaling_study.stats import ratios
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from scaling_study.analysis.loader_windows import LoaderRun
+    from scaling_study.analysis.experiment_runs import LoaderRun
     from scaling_study.records.experiment import Look, Use, Ways
     from scaling_study.stats.intervals import Floats, Interval
 

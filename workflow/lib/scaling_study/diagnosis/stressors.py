@@ -6,13 +6,14 @@ kernel.
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from scaling_study.common.quantities import format_percent, format_ratio
-from scaling_study.diagnosis.case import Case
+from scaling_study.diagnosis.case import DERIVED, Case
 from scaling_study.diagnosis.evidence import Evidence, Measured, Query, Share, Untested
 from scaling_study.diagnosis.shares import quieter_cohort, share_of, unexplained
 from scaling_study.experiments.kernel_cohort import NONE
@@ -38,26 +39,21 @@ class Sensitivity:
     """How a training member reacts to stressors of one kind.
 
     Attributes:
-        kernel: What they ran.
         verified: Whether they loaded what they should at every dose.
         doses: Step over step at dose 0, by dose, with what they achieved.
         effect: Added time at the highest dose, as part of the step at dose 0.
         beyond: Of that, what the control at the same dose does not explain; None for the control.
     """
 
-    kernel: str
     verified: bool
     doses: tuple[tuple[float, Interval, float | None], ...]
     effect: Interval | None
     beyond: Interval | None
 
 
+@functools.lru_cache(DERIVED)
 def sensitivities(case: Case) -> dict[str, Sensitivity]:
     """Return the reaction of the training member to each kernel that ran beside it."""
-    return case.cached("sensitivities", lambda: _sensitivities(case))
-
-
-def _sensitivities(case: Case) -> dict[str, Sensitivity]:
     zero = _at(case, NONE, 0.0)
     ratios = {
         (name, dose): pair(_at(case, name, dose), zero, case.replicates, "blocks")
@@ -97,7 +93,6 @@ def _sensitivity(
         pairs = pair(more, zero, case.replicates, "blocks")
         beyond = ratio_of_means(pairs, prior=prior)
     return Sensitivity(
-        kernel=name,
         verified=bool(np.nanmin([*achieved, np.inf]) >= TOOK_ENOUGH),
         doses=((0.0, Interval(1.0, 1.0, 1.0), None), *found),
         effect=None if effect is None else effect.plus(-1.0),
@@ -110,24 +105,19 @@ class Inflation:
     """How much slower a kernel's member gets with n of them.
 
     Attributes:
-        kernel: Which.
         n: How many ran.
         inflation: Rate alone over rate of a member among n.
         beyond: How much more than the control's; None for the control.
     """
 
-    kernel: str
     n: int
     inflation: Interval
     beyond: Interval | None
 
 
+@functools.lru_cache(DERIVED)
 def inflations(case: Case) -> dict[str, Inflation]:
     """Return the microbenchmarks at the process count that is explained, or the next below."""
-    return case.cached("inflations", lambda: _inflations(case))
-
-
-def _inflations(case: Case) -> dict[str, Inflation]:
     listed = case.microbenchmarks.rows if case.microbenchmarks else []
     rows = [row for row in listed if row.valid]
     if not any(row.n == 1 for row in rows):
@@ -148,7 +138,7 @@ def _inflations(case: Case) -> dict[str, Inflation]:
         }
     )
     return {
-        kernel: Inflation(kernel, int(max(counts)), value, beyond.get(kernel))
+        kernel: Inflation(int(max(counts)), value, beyond.get(kernel))
         for kernel, value in _means(own).items()
     }
 
