@@ -11,7 +11,7 @@ from scaling_study import stages
 from scaling_study.common.storage import read_json, read_table, write_json
 from scaling_study.diagnosis import cause_file
 from scaling_study.diagnosis.cause_tables import causes_list, updated
-from scaling_study.diagnosis.causes.cause_table import CAUSES
+from scaling_study.diagnosis.causes.cause_table import CAUSES, ORDER, OWN
 from scaling_study.records import codec
 from scaling_study.records.codec import RecordError
 from scaling_study.records.columns import EXPERIMENTS
@@ -22,6 +22,7 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs" / "why.md"
 
 def test_every_cause_has_its_texts_and_its_line_of_the_documentation():
     text = DOCUMENTATION.read_text(encoding="utf-8")
+    assert sorted(ORDER) == sorted(OWN)
     assert text == updated(text), "run python -m scaling_study.diagnosis.cause_tables docs/why.md"
     for cause, line in zip(CAUSES, causes_list().splitlines(), strict=True):
         assert cause.ways("scaling_loss") or cause.ways("single_process_loss")

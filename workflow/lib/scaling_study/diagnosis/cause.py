@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from scaling_study.diagnosis.case import Scope
 from scaling_study.diagnosis.checks import inflated, sensitive
@@ -67,7 +66,7 @@ class Cause:
     looks: str
     source: str
     remedy: str
-    axes: Mapping[str, Any] | None = None
+    axes: Mapping[str, object] | None = None
     command: str | None = None
     code: str | None = None
     remedies: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import yaml
 
@@ -21,7 +20,7 @@ CLEARLY_FASTER = 0.98
 """Step times whose ratio is above this count as equal, as throughputs do in the recommendation."""
 
 
-def remedy(case: Case, cause: Cause, intervention: str | None) -> dict[str, Any]:
+def remedy(case: Case, cause: Cause, intervention: str | None) -> dict[str, object]:
     """Return a remedy as causes.json holds it.
 
     Args:

@@ -195,7 +195,6 @@ CAUSES = {
         counted=Counted(("trainer_throttled_s_per_step",), "time held back by a quota"),
         interventions=(QUOTA_BURSTS,),
         notes=(_quota,),
-        order=10,
     ),
     "stopped": Cause(
         "Processes that are stopped from outside",
@@ -209,7 +208,6 @@ CAUSES = {
             ("blocked_stopped_s_per_step",), "standing still, stopped by a signal", missing=UNSEEN
         ),
         requires=(waiting("stopped"),),
-        order=20,
     ),
     "affinity_pileup": Cause(
         "Members piled up on the same CPUs",
@@ -225,7 +223,6 @@ CAUSES = {
         interventions=UNPILED,
         minus=("passive", "one_thread"),
         requires=(first_known(_crowded, saves_time(*UNPILED)),),
-        order=30,
     ),
     "foreign_load": Cause(
         "Other programs on the same CPUs",
@@ -236,7 +233,6 @@ CAUSES = {
         command="top -b -n 1",
         share=lower_bound(BY_FOREIGN, _foreign_traffic),
         requires=(_foreign,),
-        order=40,
     ),
     "steal": Cause(
         "CPU time taken by the hypervisor",
@@ -244,7 +240,6 @@ CAUSES = {
         "steal in /proc/stat, proc(5); Documentation/virt/kvm/x86/msr.rst",
         "Move to a host that is not overcommitted, or to dedicated CPUs.",
         counted=STOLEN,
-        order=50,
     ),
     "spinning": Cause(
         "OpenMP threads that spin while they wait",
@@ -259,7 +254,6 @@ CAUSES = {
         },
         interventions=("passive",),
         requires=(several_threads, _spins),
-        order=110,
     ),
     "too_many_threads": Cause(
         "More threads than small operators can use",
@@ -270,7 +264,6 @@ CAUSES = {
         interventions=("one_thread",),
         minus=("passive",),
         requires=(several_threads,),
-        order=120,
     ),
     "cpuset": Cause(
         "A mask or cpuset smaller than the machine",
@@ -284,7 +277,6 @@ CAUSES = {
         ),
         requires=(_smaller,),
         scopes=SCALING_LOSS,
-        order=130,
     ),
     "cpu_oversubscription": Cause(
         "More work than CPUs",
@@ -297,7 +289,6 @@ CAUSES = {
         requires=(_outnumber,),
         scopes=SCALING_LOSS,
         others=(Way(fewer_processes, (_outnumber, _take_turns), scopes=SCALING_LOSS),),
-        order=140,
     ),
     "helper_threads": Cause(
         "Helper threads that compete for CPUs",
@@ -314,7 +305,6 @@ CAUSES = {
             cohort=CACHED,
         ),
         requires=(_helpers,),
-        order=168,
     ),
     "migrations": Cause(
         "Threads that are moved between CPUs",
@@ -330,6 +320,5 @@ CAUSES = {
             # Loader workers on a member's one core make it wait for that: its own time is shorter.
             saves_time("pinned"),
         ),
-        order=280,
     ),
 }

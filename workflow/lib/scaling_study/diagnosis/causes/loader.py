@@ -147,7 +147,6 @@ CAUSES = {
             "starting and ending loader workers",
             missing="it was not counted",
         ),
-        order=160,
     ),
     "loader_lock": Cause(
         "Loader threads that keep training from the interpreter",
@@ -172,7 +171,6 @@ CAUSES = {
         requires=FUTEX,
         needs=THREADS,
         others=(Way(recovered(("quick_switches",)), FUTEX, THREADS),),
-        order=161,
     ),
     "loader_snapshots": Cause(
         "A snapshot of the loader's state in every step",
@@ -182,7 +180,6 @@ CAUSES = {
         "Let the loader take a snapshot as often as checkpoints are written.",
         code="StatefulDataLoader(..., snapshot_every_n_steps=1000)",
         interventions=("no_snapshots",),
-        order=162,
     ),
     "loader_rows": Cause(
         "Batches that are made row by row",
@@ -193,7 +190,6 @@ CAUSES = {
         code="def __getitems__(self, indices): return ...  # with collate_fn=lambda batch: batch",
         interventions=("whole_batches",),
         requires=(LOADS,),
-        order=163,
     ),
     "loader_copies": Cause(
         "Batches that are copied between processes at a high cost",
@@ -203,7 +199,6 @@ CAUSES = {
         "in the training process; or make batches in threads, which send nothing.",
         code="batch = batch.clone()  # before a worker returns a view of a larger tensor",
         interventions=("no_copies",),
-        order=164,
     ),
     "loader_interference": Cause(
         "A loader whose own work gets in the way of training",
@@ -224,7 +219,6 @@ CAUSES = {
             recovered((CACHED,), (BESIDE, *SPECIAL), "wait_pileup_s_per_step"), "loader_lock"
         ),
         needs=(_goes_on,),
-        order=165,
     ),
     "loader_storage": Cause(
         "A loader that waits for its storage",
@@ -238,7 +232,6 @@ CAUSES = {
         remedies={"more_workers": "Let more processes wait for the data at the same time."},
         share=_portion("waits"),
         requires=(LOADS,),
-        order=172,
     ),
     "too_few_workers": Cause(
         "Too few loader workers",
@@ -247,7 +240,6 @@ CAUSES = {
         "Let more processes prepare the data, where CPUs are free for them.",
         share=_portion("prepares", recovered(("more_workers",), SPECIAL)),
         requires=(LOADS,),
-        order=174,
     ),
     "loader_preparation": Cause(
         "A loader that takes long to prepare its batches",
@@ -263,7 +255,6 @@ CAUSES = {
         # Where too_few_workers is named, it has the part that more workers bring back.
         share=residual(_portion("prepares"), "too_few_workers"),
         requires=(LOADS,),
-        order=176,
     ),
     "data_loading": Cause(
         "A loader that keeps training waiting",
@@ -279,6 +270,5 @@ CAUSES = {
         },
         share=_portion("rest"),
         requires=(LOADS,),
-        order=180,
     ),
 }

@@ -60,7 +60,6 @@ CAUSES = {
         share=clock,
         requires=(inflated("register"),),
         scopes=SCALING_LOSS,
-        order=260,
     ),
     "smt": Cause(
         "CPUs that share a core (SMT)",
@@ -72,7 +71,6 @@ CAUSES = {
         stressor="register",
         needs=(_siblings, _clock_known),
         scopes=SCALING_LOSS,
-        order=270,
     ),
     "last_level_cache": Cause(
         "The last-level cache that members share",
@@ -86,7 +84,6 @@ CAUSES = {
         stressor="llc",
         needs=(_caches,),
         scopes=SCALING_LOSS,
-        order=290,
     ),
     "memory_bandwidth": Cause(
         "Memory bandwidth",
@@ -100,6 +97,5 @@ CAUSES = {
         stressor="memory",
         minus=("llc",),
         scopes=SCALING_LOSS,
-        order=300,
     ),
 }

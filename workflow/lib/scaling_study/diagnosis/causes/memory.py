@@ -71,7 +71,6 @@ CAUSES = {
         command="cat /sys/fs/cgroup/memory.max /proc/pressure/memory; free -m",
         counted=Counted(("memory_stall_s_per_step",), "stalled for memory"),
         requires=(_swap,),
-        order=210,
     ),
     "page_faults": Cause(
         "Page faults by the allocator's settings",
@@ -83,7 +82,6 @@ CAUSES = {
         axes={"allocator": "glibc-large-thresholds"},
         interventions=("large_thresholds", "exec", "glibc", "jemalloc", "tcmalloc", "mimalloc"),
         requires=(falls(FAULTS, "Minor faults", floor=FEWEST_FAULTS), _priced),
-        order=220,
     ),
     "thp": Cause(
         "Small pages where huge ones would do",
@@ -95,7 +93,6 @@ CAUSES = {
         interventions=("huge_pages",),
         minus=("large_thresholds",),
         requires=(_small_pages, read_back("huge_page_bytes", "Bytes in huge pages")),
-        order=230,
     ),
     "numa_balancing": Cause(
         "Automatic NUMA balancing",
@@ -112,7 +109,6 @@ CAUSES = {
             falls("numa_hint_faults_per_step", "NUMA hint faults"),
         ),
         needs=(_balancing,),
-        order=240,
     ),
     "remote_memory": Cause(
         "Memory of another NUMA node",
@@ -123,6 +119,5 @@ CAUSES = {
         interventions=("local_memory",),
         minus=("pinned",),
         needs=(_nodes,),
-        order=250,
     ),
 }

@@ -80,7 +80,6 @@ CAUSES = {
         requires=(
             takes("backward_s_per_step", "the backward pass, in which gradients are exchanged,"),
         ),
-        order=60,
     ),
     "imbalance": Cause(
         "Ranks that wait for the slowest of them",
@@ -92,7 +91,6 @@ CAUSES = {
         counted=Counted(
             ("ranks_wait_s_per_step",), "waiting of the ranks for the slowest of them, on average"
         ),
-        order=70,
     ),
     "lock_contention": Cause(
         "Processes that wait for the same lock",
@@ -104,7 +102,6 @@ CAUSES = {
         code="open a file per process: f'{path}.{os.getpid()}'",
         counted=Counted(("blocked_lock_s_per_step",), "waiting for a lock", missing=UNSEEN),
         requires=(waiting("lock"), _locked),
-        order=80,
     ),
     "file_io": Cause(
         "Waiting for files",
@@ -117,7 +114,6 @@ CAUSES = {
             ("blocked_device_s_per_step",), "waiting for files or devices", missing=UNSEEN
         ),
         requires=(waiting("device"),),
-        order=90,
     ),
     "pauses": Cause(
         "A script that waits by itself",
@@ -134,7 +130,6 @@ CAUSES = {
             missing=UNSEEN,
         ),
         requires=(waiting("sleep", "peer", share=0.2),),
-        order=100,
     ),
     "slow_blas": Cause(
         "A slow BLAS kernel or instruction set",
@@ -148,7 +143,6 @@ CAUSES = {
             ),
             Way(recovered(BLAS), (FASTER_MULTIPLY,), scopes=SINGLE_PROCESS_LOSS),
         ),
-        order=160,
     ),
     "denormals": Cause(
         "Denormal numbers",
@@ -157,7 +151,6 @@ CAUSES = {
         "Flush denormals to zero at the start of the script.",
         code="torch.set_flush_denormal(True)",
         interventions=("flush_denormals",),
-        order=170,
     ),
     "compilation": Cause(
         "Recompilation for new shapes",
@@ -171,7 +164,6 @@ CAUSES = {
             "time in torch.compile's compiler",
             missing="it was not counted",
         ),
-        order=190,
     ),
     "interpreter": Cause(
         "The interpreter: its collector and its lock",
@@ -194,7 +186,6 @@ CAUSES = {
                 (_not_the_loader,),
             ),
         ),
-        order=200,
     ),
     "shell": Cause(
         "What the shell sets",
@@ -204,6 +195,5 @@ CAUSES = {
         "Start the processes without what the shell sets, as recommended.sh does.",
         interventions=(CLEARED,),
         needs=(_unnamed,),
-        order=400,
     ),
 }
