@@ -34,7 +34,6 @@ def cause(name, title, share, *, proof=(), doubt=(), open_=(), confidence="high"
         "for": [evidence(*each) for each in proof],
         "against": [evidence(*each) for each in doubt],
         "open": [evidence(*each) for each in open_],
-        "looks": "How it looks.",
         "source": "The manual.",
         "remedy": {"text": "Change it.", "axes": None, "config": None, "command": None},
         **more,
@@ -54,8 +53,6 @@ SPINNING = cause(
         ("fact", "libgomp spins for long where OMP_WAIT_POLICY is not set."),
     ],
     doubt=[("account", "Voluntary switches a step did not fall.")],
-    looks="Time goes into user mode and the run queue, on all threads, as soon as processes share "
-    "CPUs; one process alone is not slow.",
     source="libgomp manual, GOMP_SPINCOUNT",
     remedy={
         "text": "Let waiting threads sleep, or give each process one thread.",
@@ -213,11 +210,6 @@ def target(**changes):
         "step_1_s": estimate(9.7e-3, 1e-4),
         "step_n_s": estimate(193.5e-3, 4e-3),
         "growth_ratio": estimate(19.9, 0.6),
-        "summary": (
-            "With two processes, each step takes about twenty times as long as with one. The "
-            "processes run two threads each on two CPUs, and a thread that has nothing to do keeps "
-            "its CPU busy asking for work, so the thread that has work must wait for it."
-        ),
         "scaling_loss": side(
             [SPINNING], [BANDWIDTH, QUOTA], [FAULTS], [NOT_TESTED],
             explained=estimate(0.94, 0.05), unexplained=estimate(0.06, 0.05),
@@ -233,10 +225,6 @@ def target(**changes):
         ],
         "interventions": INTERVENTIONS,
         "sensitivities": SENSITIVITIES,
-        "microbenchmarks": [
-            {"kernel": name, "title": title, "inflation": estimate(1 + 0.1 * at), "n": 2}
-            for at, (name, title) in enumerate(KERNELS.items())
-        ],
         "knee": None,
         "foreign": [{"name": "backup", "pid": 77, "cpu_s": 12.5, "share": 0.25}],
         "waits": [],
@@ -256,7 +244,6 @@ def single_process_only():
     return target(
         target="recommended", launch="intra_op-1-aa", label="intra_op 1", role="baseline",
         step_n_s=estimate(9.9e-3, 1e-4), growth_ratio=estimate(1.02, 0.02),
-        summary="It scales, but each step does its matrix products with an old kernel.",
         scaling_loss=side(ruled_out=[BANDWIDTH]), single_process_loss=side([OLD_BLAS], [FAULTS]),
         accounts=accounts({
             "user": ("CPU time in user mode", 8.6e-3, 8.75e-3),
@@ -269,7 +256,7 @@ def single_process_only():
 
 def unknown():
     return target(
-        status="inconclusive", summary="No test explained the added time.",
+        status="inconclusive",
         scaling_loss=side(
             [], [BANDWIDTH], [FAULTS], [NOT_TESTED],
             explained=estimate(0.0, 0.05), unexplained=estimate(1.0, 0.05),
