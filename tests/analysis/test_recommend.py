@@ -4,6 +4,7 @@ import synthetic
 from scaling_study.analysis.collect import collect
 from scaling_study.analysis.recommend import Point, enough, of_objective, recommend
 from scaling_study.common.storage import read_json, write_json
+from synthetic import typed
 
 DEFAULT = synthetic.Launch({}, "default", synthetic.hard_saturation(40.0, 60.0))
 BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.hard_saturation(50.0, 150.0))
@@ -13,10 +14,10 @@ QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
 def recommended(folder, *launches, change=lambda plan: None, **options):
     plan = synthetic.write_study(folder, launches=launches, **{"noise": QUIET, **options})
     change(plan)
-    found = collect(folder, plan)
+    found = collect(folder, typed(plan))
     write_json(
         folder / "found.json",
-        recommend(found.points, found.replicates, found.cohorts["cohorts"], plan),
+        recommend(found.points, found.replicates, found.cohorts["cohorts"], typed(plan)),
     )
     return read_json(folder / "found.json")
 

@@ -229,12 +229,12 @@ def test_a_long_value_is_cut_and_nothing_in_it_steers_a_terminal():
 
 
 def test_a_race_measures_it_first():
-    made = plan(search={"budget_minutes": 60}, launches={"baseline": {"intra_op": 1}}).to_dict()
+    made = plan(search={"budget_minutes": 60}, launches={"baseline": {"intra_op": 1}})
     topology = Topology((Cpu(0, 0, 0, 0, 0), Cpu(1, 1, 0, 0, 0)), (Node(0, 1 << 30, {0: 10}),))
     field = rounds.competing(made, topology, None)
-    assert field.today.launch == made["today"]
-    assert made["today"] in field.entrants
-    assert made["today"] not in {one.launch for one in field.others}
+    assert field.today.launch == made.today
+    assert made.today in field.entrants
+    assert made.today not in {one.launch for one in field.others}
 
 
 # ---- what it does

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import QUICK, WORKLOADS, config, processes, profile, profile_text
+from jobs import QUICK, WORKLOADS, baseline_job, config, processes, profile
 from scaling_study.common import private
 from scaling_study.config.plan import RECOMMENDED, recommended
 from scaling_study.member.channel import Step
@@ -152,7 +152,9 @@ def test_a_member_that_crashes_fails_the_profile_with_its_reason(tmp_path):
 
 
 def test_profiling_uses_the_measuring_settings_of_the_study():
-    text = json.loads(profile_text(config(WORKLOADS / "plain_loop.py") | {"profile": FEW}))
+    text = json.loads(
+        baseline_job(config(WORKLOADS / "plain_loop.py") | {"profile": FEW}, "profile")
+    )
     assert text["profile"]["steps"] == FEW["steps"]
     assert "launches" not in text["profile"]
     assert text["measure"]["warmup_steps"] == QUICK["warmup_steps"]

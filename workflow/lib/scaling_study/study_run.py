@@ -204,9 +204,9 @@ class Run:
         machine = probe.read_machine().to_dict() if skipped else {}
         for path in skipped:
             launch = study.launches[path.parent.name]
-            if resolve.can(study.content, launch["axes"], machine, Path(BUILDS)):
+            if resolve.can(study.plan, launch.axes, machine, Path(BUILDS)):
                 if self._workflow.output_settings.dryrun:
-                    self._say(f"{launch['label']}: skipped before; this run would measure it")
+                    self._say(f"{launch.label}: skipped before; this run would measure it")
                 else:
                     path.unlink(missing_ok=True)
 
@@ -221,7 +221,7 @@ class Run:
             self._lock = StudyLock(Path(study.results))
             if isinstance(study, Study):
                 write_json(_shell_file(study.plan.study), study.shell)
-                runs_in = resolve.check_workload(study.content["workload"])
+                runs_in = resolve.check_workload(study.plan.workload)
         if isinstance(study, ImportedStudy):
             from scaling_study.analysis import imported  # noqa: PLC0415 (it loads pandas)
 
@@ -258,7 +258,7 @@ class Run:
             "why": len(study.explained),
             "loader_experiment": len(study.loader),
         }
-        spent_s = max((one["spent_s"] for one in study.decided()), default=0.0)
+        spent_s = max((one.spent_s for one in study.decided()), default=0.0)
         planned = Counter(job.rule.name for job in self._workflow.dag.needrun_jobs())
         expected = expected_s(study.plan, counts, jobs, spent_s)
         self._terminal.watch(Progress(planned, expected, study.best_so_far))
