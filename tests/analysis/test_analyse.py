@@ -94,7 +94,7 @@ def test_provenance_counts_what_was_done(study):
     assert entry["measured_hashes"] == ["measured0001"]
     assert entry["in_windows_s"] == 15 * 22.0
     assert entry["description"]["hash"] == entry["machine"]
-    assert content["provenance"]["plan"] == plan
+    assert content["provenance"]["plan"] == typed(plan).to_dict()
 
 
 def test_machines_are_compared_never_pooled(tmp_path):

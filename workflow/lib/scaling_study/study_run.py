@@ -249,7 +249,6 @@ class Run:
         """Show how far the run is; jobs leave the terminal to what went wrong."""
         from scaling_study.progress import Progress, expected_s  # noqa: PLC0415 (likewise)
 
-        os.environ[job_process.QUIET] = "1"
         machine = probe.read_machine()
         counts = process_counts.resolve(study.plan.processes, machine.usable, machine.quota_cpus)
         jobs = {
@@ -261,7 +260,8 @@ class Run:
         spent_s = max((one.spent_s for one in study.decided()), default=0.0)
         planned = Counter(job.rule.name for job in self._workflow.dag.needrun_jobs())
         expected = expected_s(study.plan, counts, jobs, spent_s)
-        self._terminal.watch(Progress(planned, expected, study.best_so_far))
+        progress = Progress(planned, expected, study.best_so_far)
+        os.environ[job_process.PROGRESS] = self._terminal.watch(progress)
 
     def _refuse_what_needs_a_cluster(self, study: Study) -> None:
         """Without one all jobs run on this machine, which has one name, one after another."""
