@@ -302,6 +302,7 @@ def _plan(
         "replicates": measure["replicates"],
         "measure": measure,
         "confirm": {"seconds": 100.0},
+        "profiled": {"recommended": "recommended"} | {one.id: one.id for one in launches},
         "workload": {
             "script": "scripts/workloads/example.py",
             "args": ["--seed", "{member}"],

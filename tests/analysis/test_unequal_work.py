@@ -360,7 +360,7 @@ def test_samples_that_do_not_measure_the_work_are_told_apart(tmp_path):
     found["workload"]["samples_per_step"] = "mark"
     unequal = [Finding("drift", "x", 9.0, "they differ")]
     said = recommend(
-        tables.points, tables.replicates, tables.cohorts["cohorts"], found, unequal
+        tables.points, tables.replicates, tables.cohorts["cohorts"], typed(found), unequal
     ).reason  # fmt: skip
     assert "too much in work per sample to compare" in said
     assert "set workload.samples_per_step" not in said
@@ -371,7 +371,7 @@ def test_a_gain_that_starts_cannot_explain_is_recommended(tmp_path):
     tables = collect(tmp_path, typed(plan))
     cohorts = tables.cohorts["cohorts"]
     small, large = (Finding("repeat", "x", factor, "they differ", 5) for factor in (1.5, 3.0))
-    args = tables.points, tables.replicates, cohorts, plan
+    args = tables.points, tables.replicates, cohorts, typed(plan)
     assert recommend(*args).chosen.ratio.value == pytest.approx(4, rel=0.1)
     assert recommend(*args, [small]).status == "ok"
     assert recommend(*args, [large]).status == "none"

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -11,6 +12,7 @@ import confirm_jobs
 from made_records import made_plan
 from scaling_study import stages
 from scaling_study.common.storage import write_json, write_table
+from scaling_study.config.launches import Launch
 from scaling_study.confirm.confirmation import summarise
 from scaling_study.records.codec import RecordError, plain
 from scaling_study.records.columns import WINDOWS
@@ -18,11 +20,14 @@ from scaling_study.records.confirmation import Arm, Head
 from scaling_study.records.model_length import ModelLength
 from test_timeline import PER_HOUR, queue, record
 
-PLAN = {
-    "default": "d",
-    "baseline": "b",
-    "launches": [{"id": "d", "label": "default"}, {"id": "b", "label": "intra_op 1"}],
-}
+PLAN = SimpleNamespace(
+    baseline="b",
+    default="d",
+    by_id={
+        "b": Launch("b", "intra_op 1", "baseline", {}),
+        "d": Launch("d", "default", "default", {}),
+    },
+)
 MACHINE = "abc"
 MODEL_S, SLOW_S = 8.0, 16.0
 MODEL, SLOW = (5.0, 500, 0.005, 0.5), (5.0, 500, 0.021, 0.5)

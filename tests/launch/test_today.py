@@ -18,7 +18,7 @@ from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.config import load_config
 from scaling_study.config.estimate import describe, estimate
-from scaling_study.config.launches import HARMLESS, look
+from scaling_study.config.launches import HARMLESS, Launch, look
 from scaling_study.config.plan import Plan, make_plan
 from scaling_study.confirm.confirmation import summarise
 from scaling_study.confirm.round_plan import choose_arms
@@ -322,7 +322,7 @@ def entry(launch, n):
 
 def confirmed(best, today):
     found = {"status": "ok", "recommended": best, "default": entry("default", 1), "today": today}
-    launches = [{"id": name, "label": name} for name in ("default", "today")]
+    launches = [Launch(name, name, name, {}) for name in ("default", "today")]
     chosen = choose_arms(found, *launches)
     return [(arm.role, arm.launch, arm.n) for arm in chosen if arm.queue == "process_per_model"]
 

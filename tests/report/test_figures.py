@@ -125,7 +125,7 @@ def machine(tmp_path_factory):
     folder = rendering.make_study(tmp_path_factory.mktemp("figures"), ns=(1, 2, 8), replicates=2)
     plan = rendering.read_json(folder / "plan.json")
     (found,) = read_machines(folder, typed(plan))
-    return found, plan
+    return found, typed(plan)
 
 
 def test_a_study_has_its_figures(machine):
@@ -152,7 +152,7 @@ def test_an_interval_of_one_start_is_not_drawn(tmp_path):
     plan = rendering.read_json(folder / "plan.json")
     (found,) = read_machines(folder, typed(plan))
     assert np.all(found.points["replicates"] == 1)
-    drawn = figures.scaling(found, plan, figures.choose_series(found, plan))
+    drawn = figures.scaling(found, typed(plan), figures.choose_series(found, typed(plan)))
     assert "opacity: 0.35" not in drawn["throughput"].svg
 
 
