@@ -17,6 +17,7 @@ import traceback
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
@@ -104,6 +105,8 @@ def _stage(
 def main() -> None:
     """Run the stage that the command line names, and exit with its status."""
     parser = argparse.ArgumentParser(prog="python -m scaling_study", description=__doc__)
+    version = f"torch-scaling-study {metadata.version('torch-scaling-study')}"
+    parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(dest="stage", metavar="STAGE", required=True)
     for name, stage in STAGES.items():
         text = stage.run.__doc__ or ""
