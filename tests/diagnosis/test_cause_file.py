@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from injected_worlds import Bandwidth
+from made_records import made_plan
 from scaling_study import stages
 from scaling_study.common.storage import read_json, read_table, write_json
 from scaling_study.diagnosis import cause_file
@@ -49,7 +50,7 @@ def study(tmp_path):
 
 
 def test_the_stage_writes_table_and_verdicts(study, tmp_path, capsys):
-    plan = {"why": {"effort": "quick"}, "explained": ["default-44136f"]}
+    plan = made_plan({}, explained={"default-44136f": "default"})
     stages.judge_experiments(tmp_path, plan)
     assert "Memory bandwidth" in capsys.readouterr().out
     content = read_json(tmp_path / "analysis/causes.json")

@@ -12,7 +12,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from msgspec import convert
 
@@ -39,10 +39,11 @@ from scaling_study.runner.journal import Journal
 from scaling_study.runner.measure import harness_digest, measured_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from scaling_study.config.efforts import Effort, LoaderEffort
+    from scaling_study.launch.axes.axis import Axes
     from scaling_study.records.experiment import EffortName, Record
     from scaling_study.records.window import Status
     from scaling_study.runner.measure import Job
@@ -56,7 +57,6 @@ SAME = (
     *("harness_hash", "machine_hash"),
 )
 
-NO_LAUNCH = {"id": "", "label": "none", "role": "", "axes": {"launcher": "exec"}}
 """What stands in the records where no launch is recommended."""
 
 KERNEL_AXES = {"blas", "isa"}
@@ -90,7 +90,7 @@ class Planned:
     """
 
     name: str
-    changed: Mapping[str, object]
+    changed: Axes
     resolved: resolve.Resolved
 
     @property
@@ -137,16 +137,16 @@ class Experiment:
         path: Path,
         *,
         builds: Path,
-        effort: tuple[EffortName, Effort | LoaderEffort],
+        effort: tuple[str, Effort | LoaderEffort],
     ) -> None:
         self._log = logging.getLogger(kind)
-        self._job, self._axes = job, job.launch["axes"]
+        self._job, self._axes = job, job.launch.axes
         self._builds = builds
         self._effort_name, self._effort = effort
         self._journal = Journal(path, DECODER, kind, SAME)
         self._machine = probe.read_machine().to_dict()
         self._topology = probe.usable_topology(self._machine)
-        text = f"{job.plan['seed']} {target} {job.replicate}"
+        text = f"{job.plan.seed} {target} {job.replicate}"
         self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
         self._n = 1
         self._begun = False
@@ -233,7 +233,7 @@ class Experiment:
                 self._log.info("a member ended: starting again from there")
         return "partial", "members ended again and again"
 
-    def _resolve(self, changed: Mapping[str, object], *changes: str) -> resolve.Resolved:
+    def _resolve(self, changed: Axes, *changes: str) -> resolve.Resolved:
         """Return the launch with some axes and things inside members changed, on this machine."""
         plan, axes = self._job.plan, {**self._axes, **changed}
         resolved = resolve.resolve(plan, axes, self._machine, self._builds, [self._n])
@@ -293,10 +293,10 @@ class Experiment:
 
     def _prove(self, each: Planned, one: cohort.Cohort) -> Readbacks | str:
         """Wait for a cohort and warm it up; return what it got, or what is wrong with that."""
-        settings = self._job.plan["measure"]
+        settings = self._job.plan.measure
         slots = [member.slot for member in each.resolved.members]
-        one.wait_started(slots, settings["start_timeout_s"])
-        reports = one.read_back(settings["start_timeout_s"], with_kernel=each.with_kernel)
+        one.wait_started(slots, settings.start_timeout_s)
+        reports = one.read_back(settings.start_timeout_s, with_kernel=each.with_kernel)
         if len(reports) < len(slots):
             return str(one.events[-1]["reason"]) if one.events else "a member did not start"
         axes = {**self._axes, **each.changed}
@@ -304,7 +304,7 @@ class Experiment:
         members = convert(reports, list[Readback])
         if wrong := axis_table.failed(checks) or unchanged(each.resolved.launch.change, members):
             return wrong
-        one.warm_up(settings["warmup_steps"], WARM_UP_LONGEST_S)
+        one.warm_up(settings.warmup_steps, WARM_UP_LONGEST_S)
         return Readbacks(cohort=each.name, checks=convert(checks, list[Check]), members=members)
 
     # ---- records
@@ -314,18 +314,18 @@ class Experiment:
         plan, launch = self._job.plan, self._job.launch
         python = resolved.launch.python if resolved else None
         return Heading(
-            study=plan["study"],
-            launch=launch["id"],
-            label=launch["label"],
-            role=launch["role"],
-            axes=self._axes,
+            study=plan.study,
+            launch=launch.id,
+            label=launch.label,
+            role=launch.role,
+            axes=dict(self._axes),
             replicate=self._job.replicate,
-            effort=self._effort_name,
+            effort=cast("EffortName", self._effort_name),  # an experiment that is off has no job
             n=self._n,
             seed=self._seed,
             machine_hash=self._machine["hash"],
             machine=self._machine,
-            measured_hash=measured_digest(plan["workload"], python) if python else "",
+            measured_hash=measured_digest(plan.workload, python) if python else "",
             harness_hash=harness_digest(*MODULES),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
         )

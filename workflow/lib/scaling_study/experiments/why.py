@@ -81,7 +81,7 @@ class Why(Experiment):
     _head: Head
 
     def __init__(self, job: Job, target: str, path: Path, builds: Path) -> None:
-        name = job.plan["why"]["effort"]
+        name = job.plan.why.effort
         super().__init__("why", job, target, path, builds=builds, effort=(name, EFFORTS[name]))
         self._target = target
         self._same_as: str | None = None
@@ -261,7 +261,7 @@ class Why(Experiment):
             threads: of a member.
             folder: gets a part for each.
         """
-        rests = LAUNCHERS[self._axes["launcher"]].rests
+        rests = LAUNCHERS[str(self._axes["launcher"])].rests
         with ExitStack() as stack:
             cohorts = {REFERENCE: one}
             own = [
