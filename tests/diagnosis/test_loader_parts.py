@@ -12,7 +12,6 @@ from scaling_study.diagnosis.loader_verdict import data_loader
 from scaling_study.experiments import loader_model
 from scaling_study.member import synthetic_load
 from scaling_study.report import figures, sections
-from scaling_study.report import rows as table_rows
 from scaling_study.report.model import DataLoader
 from synthetic import machine
 
@@ -109,9 +108,7 @@ def findings(found, disk_limit=None):
 def thumbs(found):
     use = DataLoader.model_validate(found).use
     memory_bytes = MACHINE.get("memory_bytes")
-    return {
-        rule: (holds, text) for rule, holds, text in table_rows.rules_of_thumb(use, memory_bytes)
-    }
+    return {rule: (holds, text) for rule, holds, text in sections.rules_of_thumb(use, memory_bytes)}
 
 
 def test_what_the_parts_do_not_account_for_is_shown():
@@ -294,16 +291,16 @@ def test_what_the_machine_was_used_for_answers_rules_of_thumb():
     assert [span[kind] for kind in ("trainers", "threads", "workers")] == [1.0, 0.0, 0.5]
     assert span["others"] == pytest.approx(0.1)
     rules = thumbs(found)
-    assert rules["CPUs are not used up"] == ("yes", "1.6 of 2 CPUs in use")
-    assert rules["Nobody waits for a CPU"][0] == "yes"
-    assert rules["Nobody waits for a disk"][0] == "no"
-    assert rules["Shared memory (/dev/shm) is not used up"][0] == "yes"
+    assert rules["CPUs are not used up"] == (True, "1.6 of 2 CPUs in use")
+    assert rules["Nobody waits for a CPU"][0]
+    assert rules["Nobody waits for a disk"][0] is False
+    assert rules["Shared memory (/dev/shm) is not used up"][0]
     full = looks(workers_s=0.9, busy_s=2.0) | {"shared_bytes": 2**34}
     full = data_loader([dataclasses.replace(one, use=full)])
     rules = thumbs(full)
     # It was filled before the first look.
-    assert rules["Shared memory (/dev/shm) is not used up"][0] == "no"
-    assert rules["CPUs are not used up"][0] == "no"
+    assert rules["Shared memory (/dev/shm) is not used up"][0] is False
+    assert rules["CPUs are not used up"][0] is False
 
 
 def seen(**variants):

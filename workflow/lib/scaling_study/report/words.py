@@ -64,10 +64,8 @@ SMALL_GAIN = 1.25
 WIDE = 4.0
 """From this ratio of an interval's ends on, only its lower end is claimed."""
 ENOUGH_REPLICATES = 3
-EXPLAIN_FROM = 0.05
-"""A larger difference between confirmed and predicted is explained, or said to be unexplained."""
 ALL = 0.995
-NOTICEABLE = 0.01
+LEAST_FACTOR = 0.01
 """A factor that is nearer to 1 is not listed."""
 MANY_LOST = 0.1
 """Retakes make up for fewer windows than this share of all."""
@@ -263,7 +261,7 @@ class Mark:
     """A few words on how sure something is, and a sentence behind them; bad ones weaken it."""
 
     text: str
-    tip: str
+    tip: str = ""
     bad: bool = False
 
 
@@ -517,11 +515,13 @@ PARTS = {
 def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
     """Say where confirmed is not what was predicted, and what was not seen to its end."""
     difference = confirmation.difference
-    if difference is not None and abs(difference.value - 1) > EXPLAIN_FROM:
+    if difference is not None and abs(difference.value - 1) > thresholds.NOTICEABLE:
         side = "below" if difference.value < 1 else "above"
         away = f"{format_percent(abs(round(difference.value - 1, 3)))} {side} the prediction"
         yield Mark(
-            away, explain_difference(confirmation), abs(difference.unexplained - 1) > EXPLAIN_FROM
+            away,
+            explain_difference(confirmation),
+            abs(difference.unexplained - 1) > thresholds.NOTICEABLE,
         )
     if arm.foreign_cpus > thresholds.FOREIGN_CPUS:
         cpus = format_cpus(round(arm.foreign_cpus, 2))
@@ -553,9 +553,9 @@ def explain_difference(confirmation: Confirmation) -> str:
     parts = [
         f"{PARTS[part.what]} {format_ratio(part.factor)}"
         for part in difference.parts
-        if abs(part.factor - 1) >= NOTICEABLE
+        if abs(part.factor - 1) >= LEAST_FACTOR
     ]
-    if abs(difference.unexplained - 1) >= NOTICEABLE:
+    if abs(difference.unexplained - 1) >= LEAST_FACTOR:
         parts.append(f"unexplained {format_ratio(difference.unexplained)}")
     return f"Factors: {', '.join(parts)}." if parts else ""
 
@@ -770,8 +770,6 @@ def unexplained(target: Target) -> Interval | None:
 def why_notes(target: Target) -> list[str]:
     """Say what else a careful reader wants to know of a launch's causes."""
     notes = []
-    if target.scaling_loss.named and target.single_process_loss.named:
-        notes.append(f"One process alone is slow too: {_level(target.single_process_loss.named)}.")
     rest = target.scaling_loss.unexplained_share
     if target.scaling_loss.named and rest is not None and (rest.value or 0.0) < 0:
         notes.append(
@@ -793,10 +791,8 @@ def intervals_of(target: Target) -> str:
     if not target.unit_count:
         return ""
     if target.units == "replicates":
-        return f"Intervals: 95%, over {format_count(target.unit_count, 'fresh start')}."
-    text = (
-        f"Intervals: 95%, over {format_count(target.unit_count, 'block')} of windows of one start"
-    )
+        return f"95% intervals over {format_count(target.unit_count, 'fresh start')}."
+    text = f"95% intervals over {format_count(target.unit_count, 'block')} of one start"
     if known(target.start_sd):
-        text += f", allowing for starts that differ by {format_percent(target.start_sd)}"
-    return f"{text}; “why: full” starts three times." if target.effort == "quick" else f"{text}."
+        text += f", which may differ from others by {format_percent(target.start_sd)}"
+    return f"{text}."
