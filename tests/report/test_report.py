@@ -110,8 +110,9 @@ def test_the_page_is_sound(page, reports, name):
 
 
 def test_every_planned_launch_and_every_lost_point_appears(page, reports):
+    planned = [one.label for one in LAUNCHES if one.role != "repeat"]  # that is the baseline again
     for name, texts in (
-        ("whole", (*(one.label for one in LAUNCHES), "pip install the-library", "overlap")),
+        ("whole", (*planned, "pip install the-library", "overlap")),
         ("partial", ("n = 3, 8", "killed by signal 9")),
     ):
         page.open(reports(name))

@@ -373,17 +373,17 @@ def _predicted_bars(found: Recommendation) -> tuple[Bar, ...]:
     best, first = found.recommended, found.compared
     if best is None:
         return ()
-    shown: list[tuple[str, str, Candidate]] = []
+    shown: list[tuple[str, Candidate]] = []
     for role, entry in (("today", found.today), ("default", found.default)):
         if entry is None or entry.launch == best.launch:
             continue
-        shown.append((role, f"{opening(entry.label)}: {processes(entry.n)}", entry))
+        shown.append((role, entry))
         at_n = entry.at_n if first and entry.launch == first.launch else None
         if at_n is not None and at_n.n != entry.n:
-            shown.append(("same", f"{opening(entry.label)}: {processes(at_n.n)}", at_n))
-    shown.append(("recommended", f"{opening(best.label)}: {processes(best.n)}", best))
+            shown.append(("same", at_n))
+    shown.append(("recommended", best))
     return _bars(
-        [(role, text, one.gives(found.objective), one.once) for role, text, one in shown],
+        [(role, one.label, one.n, one.gives(found.objective), one.once) for role, one in shown],
         found.objective,
     )
 
@@ -399,37 +399,28 @@ ROLES = {
 
 def _confirmed_bars(confirmation: Confirmation) -> tuple[Bar, ...]:
     """Today's and default, at their own count and the recommended one, recommended: as run."""
-    found = [arm for role in ROLES if (arm := confirmation.arm(role)) is not None]
+    objective = confirmation.objective
+    arms = [arm for role in ROLES if (arm := confirmation.arm(role)) is not None]
     return _bars(
-        [
-            (ROLES[arm.role], f"{opening(arm.label)}: {processes(arm.n)}",
-             arm.gave(confirmation.objective), False)
-            for arm in found
-        ],
-        confirmation.objective,
-    )  # fmt: skip
+        [(ROLES[arm.role], arm.label, arm.n, arm.gave(objective), False) for arm in arms],
+        objective,
+    )
 
 
-def _bars(shown: Sequence[tuple[str, str, Interval, bool]], objective: str) -> tuple[Bar, ...]:
-    values = [given.value or 0.0 for _, _, given, _ in shown]
+def _bars(shown: Sequence[tuple[str, str, int, Interval, bool]], objective: str) -> tuple[Bar, ...]:
+    values = [given.value or 0.0 for _, _, _, given, _ in shown]
     scale, unit = 1.0, UNITS[OBJECTIVES[objective].rate]
     if OBJECTIVES[objective].single:
         scale, unit = time_unit(min(values))
     largest = max(values, default=0.0) or 1.0
-    return tuple(
-        Bar(
-            role,
-            text,
-            format_number(value / scale),
-            unit,
-            "one start" if once else format_interval(
-                given.low, given.high, like=value, unit=scale
-            ),
-            value / largest,
-            once,
+    bars = []
+    for (role, label, n, given, once), value in zip(shown, values, strict=True):
+        text = f"{opening(label)}: {processes(n)}"
+        interval = format_interval(given.low, given.high, like=value, unit=scale)
+        bars.append(
+            Bar(role, text, format_number(value / scale), unit, interval, value / largest, once)
         )
-        for (role, text, given, once), value in zip(shown, values, strict=True)
-    )  # fmt: skip
+    return tuple(bars)
 
 
 # How sure it is.
@@ -467,7 +458,7 @@ def _marks(machine: Machine, arm: Arm | None) -> Iterable[Mark]:
     if spread is None:
         yield Mark("no A/A check", "The baseline was not repeated: noise is not known.", bad=True)
     else:
-        tip = "The same launch measured twice differed by this much: a smaller difference is none."
+        tip = "The same launch, measured twice, differed this much: less means nothing."
         yield Mark(f"A/A noise {format_percent(spread)}", tip)
     starts = min(one.replicates for one in (best, other or best))
     if starts < ENOUGH_REPLICATES:
@@ -565,7 +556,7 @@ def _length_mark(length: dict[str, object]) -> Mark:
     if not starts:
         tip = "No start showed how many steps a model has. Set workload.steps_per_model."
         return Mark("steps of a model not known", tip, bad=True)
-    seen = f"The script ended after so many steps ({format_count(int(starts), 'start')} seen)."  # type: ignore[call-overload]
+    seen = f"The script ended after this many steps in {format_count(int(starts), 'start')}."  # type: ignore[call-overload]
     if differ(length):
         seen = (
             f"Models differ in length: {length['shortest']:,.0f} to {length['longest']:,.0f} steps."
