@@ -12,7 +12,7 @@ import math
 import textwrap
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import seaborn as sns
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 WIDTH_IN = 5.9
 """At 72 units an inch; a phone of 390 px shows it at about 0.8 of its size."""
 PLOT_IN, SMALL_IN, PANEL_IN, ROW_IN, LEGEND_ROW_IN = 3.5, 1.9, 2.3, 0.52, 0.27
-NAME_ROW_PT = 14
+NAME_ROW_PT, TITLE_PAD = 14, 12
 NAME_PART = 0.0185
 """Width of a character in the name of a boundary, as a part of the axis."""
 LABEL_CHARACTERS = 46
@@ -56,13 +56,13 @@ LEAST_S = 1e-9
 """Differences below a nanosecond are those of rounding."""
 FARTHEST = 1.5
 """Shares beyond this stand at the edge: intervals may reach over thousands of percent."""
-STYLE: dict[str, Any] = {
+STYLE: dict[str, object] = {
     "font.family": ["DejaVu Sans"],
     "font.size": 14,
     "axes.titlesize": 14,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
-    "axes.titlepad": 12,
+    "axes.titlepad": TITLE_PAD,
     "axes.labelsize": 13,
     "xtick.labelsize": 14,
     "ytick.labelsize": 14,
@@ -266,7 +266,7 @@ def lines(
         if several:
             _head(canvas, head)
         else:
-            grid[0].set_title(head, pad=STYLE["axes.titlepad"] + NAME_ROW_PT * names)
+            grid[0].set_title(head, pad=TITLE_PAD + NAME_ROW_PT * names)
         if labels:
             canvas.legend(
                 [handles[label] for label in labels],

@@ -458,7 +458,7 @@ def _marks(machine: Machine, arm: Arm | None) -> Iterable[Mark]:
     if spread is None:
         yield Mark("no A/A check", "The baseline was not repeated: noise is not known.", bad=True)
     else:
-        tip = "The same launch, measured twice, differed this much: less means nothing."
+        tip = "Two runs of one launch differed by this much: smaller gains mean nothing."
         yield Mark(f"A/A noise {format_percent(spread)}", tip)
     starts = min(one.replicates for one in (best, other or best))
     if starts < ENOUGH_REPLICATES:
