@@ -16,6 +16,7 @@ from scaling_study.analysis import imported, imported_causes
 from scaling_study.analysis.analyse import analyse
 from scaling_study.analysis.collect import collect
 from scaling_study.common.storage import read_json, write_json, write_table
+from scaling_study.config.plan import read_plan
 from scaling_study.records.columns import BETWEEN, OPERATORS, POINTS, REPLICATES, WINDOWS
 from scaling_study.report import figures
 from scaling_study.report.imported import render_imported
@@ -46,6 +47,7 @@ def make_study(
     plan = synthetic.write_study(folder, **options)
     change(plan)
     write_json(folder / "plan.json", plan)
+    plan = synthetic.typed(plan)
     collected = collect(folder, plan)
     for table, frame in (
         (WINDOWS, collected.windows),
@@ -79,7 +81,7 @@ def remake_recorded(base: Path) -> tuple[Path, Path]:
     shutil.copytree(before, now)
     for made in ("tables", "analysis"):
         shutil.rmtree(now / made)
-    plan = read_json(now / "searched.json")
+    plan = read_plan(now / "searched.json")
     stages.collect(now, plan)
     stages.analyse(now, plan)
     stages.judge(now, plan)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from made_records import made_plan
 from processes import PATIENCE_S, killed_at_the_end, wait_ended, written
 from scaling_study.member import bind, model_queue
 from scaling_study.report.launch_script import render_launch_script
@@ -37,9 +38,9 @@ def recommendation(slots, env=None, label="intra_op 1", **axes):
     return {"status": "ok", "tolerance": 0.02, "reason": None, "recommended": found}
 
 
-def plan(script, args=(), **workload):
-    usual = {"script": str(script), "args": [*args], "env": {}, "pass_env": [], "step": "optimizer"}
-    return {"study": "quick", "workload": usual | workload}
+def plan(script, args=(), study="quick", **workload):
+    workload = {"script": str(script), "args": [*args], **workload}
+    return made_plan({}, study=study, workload=workload)
 
 
 def write(tmp_path, found, planned, binder=BINDER, python=sys.executable):
@@ -252,7 +253,7 @@ def test_ranks_are_started_as_torchrun_starts_them(tmp_path):
 
 def test_names_cannot_leave_their_comments(tmp_path, script):
     found = recommendation([slot(0)], label="x\ntouch hacked\r$(touch hacked)")
-    path = write(tmp_path, found, {**plan(script), "study": "a\ntouch hacked"})
+    path = write(tmp_path, found, plan(script, study="a\ntouch hacked"))
     assert "212 (208 to 215) steps/s, 1,530 models/hour" in path.read_text()
     assert run(path, "logs").returncode == 0
     assert not (tmp_path / "hacked").exists()

@@ -10,6 +10,7 @@ import pytest
 
 import jobs
 import machines
+from made_records import made_plan
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
@@ -39,11 +40,10 @@ def resolved(name, monkeypatch, placement="none", membind="none", **launch):
             jobs.config(jobs.WORKLOADS / "plain_loop.py", launch=axes) | {"processes": "auto"}
         )
     )
-    data = plan.to_dict()
-    asked = next(one["axes"] for one in data["launches"] if one["id"] == plan.baseline)
     here = machine(name)
-    counts = resolve.counts(data, here)
-    return counts, resolve.resolve(data, asked, here, Path("builds"), counts), checked
+    counts = resolve.counts(plan, here)
+    asked = plan.by_id[plan.baseline].axes
+    return counts, resolve.resolve(plan, asked, here, Path("builds"), counts), checked
 
 
 def groups(name, kind):
@@ -167,16 +167,7 @@ def test_the_launch_script_gives_each_member_its_cpu_and_its_node(name, tmp_path
             "slots": list(found.slots), "requested_env": found.requested_env,
         },
     }  # fmt: skip
-    plan = {
-        "study": "large",
-        "workload": {
-            "script": "train.py",
-            "args": [],
-            "env": {},
-            "pass_env": [],
-            "step": "optimizer",
-        },
-    }  # fmt: skip
+    plan = made_plan({}, study="large")
     script = tmp_path / "recommended.sh"
     script.write_text(
         render_launch_script(

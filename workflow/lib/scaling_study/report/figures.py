@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from scaling_study.config.plan import Plan
     from scaling_study.report.model import (
         Comparison,
         FrontPoint,
@@ -96,13 +97,15 @@ class Series:
         return f"{self.label} ({roles})" if roles else self.label
 
 
-def choose_series(machine: Machine, plan: Mapping[str, object]) -> tuple[Series, ...]:
+def choose_series(machine: Machine, plan: Plan) -> tuple[Series, ...]:
     """Choose the launches to draw in colour: those with a role, then the best of the others."""
     points, best = machine.points, machine.recommendation.recommended
     labels = dict(zip(points["launch"], points["label"], strict=True))
     roles = {
         "recommended": best.launch if best else None,
-        **{role: plan.get(role) for role in ("default", "today", "baseline")},
+        "default": plan.default,
+        "today": plan.today,
+        "baseline": plan.baseline,
     }
     best_first = points.groupby("launch")["steps_per_s"].max().sort_values(ascending=False)
     ordered = dict.fromkeys([*filter(None, roles.values()), *best_first.index])
@@ -166,9 +169,7 @@ def numbered(at: int) -> str:
     return f"-{at + 1}" if at else ""
 
 
-def draw_all(
-    machine: Machine, plan: Mapping[str, object], series: Sequence[Series]
-) -> dict[str, Figure]:
+def draw_all(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str, Figure]:
     """Draw a machine's figures, by what a page calls them; those of operators come apart."""
     suffix, alone, loader = machine.suffix, machine.microbenchmarks, machine.data_loader
     found: dict[str, Figure | None] = {**scaling(machine, plan, series), "front": front(machine)}
@@ -199,14 +200,12 @@ def draw_all(
     return {name: one for name, one in found.items() if one is not None}
 
 
-def scaling(
-    machine: Machine, plan: Mapping[str, object], series: Sequence[Series]
-) -> dict[str, Figure | None]:
+def scaling(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str, Figure | None]:
     """Draw the figures against the number of processes; none without a valid window."""
     if machine.points.empty:
         return {}
     counts = process_counts.resolve(
-        plan["processes"],  # type: ignore[arg-type]
+        plan.processes,
         machine.hardware.usable(),
         machine.hardware.quota_cpus,
     )

@@ -36,12 +36,12 @@ from scaling_study.stats import thresholds
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
 
+    from scaling_study.config.plan import Plan
     from scaling_study.report.draw import Figure
     from scaling_study.report.figures import Series
     from scaling_study.report.flames import Flames
     from scaling_study.report.model import Compared, Effective, Machine, Target
 
-    Plan = Mapping[str, object]
 
 TEMPLATES = Path(__file__).parents[3] / "report"
 
@@ -218,10 +218,10 @@ class View:
     @property
     def helpful(self) -> list[str]:
         """Labels of launches that experiments showed to help, and that a race did not measure."""
-        if "searched" not in self.plan:
+        if self.plan.searched is None:
             return []
         targets = [target.model_dump() for target in self.machine.targets]
-        return [str(one["label"]) for one in rounds.helpful(self.plan, targets)]
+        return [one.label for one in rounds.helpful(self.plan, targets)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,9 +257,9 @@ def render_report(plan: Plan, views: Sequence[View], compared: Compared | None =
     html = render_page(
         "report.html.j2",
         flames=any(one.flames.shown for one in views),
-        title=f"{plan['study']}: scaling study",
+        title=f"{plan.study}: scaling study",
         plan=plan,
-        script_name=program.name(work.program(plan["workload"])),  # type: ignore[arg-type]
+        script_name=program.name(work.program(plan.workload)),
         config_yaml=yaml_text(_readable(plan, compared)),
         equal_work=_equal_work(plan, views),
         views=views,
@@ -319,11 +319,13 @@ def _readable(plan: Plan, compared: Compared | None) -> dict[str, object]:
     """The plan in the order of a config: what is set, and what each launch changes."""
     keys = ("study", "description", "seed", "objective", "workload", "processes", "search")
     launches = {
-        launch["id"]: {"role": launch["role"], **differing(launch["axes"], DEFAULTS)}
-        for launch in plan["launches"]  # type: ignore[attr-defined]
+        launch.id: {"role": launch.role, **differing(launch.axes, DEFAULTS)}
+        for launch in plan.launches
     }
     machines = {one.name: _set(one.kind) for one in (compared.machines if compared else ())}
-    shown = {key: plan[key] for key in (*keys, "measure")} | {"workload": _set(plan["workload"])}
+    content = plan.to_dict()
+    shown = {key: content[key] for key in (*keys, "measure")}
+    shown["workload"] = _set(content["workload"])
     return {**shown, "launches": launches, **({"machines": machines} if machines else {})}
 
 
@@ -334,11 +336,10 @@ def _set(section: object) -> dict[str, object]:
 
 def _equal_work(plan: Plan, views: Sequence[View]) -> str:
     """Say what a step is, where launches of the study do different work in one."""
-    learnt = work.with_learnt(plan, views[0].machine.provenance.model_dump())
+    learnt = work.with_learnt(plan, views[0].machine.provenance.samples)
     if set(work.work_by_launch(learnt).values()) <= {1.0}:
         return ""
-    default = next(one for one in learnt["launches"] if one["id"] == plan["default"])
-    samples = work.samples_per_step(learnt["workload"], default)
+    samples = work.samples_per_step(learnt, plan.by_id[plan.default])
     what = "one of the default launch's" if samples is None else f"{samples:,g} samples"
     return (
         f"A step is {what}: launches are compared by equal work, in which each rank of a group has "
