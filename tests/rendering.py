@@ -1,17 +1,25 @@
 """Made-up studies, collected and analysed in this process, ready to be rendered."""
 
+import contextlib
 import pickle
+import shutil
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import synthetic
+from configs import ROOT
+from scaling_study import stages
+from scaling_study.analysis import imported, imported_causes
 from scaling_study.analysis.analyse import analyse
 from scaling_study.analysis.collect import collect
 from scaling_study.common.storage import read_json, write_json, write_table
-from scaling_study.records.columns import BETWEEN, POINTS, REPLICATES, WINDOWS
+from scaling_study.config.plan import read_plan
+from scaling_study.records.columns import BETWEEN, OPERATORS, POINTS, REPLICATES, WINDOWS
 from scaling_study.report import figures
+from scaling_study.report.imported import render_imported
 from scaling_study.report.render import render_study
 
 draw_scaling = figures.scaling
@@ -57,14 +65,50 @@ def make_study(
     return folder
 
 
-def render(folder: Path) -> Path:
+def render(folder: Path, plan: str = "plan.json") -> Path:
     """Render a study; return its report."""
     path = folder / "report.html"
     with mock.patch.object(figures, "scaling", _draw_once):
-        render_study(folder, path, plan=folder / "plan.json", builds=folder / "builds")
+        render_study(folder, path, plan=folder / plan, builds=folder / "builds")
     return path
+
+
+def remake_recorded(base: Path) -> tuple[Path, Path]:
+    """Unpack the recorded study; return its folder, and another with tables and analyses anew."""
+    with tarfile.open(ROOT / "tests/data/recorded.tar.xz") as packed:
+        packed.extractall(base, filter="data")
+    before, now = base / "recorded", base / "now"
+    shutil.copytree(before, now)
+    for made in ("tables", "analysis"):
+        shutil.rmtree(now / made)
+    plan = read_plan(now / "searched.json")
+    stages.collect(now, plan)
+    stages.analyse(now, plan)
+    stages.judge(now, plan)
+    return before, now
 
 
 def machine_entry(folder: Path, name: str) -> Any:
     """Return the first machine's entry of an analysis file."""
     return read_json(folder / "analysis" / f"{name}.json")["machines"][0]
+
+
+def make_imported(folder: Path, texts: dict[int, str], description: str = "") -> Path:
+    """Import texts as the tables of so many processes; return the study's report."""
+    for n, text in texts.items():
+        (folder / f"{n}.txt").write_text(text, encoding="utf-8")
+    section = {"tables": {n: f"{n}.txt" for n in texts}}
+    with contextlib.chdir(folder):
+        mapping = {"study": "s", "description": description, "import": section}
+        study = imported.load_import(mapping)
+        tables = imported.read_tables(study)
+    operators = imported.operator_frame(tables)
+    write_table(folder / "tables", OPERATORS, operators)
+    entries = [table.to_dict() for table in tables]
+    findings = imported_causes.findings(entries, operators)
+    content = {**study.to_dict(), "tables": entries, "findings": findings}
+    write_json(folder / "analysis/tables.json", content)
+    write_json(folder / "analysis/inflation.json", imported.compare_tables(tables, operators))
+    decide = (ROOT / "config/decide.yaml").read_text(encoding="utf-8")
+    render_imported(folder, folder / "report.html", decide)
+    return folder / "report.html"

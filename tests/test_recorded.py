@@ -6,18 +6,13 @@ that is meant to change a result records it anew, and says in its message what b
 """
 
 import json
-import shutil
-import tarfile
 
 import pandas as pd
 import pytest
 
-from jobs import ROOT
-from scaling_study import stages
+import rendering
 from scaling_study.common.storage import read_json
-from scaling_study.config.plan import read_plan
 
-RECORDED = ROOT / "tests/data/recorded.tar.xz"
 TABLES = ("windows", "replicates", "between", "points", "operators", "experiments")
 ANALYSES = (
     "readback", "causes", "confirmation", "failures", "data_loader", "inflation", "noise", "pareto",
@@ -66,18 +61,7 @@ REWORDED = (
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """The study as it was, and as it is now."""
-    base = tmp_path_factory.mktemp("recorded")
-    with tarfile.open(RECORDED) as packed:
-        packed.extractall(base, filter="data")
-    before, now = base / "recorded", base / "now"
-    shutil.copytree(before, now)
-    for made in ("tables", "analysis"):
-        shutil.rmtree(now / made)
-    plan = read_plan(now / "searched.json")
-    stages.collect(now, plan)
-    stages.analyse(now, plan)
-    stages.judge(now, plan)
-    return before, now
+    return rendering.remake_recorded(tmp_path_factory.mktemp("recorded"))
 
 
 @pytest.mark.parametrize("name", TABLES)

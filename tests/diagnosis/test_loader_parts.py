@@ -14,7 +14,6 @@ from scaling_study.experiments import loader_model
 from scaling_study.member import synthetic_load
 from scaling_study.records import experiment
 from scaling_study.records.readback import Loader, Readback
-from scaling_study.report import rows as table_rows
 from scaling_study.report import sections
 from scaling_study.report.model import DataLoader
 
@@ -270,17 +269,17 @@ def test_what_the_machine_was_used_for_is_divided_among_its_users():
 @pytest.mark.parametrize(
     ("use", "cpus", "disk", "shared"),
     [
-        (looks(stalled_io_s=0.25, disk_bytes=2**20), "yes", "no", "yes"),
+        (looks(stalled_io_s=0.25, disk_bytes=2**20), True, False, True),
         # Shared memory was filled before the first look.
-        (looks(2**34, workers_s=0.9, busy_s=2.0), "no", "yes", "no"),
+        (looks(2**34, workers_s=0.9, busy_s=2.0), False, True, False),
     ],
 )
 def test_what_the_machine_was_used_for_answers_rules_of_thumb(use, cpus, disk, shared):
     found = DataLoader.model_validate(data_loader([run(use=use)])).use
-    rules = {rule: holds for rule, holds, _ in table_rows.rules_of_thumb(found, 2**34)}
-    assert rules["CPUs are not used up"] == cpus
-    assert rules["Nobody waits for a disk"] == disk
-    assert rules["Shared memory (/dev/shm) is not used up"] == shared
+    rules = {rule: holds for rule, holds, _ in sections.rules_of_thumb(found, 2**34)}
+    assert rules["CPUs are not used up"] is cpus
+    assert rules["Nobody waits for a disk"] is disk
+    assert rules["Shared memory (/dev/shm) is not used up"] is shared
 
 
 def seen(**variants):

@@ -19,14 +19,13 @@ from scaling_study.common.quantities import (
     format_count,
     format_estimate,
     format_number,
-    format_percent,
-    format_probability,
     known,
 )
 from scaling_study.config.work import marks, program
 from scaling_study.launch.axes import ranks
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member.program import name
+from scaling_study.report.words import sureness
 from scaling_study.runner.environment import LIBRARY_FOLDER, activated
 from scaling_study.runner.switch_script import command, reused_command, switched
 
@@ -89,7 +88,7 @@ def render_launch_script(
         label=launch.label,
         times=format_count(len(slots), "process", "processes"),
         measured=_measured(launch),
-        sureness=_sureness(recommendation),
+        sureness=sureness(recommendation),
         note=LAUNCHERS[str(launch.axes["launcher"])].note,
         at_once=f"{len(slots)} at once" if len(slots) > 1 else "one after the other",
         bind=binder,
@@ -139,17 +138,6 @@ def _measured(launch: Recommended) -> str:
     text = f"{format_estimate(launch.steps_per_s, launch.low, launch.high)} steps/s"
     models = launch.models_per_hour
     return f"{text}, {format_number(models)} models/hour" if known(models) else text
-
-
-def _sureness(recommendation: Recommendation) -> str:
-    """Return how sure it is that there is nothing better in the study."""
-    launch = recommendation.recommended
-    if launch is None or not known(launch.probability_best):
-        return "unknown: one replicate"
-    return (
-        f"{format_probability(launch.probability_best)} probability that no launch is more than "
-        f"{format_percent(recommendation.tolerance)} faster"
-    )
 
 
 def _environment(
