@@ -11,8 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import convert
 
+from made_records import readback
 from scaling_study.experiments.interventions import INTERVENTIONS
+from scaling_study.records import codec
+from scaling_study.records.readback import Loader
 from synthetic import AXES, machine
 
 MS = 1e-3
@@ -301,26 +305,30 @@ def _head(world: World, replicate: int, effort: str) -> dict[str, Any]:
     }
 
 
+LOADER = {
+    "kind": "Loader", "kinds": ["Loader"], "workers": 0, "threads": False, "settable": False,
+    "shares_out": False, "by_row": False, "batches": None, "ready": 0,
+}  # fmt: skip
+
+
 def _readback(world: World, name: str) -> dict[str, Any]:
     threads = 1 if name in {"one_thread", "pinned"} else world.threads
     spins = 10 * MS if name != "passive" else 0.1 * MS
-    member = {
-        "slot": 0,
-        "pid": 100,
-        "cpus": list(range(world.cpus)),
-        "intra_op": threads,
-        "spin_s": None if threads == 1 else spins,
-        "sgemm_gflops": world.gflops.get(name, 100.0),
-        "isa": "AVX512",
-        "huge_page_bytes": 2**30 if name == "huge_pages" else 2**22,
-        "pages_by_node": {"0": 1000},
-        "loaders": [{"kind": "Loader", "workers": 0} | world.loader] if world.loader else [],
-    }
+    loaders = [convert(LOADER | world.loader, Loader)] if world.loader else []
+    member = readback(
+        cpus=list(range(world.cpus)),
+        intra_op=threads,
+        spin_s=None if threads == 1 else spins,
+        sgemm_gflops=world.gflops.get(name, 100.0),
+        huge_page_bytes=2**30 if name == "huge_pages" else 2**22,
+        pages_by_node={"0": 1000},
+        loaders=loaders,
+    )
     return {
         "kind": "readback",
         "cohort": name,
         "checks": [{"axis": "launcher", "requested": "exec", "effective": "exec", "ok": True}],
-        "members": [member | {"slot": slot} for slot in range(world.n)],
+        "members": [codec.plain(member) | {"slot": slot} for slot in range(world.n)],
     }
 
 

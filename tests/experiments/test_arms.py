@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from made_records import readback
 from scaling_study.experiments.experiment import Impossible, Planned, groups, unchanged
 
 FOUR_CPUS = 4
@@ -41,8 +42,8 @@ def test_kernels_are_asked_for_where_they_may_be_others():
 
 
 def test_a_change_that_cannot_be_made_is_no_failure():
-    can = {"impossible": {}, "changes": {"whole_batches": True}}
-    cannot = {"impossible": {"whole_batches": "single rows"}, "changes": {"whole_batches": False}}
+    can = readback(changes={"whole_batches": True})
+    cannot = readback(impossible={"whole_batches": "single rows"}, changes={"whole_batches": False})
     assert not unchanged(["whole_batches"], [can])
     reason = unchanged(["whole_batches"], [can, cannot])
     assert isinstance(reason, Impossible)
@@ -51,7 +52,7 @@ def test_a_change_that_cannot_be_made_is_no_failure():
 
 
 def test_a_change_that_does_not_hold_is_a_failure():
-    report = {"impossible": {}, "changes": {"one_element": False, "no_gc": True}}
+    report = readback(changes={"one_element": False, "no_gc": True})
     reason = unchanged(["one_element", "no_gc"], [report])
     assert reason == "one_element did not take effect"
     assert not isinstance(reason, Impossible)

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 import pytest
 
 from scaling_study.experiments.blocks import Blocks, Condition, key
-from scaling_study.runner.cohort import MemberEndedError, WindowSettings
+from scaling_study.runner.cohort import WindowSettings
+from scaling_study.runner.member_processes import MemberEndedError
 
 TIMING = WindowSettings(20, 1.0, 2.0, 0.1)
 

@@ -56,16 +56,16 @@ def test_what_a_loader_takes_is_timed(cohort, kind):
         assert computed_ns < 10 * MS  # it sleeps
     else:
         assert made_ns == 0
-    (found,) = cohort.read_back(0)["loaders"][-1:]
-    assert found["workers"] == (1 if "workers" in kind else None if kind in SPDL else 0)
-    assert found["settable"] == (kind.partition(" ")[0] in {"torch", "workers", "stateful"})
+    (found,) = cohort.read_back(0).loaders[-1:]
+    assert found.workers == (1 if "workers" in kind else None if kind in SPDL else 0)
+    assert found.settable == (kind.partition(" ")[0] in {"torch", "workers", "stateful"})
 
 
 @pytest.mark.parametrize("kind", ["workers", "stateful workers"])
 def test_workers_that_send_nothing_make_their_batches_and_are_waited_for(cohort, kind):
     started(cohort, kind, ("no_copies",), "--seconds", "0.02")
     steps = [step for _, step in cohort.train(0, 80)[20:]]  # more than an epoch
-    assert cohort.read_back(0)["changes"]["no_copies"]
+    assert cohort.read_back(0).changes["no_copies"]
     assert sum(step.load_ns for step in steps) / len(steps) >= 15 * MS
     assert sum(step.ns("loader_made") for step in steps) / len(steps) >= 15 * MS
 
@@ -79,7 +79,7 @@ def test_a_pipeline_elsewhere_is_alone_too(cohort):
     started(cohort, "pipeline", ("loader_switched", "pipeline_elsewhere"))
     ask(cohort, Ask(loader_ways.NOTHING))
     assert len(cohort.train(0, 80)) >= 80
-    changes = cohort.read_back(0)["changes"]
+    changes = cohort.read_back(0).changes
     assert changes["loader_switched"]
     assert changes["pipeline_elsewhere"]
 
@@ -89,9 +89,9 @@ def test_a_pipeline_goes_into_a_process_of_its_own(cohort):
     steps = cohort.train(0, 80)  # more than two epochs
     assert any(step.load_ns for _, step in steps)
     got = cohort.read_back(0)
-    assert got["changes"]["pipeline_elsewhere"]
-    (found,) = got["loaders"][-1:]
-    assert (found["workers"], found["threads"]) == (None, False)
+    assert got.changes["pipeline_elsewhere"]
+    (found,) = got.loaders[-1:]
+    assert (found.workers, found.threads) == (None, False)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -100,8 +100,8 @@ def test_batches_from_memory_need_no_loader(cohort, kind):
     steps = cohort.train(0, 60)[5:]
     assert sum(step.load_ns for _, step in steps) / len(steps) < 1 * MS
     report = cohort.read_back(0)
-    assert report["changes"]["cached_batches"]
-    assert report["cached"] == {
+    assert report.changes["cached_batches"]
+    assert report.cached == {
         "cached_batches": 8, "cached_bytes": 8 * 8 * 16 * 4, "copied": False,
     }  # fmt: skip
 
@@ -121,8 +121,8 @@ def test_one_process_trains_on_new_batches_from_memory_and_on_swapped_ones(cohor
     assert load_ms(loader_ways.SWAPPED) >= waiting
     assert load_ms(loader_ways.NEW) >= waiting
     report = cohort.read_back(0)
-    assert report["changes"]["loader_switched"]
-    assert report["cached"]["cached_batches"] == 8
+    assert report.changes["loader_switched"]
+    assert report.cached["cached_batches"] == 8
 
 
 @pytest.mark.parametrize("kind", ["torch", "spdl"])
@@ -130,7 +130,7 @@ def test_batches_that_the_script_changes_are_copied(cohort, kind):
     """It adds to each batch in place, and fails where one comes that was added to."""
     started(cohort, kind, ("cached_batches",), "--in-place", "--seconds", "0.001")
     cohort.train(0, 40)
-    assert cohort.read_back(0)["cached"]["copied"]
+    assert cohort.read_back(0).cached["copied"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -173,7 +173,7 @@ def test_other_ways_to_load_end_with_the_epoch(cohort):
 
 def test_whole_batches_are_asked_for_where_rows_are_the_same(cohort):
     started(cohort, "rows", ("loader_switched",), "--seconds", "0.001")
-    assert "whole_batches" not in cohort.read_back(0)["impossible"]
+    assert "whole_batches" not in cohort.read_back(0).impossible
 
     def mean_ms():
         steps = cohort.train(0, 50)[15:]
@@ -226,7 +226,7 @@ def cpu_s(cohort):
 def test_a_loader_goes_on_beside_batches_from_memory_at_the_rate_that_is_told(cohort, kind):
     many = ("--samples", "8000")  # an epoch lasts longer than is looked: at rest no other begins
     started(cohort, kind, ("loader_beside",), "--seconds", "0.001", *many)
-    assert cohort.read_back(0)["changes"]["loader_beside"]
+    assert cohort.read_back(0).changes["loader_beside"]
     words = cohort.members.words(0)
     before_s = cpu_s(cohort)
     time.sleep(0.5)
@@ -250,4 +250,4 @@ def test_a_loader_that_the_config_does_not_name_is_not_known(cohort):
     how = cohort.launcher()
     cohort.start(how, 0, SCRIPT, "own")
     cohort.wait_resting([0])
-    assert cohort.read_back(0)["loaders"] == []
+    assert cohort.read_back(0).loaders == []

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 import machines
+from made_records import TORCH, readback, slot
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import axis_table, blas, openmp
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.axes.axis_table import DEFAULTS
+from scaling_study.records.readback import Check
 
 LIBRARIES = {
     "openblas": "/lib/openblas-pthread/libopenblasp-r0.3.21.so",
@@ -326,52 +328,23 @@ def test_each_bound_thread_has_a_cpu_of_its_slot():
 
 # ---- what took effect
 
-TORCH = "/env/lib/python3.11/site-packages/torch/lib"
-PLAIN = {
-    "slot": 0,
-    "launcher": "exec",
-    "python": sys.executable,
-    "torch": "2.13.0+cpu",
-    "intra_op": 2,
-    "inter_op": 2,
-    "openmp": [f"{TORCH}/libgomp-98b21ff3.so.1"],
-    "parallel": f"{TORCH}/libgomp-98b21ff3.so.1",
-    "thread_cpus": None,
-    "sgemm": f"{TORCH}/libtorch_cpu.so",
-    "sgemm_kernel": None,
-    "sgemm_gflops": 100.0,
-    "intel_path": f"{TORCH}/libtorch_cpu.so",
-    "allocator": "/usr/lib/x86_64-linux-gnu/libc.so.6",
-    "jemalloc_decay_ms": None,
-    "huge_page_bytes": 0,
-    "isa": "AVX512",
-    "spin_s": 0.015,
-    "env": {"PATH": "/bin"},
-    "cpus": [0, 1],
-    "policy": "default",
-    "switches": {},
-}
-
 
 def read_back(preload=(), env=None, **changed):
-    environment = {**PLAIN["env"], **(env or {})}
+    environment = {"PATH": "/bin", **(env or {})}
     if preload:
         environment["LD_PRELOAD"] = ":".join(preload)
-    return {**PLAIN, "env": environment, **changed}
-
-
-SLOT = {"slot": 0, "cpus": None, "policy": "default"}
+    return readback(env=environment, **changed)
 
 
 def failed(readbacks, **values):
-    rows = axis_table.checks(values, [SLOT], readbacks)
+    rows = axis_table.checks(values, [slot()], readbacks)
     known = [
         name
         for name, axis in axis_table.AXES.items()
         if axis.effective is not None or values.get(name, axis.default) != axis.default
     ]
-    assert [row["axis"] for row in rows] == known
-    return {row["axis"] for row in rows if not row["ok"]}
+    assert [row.axis for row in rows] == known
+    return {row.axis for row in rows if not row.ok}
 
 
 OPENBLAS, BLIS, TCMALLOC = LIBRARIES["openblas"], LIBRARIES["blis"], LIBRARIES["tcmalloc"]
@@ -602,13 +575,13 @@ PER_SLOT = {"placement", "membind"}
     ],
 )
 def test_a_member_is_compared_with_its_slot(asked, got, wrong):
-    slots = [SLOT | asked, {"slot": 1, "cpus": "0-1", "policy": "default"}]
+    slots = [slot(**asked), slot(slot=1, cpus="0-1")]
     rows = axis_table.checks({}, slots, [read_back(**got), read_back(slot=1)])
-    assert {row["axis"] for row in rows if not row["ok"]} == wrong
+    assert {row.axis for row in rows if not row.ok} == wrong
     for row in rows:
-        if row["axis"] in wrong:
-            assert row["requested"].startswith("slot 0: ")
-            assert row["effective"].startswith("slot 0: ")
+        if row.axis in wrong:
+            assert row.requested.startswith("slot 0: ")
+            assert row.effective.startswith("slot 0: ")
 
 
 def test_every_value_but_a_default_can_fail():
@@ -629,18 +602,15 @@ def test_a_library_is_compared_by_its_file_not_by_its_name(tmp_path):
 def test_a_row_shows_the_member_in_which_it_does_not_hold():
     members = [read_back(intra_op=1), read_back(intra_op=2, slot=1)]
     rows = {
-        row["axis"]: row
-        for row in axis_table.checks({"intra_op": 1}, [SLOT, SLOT | {"slot": 1}], members)
+        row.axis: row for row in axis_table.checks({"intra_op": 1}, [slot(), slot(slot=1)], members)
     }
-    assert rows["intra_op"] == {
-        "axis": "intra_op", "requested": "1", "effective": "2", "ok": False,
-    }  # fmt: skip
-    assert rows["inter_op"]["ok"]
+    assert rows["intra_op"] == Check("intra_op", "1", "2", ok=False)
+    assert rows["inter_op"].ok
 
 
 def test_what_is_shown_as_effective():
     kernel = read_back(sgemm_kernel="SkylakeX", sgemm_gflops=249.6, huge_page_bytes=3 * 2**20)
-    rows = {row["axis"]: row["effective"] for row in axis_table.checks({}, [SLOT], [kernel])}
+    rows = {row.axis: row.effective for row in axis_table.checks({}, [slot()], [kernel])}
     assert rows == {
         "shell": "none",
         "launcher": "exec",
@@ -659,7 +629,7 @@ def test_what_is_shown_as_effective():
         "membind": "slot 0: default",
     }
     one = read_back(spin_s=None, huge_page_bytes=None, env=TRIM, thread_cpus=[[0], [1]])
-    rows = {row["axis"]: row["effective"] for row in axis_table.checks({}, [SLOT], [one])}
+    rows = {row.axis: row.effective for row in axis_table.checks({}, [slot()], [one])}
     assert rows["wait_policy"] == "one thread, nothing to wait for"
     assert rows["huge_pages"] == "unknown"
     assert rows["openmp_affinity"] == "threads on CPUs 0 | 1"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from made_records import slot
 from processes import (
     PATIENCE_S,
     descriptors,
@@ -28,6 +29,7 @@ from scaling_study.launch.launchers.host import Host
 from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member, describe_exit
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import program
+from scaling_study.member.member import Options
 from small_cohort import SmallCohort
 
 CPU = min(os.sched_getaffinity(0))
@@ -106,11 +108,7 @@ def test_the_worker_is_called_with_the_members_slot_and_script(launch, started):
         "scaling_study.member.worker",
         str(launch.folder),
         "3",
-        "--step",
-        "optimizer",
-        "--launcher",
-        "exec",
-        "--",
+        json.dumps(Options()._asdict()),
         *command,
     ]
     assert got["pid"] == got["session"] == pid
@@ -118,15 +116,8 @@ def test_the_worker_is_called_with_the_members_slot_and_script(launch, started):
 
 def test_what_a_member_does_differently_is_an_option(launch, started):
     started(changed(launch, step="mark", switches=["scaling_study.launch.axes.inter_op=2"]))
-    words = [
-        "--step",
-        "mark",
-        "--launcher",
-        "exec",
-        "--switch",
-        "scaling_study.launch.axes.inter_op=2",
-    ]
-    assert told(launch)["argv"][5:12] == [*words, "--"]
+    asked = json.loads(told(launch)["argv"][5])
+    assert (asked["step"], asked["switches"]) == ("mark", ["scaling_study.launch.axes.inter_op=2"])
 
 
 def test_a_members_environment_is_the_launchs_and_nothing_else(launch, started, monkeypatch):
@@ -249,7 +240,7 @@ def test_a_host_is_asked_for_each_member(launch, host):
     request = json.loads(Path(launch.python).with_name("request-2").read_text())
     assert request == {
         "slot": 2, "cpus": "0-3", "mempolicy": "bind:0", "command": list(command),
-        "step": "mark", "switches": ["an.axis=3"], "change": [], "loader": "",
+        "options": Options(step="mark", switches=["an.axis=3"], change=[])._asdict(),
     }  # fmt: skip
 
 
@@ -306,13 +297,13 @@ def dask(tmp_path_factory):
 def test_a_dask_member_is_a_bound_worker_with_dasks_environment(dask):
     cohort, _, pid = dask
     got = cohort.read_back(0)
-    assert (got["pid"], got["launcher"], got["cpus"]) == (pid, "dask", [CPU])
-    assert (got["intra_op"], got["inter_op"]) == (1, 2)
+    assert (got.pid, got.launcher, got.cpus) == (pid, "dask", [CPU])
+    assert (got.intra_op, got.inter_op) == (1, 2)
     wanted = {**dask_launcher.environment(), "OMP_WAIT_POLICY": "PASSIVE"}
-    assert {name: got["env"].get(name) for name in wanted} == wanted
-    asked = {"slot": 0, "cpus": str(CPU), "policy": "default"}
+    assert {name: got.env.get(name) for name in wanted} == wanted
+    asked = slot(cpus=str(CPU))
     rows = axis_table.checks({"launcher": "dask", "wait_policy": "passive"}, [asked], [got])
-    assert [row for row in rows if not row["ok"]] == []
+    assert [row for row in rows if not row.ok] == []
 
 
 def test_every_thread_of_a_dask_worker_is_bound(dask):

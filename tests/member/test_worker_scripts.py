@@ -227,7 +227,7 @@ def test_what_is_compiled_in_a_step_is_timed_and_told(trained):
     slot = SCRIPTS.index("recompiles.py")
     steps = trained.train(slot, 6)
     assert all(0 < step.ns("compile") < duration for duration, step in steps)
-    told = trained.read_back(slot)["compiled"]
+    told = trained.read_back(slot).compiled
     assert told["times"] > 6
     assert told["seconds"] >= sum(step.ns("compile") for _, step in steps) / 1e9
     assert told["anew"] == told["cached"] == 0  # its compiler makes no kernels
@@ -253,10 +253,10 @@ def test_a_script_that_ends_is_started_again_and_that_step_is_fresh(trained):
 def test_the_steps_of_starts_that_have_ended_are_told(trained):
     slot = SCRIPTS.index("short_script.py")
     trained.train(slot, 50)
-    told = trained.read_back(slot)["ended"]
-    assert told["starts"] == trained.members.words(slot)[channel.RESTARTS] >= 3
-    assert (told["steps"], told["shortest"], told["longest"]) == (15, 15, 15)
-    assert trained.read_back(TOLD)["ended"] is None  # it trains for ever
+    told = trained.read_back(slot).ended
+    assert told.starts == trained.members.words(slot)[channel.RESTARTS] >= 3
+    assert (told.steps, told.shortest, told.longest) == (15, 15, 15)
+    assert trained.read_back(TOLD).ended is None  # it trains for ever
 
 
 def test_starting_a_loaders_processes_is_loading(trained):
@@ -313,19 +313,19 @@ def test_a_member_imports_nothing_of_the_study_around_it(trained):
 def test_a_member_reports_itself(trained):
     report = trained.read_back(TOLD)
     pid = trained.members.pids[TOLD]
-    assert (report["slot"], report["launcher"], report["pid"]) == (TOLD, "exec", pid)
-    assert (report["intra_op"], report["inter_op"]) == (1, 3)
-    assert report["os_threads"] == len(list(Path(f"/proc/{pid}/task").iterdir()))
-    assert report["sgemm_kernel"] is None  # it was not asked for
+    assert (report.slot, report.launcher, report.pid) == (TOLD, "exec", pid)
+    assert (report.intra_op, report.inter_op) == (1, 3)
+    assert report.os_threads == len(list(Path(f"/proc/{pid}/task").iterdir()))
+    assert report.sgemm_kernel is None  # it was not asked for
     trained.train(TOLD)
 
 
 def test_a_forked_member_reports_itself(trained):
     slot = SCRIPTS.index("plain_loop.py")
     report = trained.read_back(slot)
-    assert (report["launcher"], report["pid"]) == ("fork", trained.members.pids[slot])
-    assert report["cpus"] == [CPU]
-    assert report["env"]["OMP_NUM_THREADS"] == "1"
+    assert (report.launcher, report.pid) == ("fork", trained.members.pids[slot])
+    assert report.cpus == [CPU]
+    assert report.env["OMP_NUM_THREADS"] == "1"
     trained.train(slot)
 
 

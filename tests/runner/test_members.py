@@ -25,8 +25,8 @@ from small_cohort import train, until
 MEMBER = """
 import os, sys, time
 from pathlib import Path
-from scaling_study.member.member import Member
-member = Member(Path(sys.argv[1]), int(sys.argv[2]), "test")
+from scaling_study.member.member import Member, Options
+member = Member(Path(sys.argv[1]), int(sys.argv[2]), Options())
 """
 STEPPING = (
     MEMBER

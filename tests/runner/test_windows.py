@@ -321,11 +321,7 @@ OVERFULL = activity([10], steps_active=CAPACITY + 1)
             {"overlap_share": 0.75, "bursts": True},
             {"overlap_share": 0.749, "bursts": True},
         ),
-        (
-            "throttled_burst",
-            {"throttled_s": 0.001},
-            {"throttled_s": 0.001, "bursts": True},
-        ),
+        ("throttled_burst", {"throttled_s": 0.001}, {"throttled_s": 0.001, "bursts": True}),
         (
             "few_steps",
             {"members": [activity([1, 2, 3])], "asked_steps": 3},
@@ -350,7 +346,7 @@ OVERFULL = activity([10], steps_active=CAPACITY + 1)
             {"members": [FULL, OVERFULL], "asked_steps": 1},
         ),
     ],
-)
+)  # fmt: skip
 def test_a_flag_is_raised_by_its_own_condition(flag, fine, raised):
     assert flag not in flags(**fine)
     assert set(flags(**raised)) == {flag}

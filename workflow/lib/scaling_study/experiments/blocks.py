@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.records.codec import plain
 from scaling_study.runner import windows
-from scaling_study.runner.cohort import MemberEndedError, WindowSettings
+from scaling_study.runner.cohort import WindowSettings
+from scaling_study.runner.member_processes import MemberEndedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

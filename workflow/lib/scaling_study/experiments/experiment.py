@@ -20,7 +20,7 @@ from scaling_study.experiments.blocks import Blocks, Json, key, window_of
 from scaling_study.host import probe
 from scaling_study.launch.axes import axis_table
 from scaling_study.records import codec
-from scaling_study.runner import cohort, headroom, resolve
+from scaling_study.runner import cohort, headroom, member_processes, resolve
 from scaling_study.runner.cohort_windows import MEMBER_RESTARTS, WARM_UP_LONGEST_S
 from scaling_study.runner.journal import Journal
 from scaling_study.runner.measure import harness_digest, measured_digest
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scaling_study.config.efforts import Effort, LoaderEffort
+    from scaling_study.records.readback import Readback
     from scaling_study.runner.measure import Job
 
 MODULES = ("experiments/why", "experiments/loader_experiment")
@@ -216,7 +217,7 @@ class Experiment:
                     return self._measure(resolved, before, folder, stack)
             except FailedError as error:
                 return "failed", str(error)
-            except cohort.MemberEndedError:
+            except member_processes.MemberEndedError:
                 for name, one in self._cohorts.items():
                     self._write_events(name, one)
                 self._log.info("a member ended: starting again from there")
@@ -287,13 +288,14 @@ class Experiment:
         one.wait_started(slots, settings["start_timeout_s"])
         reports = one.read_back(settings["start_timeout_s"], with_kernel=each.with_kernel)
         if len(reports) < len(slots):
-            return str(one.events[-1]["reason"]) if one.events else "a member did not start"
+            return one.events[-1].reason if one.events else "a member did not start"
         axes = {**self._axes, **each.changed}
         checks = axis_table.checks(axes, each.resolved.slots, reports)
         if wrong := axis_table.failed(checks) or unchanged(each.resolved.launch.change, reports):
             return wrong
         one.warm_up(settings["warmup_steps"], WARM_UP_LONGEST_S)
-        return {"kind": "readback", "cohort": each.name, "checks": checks, "members": reports}
+        members = [codec.plain(report) for report in reports]
+        return {"kind": "readback", "cohort": each.name, "checks": checks, "members": members}
 
     # ---- records
 
@@ -337,8 +339,8 @@ class Experiment:
     def _write_events(self, name: str, one: cohort.Cohort) -> None:
         """Write down what happened to a cohort's members."""
         for event in one.events:
-            self._log.warning("%s, member %s: %s", name, event["slot"], event["reason"])
-            self._write({"kind": "event", "cohort": name, **event})
+            self._log.warning("%s, member %s: %s", name, event.slot, event.reason)
+            self._write({"kind": "event", "cohort": name, **event._asdict()})
         one.events.clear()
 
     def _close(
@@ -353,10 +355,10 @@ class Experiment:
         self._journal.finish()
 
 
-def unchanged(change: Sequence[str], reports: Sequence[Mapping[str, Any]]) -> str:
+def unchanged(change: Sequence[str], reports: Sequence[Readback]) -> str:
     """Say why changes inside members do not hold; empty where all of them do."""
-    reasons = [report["impossible"].get(name) for name in change for report in reports]
+    reasons = [report.impossible.get(name) for name in change for report in reports]
     if impossible := next(filter(None, reasons), ""):
         return Impossible(impossible)
-    failed = [name for name in change if not all(report["changes"][name] for report in reports)]
+    failed = [name for name in change if not all(report.changes[name] for report in reports)]
     return f"{', '.join(failed)} did not take effect" if failed else ""

@@ -38,7 +38,7 @@ from scaling_study.launch.axes import ranks
 from scaling_study.member import loader_substitutes, loader_ways, synthetic_load
 from scaling_study.member.loader_ways import Ask
 from scaling_study.records.codec import plain
-from scaling_study.runner import cohort, resolve, windows
+from scaling_study.runner import cohort, member_processes, resolve, windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -317,7 +317,7 @@ class LoaderExperiment(Experiment):
         self, one: cohort.Cohort, report: Json, resolved: resolve.Resolved, folder: Path
     ) -> None:
         """Let the loader alone load in other ways, and the script train with the best of them."""
-        bound = resolved.slots[0]["cpus"]
+        bound = resolved.slots[0].cpus
         usable = len(self._topology.cpus) / self._n  # a process's part of the machine
         cpus = usable if bound is None else len(parse_cpu_list(bound))
         (loader,) = report["loaders"]
@@ -380,7 +380,7 @@ class LoaderExperiment(Experiment):
         """
         try:
             self._settle(one, for_s, variant.asked or 0)
-        except cohort.MemberEndedError:
+        except member_processes.MemberEndedError:
             self._ended.add(way.name)
             raise
 

@@ -97,7 +97,7 @@ class Why(Experiment):
         return {
             "target": self._target,
             "same_as": None,
-            "slots": list(resolved.slots) if resolved else [],
+            "slots": [plain(slot) for slot in resolved.slots] if resolved else [],
             "shortest_s": self._effort.shortest_s,
             "blocks": self._effort.blocks,
             "interventions": [],
@@ -342,7 +342,7 @@ class Why(Experiment):
             plan = self._job.plan
             wider = resolve.resolve(plan, self._axes, self._machine, self._builds, [count + 1])
             slots = wider.slots
-        where = [(slot["cpus"], slot["policy"]) for slot in slots[1 : count + 1]]
+        where = [(slot.cpus, slot.policy) for slot in slots[1 : count + 1]]
         host = resolve.host(self._machine)
         with (
             private.part(folder, "kernels") as own,

@@ -237,26 +237,6 @@ class LoaderExperiment(Heading, frozen=True, kw_only=True, tag_field="kind", tag
     """Randomised blocks."""
 
 
-class Loader(Struct, frozen=True, kw_only=True):
-    """A kind of loader that the script has iterated over, as far as its variants need it."""
-
-    kind: str
-    workers: Count | None
-    threads: bool
-    settable: bool
-    by_row: bool
-    ready: Count
-
-
-class LoaderMember(Readback, frozen=True, kw_only=True):
-    """What one member of a variant reports about itself."""
-
-    loaders: list[Loader]  # type: ignore[assignment]  # a part of what it reports
-    """Kinds of loaders that were iterated over."""
-    cached: Json
-    """Batches from memory: how many, their bytes, whether the script changes them."""
-
-
 class LoaderReadbacks(Struct, frozen=True, kw_only=True, tag_field="kind", tag="readback"):
     """What the members of one variant reported before their first window."""
 
@@ -264,7 +244,7 @@ class LoaderReadbacks(Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     """The variant."""
     checks: list[Check]
     """For each axis what was asked for, what was found, whether it holds."""
-    members: list[LoaderMember]
+    members: list[Readback]
     """What each member reported."""
 
 

@@ -39,6 +39,7 @@ def pid() -> int:
 def serve_member(folder: str, request: dict[str, Any]) -> None:
     """Be a member; runs in a thread of the worker, as Dask's tasks do."""
     from scaling_study.member import bind, worker  # noqa: PLC0415 (torch is the worker's to import)
+    from scaling_study.member.member import Options  # noqa: PLC0415
 
     print_apart(Path(folder), request["slot"])
     if request["cpus"] is not None:
@@ -49,11 +50,7 @@ def serve_member(folder: str, request: dict[str, Any]) -> None:
             Path(folder),
             request["slot"],
             request["command"],
-            step=request["step"],
-            switches=request["switches"],
-            change=request["change"],
-            loader=request["loader"],
-            launcher="dask",
+            Options(**request["options"]),
             replaceable=False,  # a nanny expects the process that it has started
         )
     except BaseException:  # noqa: BLE001 (whatever it is, Python would end with it)

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 APPENDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
-SHARED = ("step", "switches", "change", "loader")
-"""Fields of a launch that a request holds, beside the member's."""
-
 
 def hosted(module: str) -> Callable[[Launch, int], Host]:
     """Return what starts the members of a cohort from a process of a module, the launcher's own."""
@@ -66,7 +63,7 @@ class Host:
     def start(self, member: Member) -> int:
         """Have the host start a member."""
         launch = self._launch
-        request = asdict(member) | {name: getattr(launch, name) for name in SHARED}
+        request = asdict(member) | {"options": launch.options._asdict()}
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise LaunchError("the host has no pipes")
