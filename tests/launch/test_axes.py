@@ -122,9 +122,7 @@ def bound(**values):
 
 # ---- effects
 
-
-def test_the_default_launch_sets_nothing():
-    assert prepare() == {}
+DASK = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +180,22 @@ def test_the_default_launch_sets_nothing():
         ({"allocator": "mimalloc"}, {"LD_PRELOAD": LIBRARIES["mimalloc"]}),
         ({"allocator": "lib/libmine.so"}, {"LD_PRELOAD": str(Path("lib/libmine.so").absolute())}),
         ({"huge_pages": "always"}, {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}),
+        ({}, {}),
         ({"launcher": "fork"}, {}),
+        # distributed.yaml: the settings that dask/distributed#5098 is about.
+        ({"launcher": "dask"}, {**dict.fromkeys(DASK, "1"), "MALLOC_TRIM_THRESHOLD_": "65536"}),
+        (
+            {"launcher": "dask", "intra_op": 4, "allocator": "glibc-large-thresholds"},
+            {
+                **dict.fromkeys((*DASK, "BLIS_NUM_THREADS"), "4"),
+                "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
+                "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30),
+            },
+        ),
+        (
+            {"blas": "openblas", "allocator": "tcmalloc"},
+            {"LD_PRELOAD": f"{LIBRARIES['openblas']}:{LIBRARIES['tcmalloc']}"},
+        ),
         ({"build": "/usr/bin/python3"}, {}),
     ],
 )  # fmt: skip
@@ -220,26 +233,6 @@ def test_a_runtime_whose_threads_spin_beyond_a_windows_edge(preload, blocktime, 
     blocktime = {} if blocktime is None else {"KMP_BLOCKTIME": blocktime}
     assert openmp.spins_long({"LD_PRELOAD": preload, **blocktime}) == long
     assert not openmp.spins_long({})
-
-
-def test_two_preloads_stand_beside_each_other():
-    environment = prepare(blas="openblas", allocator="tcmalloc")
-    assert environment == {"LD_PRELOAD": f"{LIBRARIES['openblas']}:{LIBRARIES['tcmalloc']}"}
-
-
-def test_dasks_environment_is_that_of_its_nannies():
-    environment = prepare(launcher="dask")
-    # distributed.yaml: the settings that dask/distributed#5098 is about.
-    assert environment == {
-        "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-        "MALLOC_TRIM_THRESHOLD_": "65536",
-    }  # fmt: skip
-
-
-def test_what_another_axis_sets_replaces_dasks_default():
-    environment = prepare(launcher="dask", intra_op=4, allocator="glibc-large-thresholds")
-    assert environment["OMP_NUM_THREADS"] == "4"
-    assert environment["MALLOC_TRIM_THRESHOLD_"] == str(4 * 2**30)
 
 
 # ---- what a machine cannot do
@@ -635,10 +628,3 @@ def test_what_is_shown_as_effective():
     assert rows["openmp_affinity"] == "threads on CPUs 0 | 1"
     assert "kernel unknown" in rows["blas"]
     assert rows["allocator"].endswith("libc.so.6 MALLOC_TRIM_THRESHOLD_=65536")
-
-
-def test_the_words_of_an_axis_are_its_tables_and_no_others():
-    """A word that the table does not have ends in an error here, not in a launch without effect."""
-    for name in ("blas", "isa", "allocator"):
-        with pytest.raises((KeyError, UnavailableError)):
-            prepare(**{name: "no-such-word"})

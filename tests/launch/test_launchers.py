@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import signal
 import socket
 import ssl
 import subprocess
@@ -26,7 +25,7 @@ from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers import dask as dask_launcher
 from scaling_study.launch.launchers.exec import Exec
 from scaling_study.launch.launchers.host import Host
-from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member, describe_exit
+from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import program
 from scaling_study.member.member import Options
@@ -100,24 +99,20 @@ def told(launch):
 
 def test_the_worker_is_called_with_the_members_slot_and_script(launch, started):
     command = ("/größe/s p.py", "--rate", "-1", "--", "{x}", "")
-    _, pid = started(slot=3, command=command)
+    options = {"step": "mark", "switches": ("scaling_study.launch.axes.inter_op=2",)}
+    _, pid = started(changed(launch, **options), slot=3, command=command, cpus=str(CPU))
     got = told(launch)
+    assert got["cpus"] == [CPU]
     assert got["argv"] == [
         "-c",
         program.START,
         "scaling_study.member.worker",
         str(launch.folder),
         "3",
-        json.dumps(Options()._asdict()),
+        json.dumps(Options(**options, change=())._asdict()),
         *command,
     ]
     assert got["pid"] == got["session"] == pid
-
-
-def test_what_a_member_does_differently_is_an_option(launch, started):
-    started(changed(launch, step="mark", switches=["scaling_study.launch.axes.inter_op=2"]))
-    asked = json.loads(told(launch)["argv"][5])
-    assert (asked["step"], asked["switches"]) == ("mark", ["scaling_study.launch.axes.inter_op=2"])
 
 
 def test_a_members_environment_is_the_launchs_and_nothing_else(launch, started, monkeypatch):
@@ -129,11 +124,6 @@ def test_a_members_environment_is_the_launchs_and_nothing_else(launch, started, 
     assert env == {**launch.env, "LD_PRELOAD": missing}
     # The preload was the member's alone, not that of the process that binds it.
     assert launch.errors(0).read_text().count("cannot be preloaded") == 1
-
-
-def test_a_member_is_bound_before_its_interpreter_starts(launch, started):
-    started(cpus=str(CPU))
-    assert told(launch)["cpus"] == [CPU]
 
 
 def test_a_member_has_its_log_and_nothing_of_the_coordinators(launch, started):
@@ -157,6 +147,7 @@ def test_a_member_has_its_log_and_nothing_of_the_coordinators(launch, started):
             "was killed by SIGKILL (the kernel does this when memory runs out)",
         ),
         ("os.abort()", "was killed by SIGABRT"),
+        ("sys.exit(255)", "ended with status 255"),
     ],
 )
 def test_how_a_member_ended(launch, started, code, reason):
@@ -169,15 +160,6 @@ def test_how_one_of_several_members_ended(launch):
     pids = [one.start(Member(slot, None, "default", ("s.py",))) for slot in (2, 1)]
     assert [one.exit_reason(pid) for pid in pids] == ["ended with status 2", "ended with status 1"]
     one.close()
-
-
-@pytest.mark.parametrize("code", [0, 1, 255])
-def test_a_status_is_named(code):
-    assert describe_exit(code) == f"ended with status {code}"
-
-
-def test_a_segmentation_fault_is_named():
-    assert describe_exit(-signal.SIGSEGV) == "was killed by SIGSEGV"
 
 
 COORDINATOR = """
@@ -294,7 +276,7 @@ def dask(tmp_path_factory):
         cohort.close()
 
 
-def test_a_dask_member_is_a_bound_worker_with_dasks_environment(dask):
+def test_a_dask_member_is_a_bound_worker_with_dasks_environment_that_trains_and_rests(dask):
     cohort, _, pid = dask
     got = cohort.read_back(0)
     assert (got.pid, got.launcher, got.cpus) == (pid, "dask", [CPU])
@@ -304,16 +286,8 @@ def test_a_dask_member_is_a_bound_worker_with_dasks_environment(dask):
     asked = slot(cpus=str(CPU))
     rows = axis_table.checks({"launcher": "dask", "wait_policy": "passive"}, [asked], [got])
     assert [row for row in rows if not row.ok] == []
-
-
-def test_every_thread_of_a_dask_worker_is_bound(dask):
-    _, _, pid = dask
     tasks = Path(f"/proc/{pid}/task").iterdir()
     assert {tuple(os.sched_getaffinity(int(task.name))) for task in tasks} == {(CPU,)}
-
-
-def test_a_dask_member_trains_and_rests(dask):
-    cohort, _, pid = dask
     assert len(cohort.train(0, 5)) >= 5
     assert (Path("/proc") / str(pid)).exists()
 

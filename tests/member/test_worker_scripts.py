@@ -200,15 +200,13 @@ def phases(steps):
         ("lightning_fit.py", {"load", "backward", "optimizer"}),
         ("closure_optimizer.py", {"backward", "optimizer"}),
         ("loader_workers.py", {"load", "backward", "optimizer"}),
+        ("marked", set()),
     ],
 )
 def test_phases_of_real_scripts(trained, name, present):
-    found = phases(trained.train(SCRIPTS.index(name), 8))
+    slot = TOLD if name == "marked" else SCRIPTS.index(name)
+    found = phases(trained.train(slot, 8))
     assert {phase for phase, ns in found.items() if ns} == present
-
-
-def test_a_marked_script_has_steps_without_phases(trained):
-    assert set(phases(trained.train(TOLD, 8)).values()) == {0}
 
 
 @pytest.mark.parametrize("slot", [BARE_PHASES, CLOSURE_PHASES])
@@ -310,7 +308,7 @@ def test_a_member_imports_nothing_of_the_study_around_it(trained):
     }
 
 
-def test_a_member_reports_itself(trained):
+def test_a_member_reports_itself_fresh_or_forked(trained):
     report = trained.read_back(TOLD)
     pid = trained.members.pids[TOLD]
     assert (report.slot, report.launcher, report.pid) == (TOLD, "exec", pid)
@@ -318,9 +316,6 @@ def test_a_member_reports_itself(trained):
     assert report.os_threads == len(list(Path(f"/proc/{pid}/task").iterdir()))
     assert report.sgemm_kernel is None  # it was not asked for
     trained.train(TOLD)
-
-
-def test_a_forked_member_reports_itself(trained):
     slot = SCRIPTS.index("plain_loop.py")
     report = trained.read_back(slot)
     assert (report.launcher, report.pid) == ("fork", trained.members.pids[slot])
