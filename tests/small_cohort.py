@@ -71,6 +71,7 @@ class SmallCohort:
             python=sys.executable,
             env=member_environment(os.environ, ONE_THREAD | (env or {}), {}),
             step=step,
+            launcher=name,
             switches=switches,
             change=change,
             loader=loader,

@@ -223,7 +223,7 @@ from pathlib import Path
 import scaling_study
 from scaling_study.member import worker
 from scaling_study.member.member import Member, Options
-member = Member(Path(sys.argv[1]), int(sys.argv[2]), Options())
+member = Member(Path(sys.argv[1]), int(sys.argv[2]), Options(launcher="test"))
 scaling_study.mark = member.step_end
 worker.run(member, sys.argv[3:])
 """

@@ -283,7 +283,8 @@ def test_a_script_sees_what_it_sees_without_the_harness(trained, tmp_path):
     alone = json.loads((folder / "told").read_text())
     ours, theirs = member.pop("path"), alone.pop("path")
     assert ours[0] == theirs[0] == str(folder)
-    given = [LIBRARY, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    set_here = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    given = [*dict.fromkeys([LIBRARY, *set_here])]
     assert ours[1 : 1 + len(given)] == given
     assert [path for path in ours if path not in given] == [
         path for path in theirs if path not in given

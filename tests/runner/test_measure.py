@@ -203,7 +203,8 @@ def test_what_the_machine_lacks_is_a_skip_with_a_remedy(tmp_path):
 
 
 def test_a_member_that_crashes_is_started_again_then_given_up(tmp_path):
-    records = run(config(WORKLOADS / "crashes.py", args=["--at", "4"]), tmp_path)
+    script = WORKLOADS / "crashes.py"
+    records = run(config(script, args=["--at", "4"], processes=[1], windows=1), tmp_path)
     reasons = [event["reason"] for event in records["event"]]
     assert records["end"][0]["status"] == "failed"
     assert len(reasons) >= cohort_windows.MEMBER_RESTARTS
@@ -351,7 +352,7 @@ def test_ctrl_c_ends_everything(tmp_path):
 
 
 def test_two_launches_are_measured_in_turns_and_each_has_a_record_file_of_its_own(tmp_path):
-    mapping = config(WORKLOADS / "plain_loop.py", windows=3)
+    mapping = config(WORKLOADS / "plain_loop.py", windows=1)
     plan = make_plan(load_config(mapping)).to_dict()
     jobs = [measure.read_job(measure.job_text(plan, launch), 0) for launch in plan["launches"][1:3]]
     paths = [tmp_path / job.launch["id"] / "0.jsonl" for job in jobs]
