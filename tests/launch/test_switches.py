@@ -26,6 +26,7 @@ from scaling_study.launch.axes.axis_table import (
     read_value,
     switches,
 )
+from scaling_study.records.readback import Check
 from scaling_study.records.window import Slot
 from scaling_study.runner.switch_script import lines, optimizers_of, render_switches
 from small_cohort import SmallCohort
@@ -154,12 +155,9 @@ def test_loader_workers_have_cpus_of_their_own(tmp_path, value, workers):
     got, rows = member(tmp_path, values, SCRIPT, "--workers", workers, slot=slot)
     trains_on = set(placed.cpus) - set(placed.loader_cpus)
     assert (got.cpus, rows["placement"].ok) == (sorted(trains_on), True)
-    assert rows["loader_cpus"] == {
-        "axis": "loader_cpus",
-        "requested": f"slot 0: {slot.loader_cpus}",
-        "effective": slot.loader_cpus if workers else "no loader worker lives",
-        "ok": workers > 0,
-    }
+    shown = slot.loader_cpus if workers else "no loader worker lives"
+    asked = f"slot 0: {slot.loader_cpus}"
+    assert rows["loader_cpus"] == Check("loader_cpus", asked, shown, ok=workers > 0)
 
 
 STATELESS = """

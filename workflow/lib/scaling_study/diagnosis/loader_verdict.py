@@ -34,6 +34,9 @@ COLD, WARM = 0.1, 0.9
 """Files of which more is in memory were not dropped; files of which less is do not fit there. Where
 that much is back at its end, a window without them was not one for long."""
 
+SHOWN = ("kind", "workers", "threads", "settable", "by_row", "ready")
+"""Of a loader's fields."""
+
 
 def data_loader(runs: Sequence[LoaderRun]) -> Json:
     """Say what a launch's loader costs.
@@ -56,7 +59,7 @@ def data_loader(runs: Sequence[LoaderRun]) -> Json:
         "reason": None,
         **{name: head[name] for name in ("launch", "label", "n", "effort")},
         "replicates": len(runs),
-        "loaders": shown.get("loaders", []),
+        "loaders": [{name: one[name] for name in SHOWN} for one in shown.get("loaders", ())],
         "cached": next((one for one in reports if one), None),
         "invalid": sum(run.invalid for run in runs),
         "left_out": [one for run in runs[:1] if run.end for one in run.end["left_out"]],
