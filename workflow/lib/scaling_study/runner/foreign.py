@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.common.printable import printable
 from scaling_study.common.quantities import format_count, format_cpus
@@ -124,7 +124,7 @@ def largest(
     return sorted((row for row in rows if row[0] >= NAMED_SHARE * span_s), reverse=True)
 
 
-def record(before: Times, after: Times, span_s: float) -> dict[str, Any]:
+def record(before: Times, after: Times, span_s: float) -> dict[str, object]:
     """Return, as a record, which programs beside the study took CPU time between two readings."""
     rows = largest(before, after, span_s, set(kernel_counters.descendants(os.getpid())))
     return {

@@ -50,7 +50,7 @@ LAST_STEP_S = 5.0
 
 log = logging.getLogger("measure")
 
-Json = dict[str, Any]
+Json = dict[str, object]
 
 
 class PoolError(Exception):

@@ -12,15 +12,14 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
-from scaling_study.launch.launchers.host import hosted, print_apart
+from scaling_study.launch.launchers.host import Request, hosted, print_apart
 from scaling_study.launch.launchers.launcher import Launcher
 from scaling_study.member import bind, worker
 from scaling_study.member.member import Options
 
 
-def serve_member(folder: Path, request: dict[str, Any], server: int) -> None:
+def serve_member(folder: Path, request: Request, server: int) -> None:
     """Become a member in a freshly forked process."""
     os.setsid()
     bind.die_with_parent(server)

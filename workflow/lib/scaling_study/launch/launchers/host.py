@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from scaling_study.common import last_words
 from scaling_study.launch.launchers.launcher import LaunchError, bind_command, split_preload
@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from scaling_study.launch.launchers.launcher import Launch, Member
 
 APPENDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+class Request(TypedDict):
+    """A member that a host is asked to start: a line of JSON."""
+
+    slot: int
+    cpus: str | None
+    mempolicy: str
+    command: list[str]
+    options: dict[str, Any]
 
 
 def hosted(module: str) -> Callable[[Launch, int], Host]:
