@@ -37,26 +37,15 @@ PARTS = ("scaling_loss", "single_process_loss")
 Entry = dict[str, Any]
 
 
-def plan_of(case: Case, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a case's plan, and the launch that is explained."""
-    return plan_of_config(case.config(folder))
-
-
-def plan_of_config(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the plan of a study's config, and its baseline."""
-    plan = make_plan(load_config(config))
-    content = plan.to_dict()
-    return content, next(one for one in content["launches"] if one["id"] == plan.baseline)
-
-
 def command(case: Case, folder: Path) -> list[str]:
     """Return the command that does a case's experiments, under its fault."""
-    plan, launch = plan_of(case, folder)
+    plan = make_plan(load_config(case.config(folder)))
+    job = measure.job_text(measure.job_sections(plan, "why"), plan.by_id[plan.baseline])
     return [
         *(sys.executable, str(FOLDER / "outside.py"), *case.outside(folder), "--"),
         *supervised(),
         *(sys.executable, "-m", "scaling_study", "why"),
-        *("--job", measure.job_text(plan, launch, "", "why"), "--target", launch["id"]),
+        *("--job", job, "--target", plan.baseline),
         *("--replicate", "0", "--builds", str(folder / "builds"), "--study-folder", str(folder)),
         *("--log", str(folder / "log"), "--output", str(folder / "0.jsonl")),
     ]

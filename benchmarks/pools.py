@@ -52,9 +52,8 @@ def studied(how: str, n: int, replicate: int) -> tuple[float, float]:
             "launches": {"baseline": {"intra_op": 1}},
             "measure": {"windows": 1, "shortest_s": 2.0, "longest_s": 4.0},
         }
-        plan = make_plan(load_config(mapping)).to_dict()
-        launch = next(one for one in plan["launches"] if one["id"] == plan["baseline"])
-        job = measure.read_job(measure.job_text(plan, launch), replicate)
+        plan = make_plan(load_config(mapping))
+        job = measure.Job(plan, plan.by_id[plan.baseline], replicate)
         path = Path(folder, "measure/it/0.jsonl")
         path.parent.mkdir(parents=True)
         measure.Measurement(job, path, Path(folder, "builds")).run()

@@ -9,16 +9,15 @@ from scaling_study.config.plan import make_plan
 from scaling_study.host import probe
 from scaling_study.records import codec
 from scaling_study.records.confirmation import DECODER
-from scaling_study.runner.measure import job_text
+from scaling_study.runner.measure import job_sections, job_text
 from scaling_study.runner.supervisor import supervised
 
 
 def point(plan, launch, n):
     """A point of a recommendation, as the analysis writes it."""
-    label = next(one["label"] for one in plan["launches"] if one["id"] == launch)
     return {
         "launch": launch,
-        "label": label,
+        "label": plan.by_id[launch].label,
         "n": n,
         "steps_per_s": 100.0,
         "models_per_hour": 1000.0,
@@ -38,8 +37,8 @@ def recommendation(plan, n=1, default_n=1, machine=None):
                 "status": "ok",
                 "reason": None,
                 "objective": "models_per_hour",
-                "recommended": point(plan, plan["baseline"], n),
-                "default": default_n and point(plan, plan["default"], default_n),
+                "recommended": point(plan, plan.baseline, n),
+                "default": default_n and point(plan, plan.default, default_n),
             }
         ]
     }
@@ -47,19 +46,19 @@ def recommendation(plan, n=1, default_n=1, machine=None):
 
 def planned(script, seconds, *, args=(), **sections):
     mapping = config(script, args=args, **sections) | {"confirm": {"seconds": seconds}}
-    return make_plan(load_config(mapping)).to_dict()
+    return make_plan(load_config(mapping))
 
 
 def command(plan, found, folder):
     """The job that confirms, below its supervisor."""
-    (folder / "plan.json").write_text(json.dumps(plan))
+    (folder / "plan.json").write_text(json.dumps(plan.to_dict()))
     (folder / "analysis").mkdir(exist_ok=True)
     (folder / "analysis/recommendation.json").write_text(json.dumps(found))
-    default = next(one for one in plan["launches"] if one["id"] == plan["default"])
+    job = job_text(job_sections(plan, "confirm"), plan.by_id[plan.default])
     return [
         *supervised(),
         *(*STAGE, "confirm"),
-        *("--job", job_text(plan, default, "", "confirm")),
+        *("--job", job),
         *("--builds", str(folder / "builds"), "--study-folder", str(folder)),
         *("--log", str(folder / "log"), "--output", str(folder / "rounds.jsonl")),
     ]

@@ -4,6 +4,9 @@ import sys
 
 from msgspec import structs
 
+from scaling_study.config.launches import Launch
+from scaling_study.config.plan import Plan
+from scaling_study.config.workload import Workload
 from scaling_study.records.readback import Readback
 from scaling_study.records.window import Member, Slot, Taken, Window, WindowMachine
 
@@ -74,3 +77,22 @@ UNBOUND = Slot(slot=0, cpus=None, policy="default", oversubscribed=False)
 def slot(**changed):
     """A slot that is not bound, but for some fields."""
     return structs.replace(UNBOUND, **changed)
+
+
+def made_plan(*launches, **fields):
+    """A plan of launches, given by their axes; the first one is the default and the baseline.
+
+    Args:
+        launches: axes of each, which has its place for its id.
+        fields: of the plan; `workload` without a script has one.
+    """
+    made = tuple(Launch(str(at), f"launch {at}", "grid", axes) for at, axes in enumerate(launches))
+    workload = {"script": "train.py", **fields.pop("workload", {})}
+    if "pool" not in workload:
+        workload.setdefault("args", [f"{{{name}}}" for name in workload.get("parameters", ())])
+    usual = {
+        "study": "s", "description": "", "seed": 1, "objective": "models_per_hour",
+        "default": "0", "baseline": "0", "repeat": "none", "launches": made, "dropped": (),
+        "processes": (1, 2), "replicates": 1, "workload": Workload.model_validate(workload),
+    }  # fmt: skip
+    return Plan(**{**usual, **fields})

@@ -39,6 +39,7 @@ def make_study(
     plan = synthetic.write_study(folder, **options)
     change(plan)
     write_json(folder / "plan.json", plan)
+    plan = synthetic.typed(plan)
     collected = collect(folder, plan)
     for table, frame in (
         (WINDOWS, collected.windows),

@@ -15,6 +15,7 @@ import pytest
 from jobs import ROOT
 from scaling_study import stages
 from scaling_study.common.storage import read_json
+from scaling_study.config.plan import read_plan
 
 RECORDED = ROOT / "tests/data/recorded.tar.xz"
 TABLES = ("windows", "replicates", "between", "points", "operators", "experiments")
@@ -64,7 +65,7 @@ def folders(tmp_path_factory):
     shutil.copytree(before, now)
     for made in ("tables", "analysis"):
         shutil.rmtree(now / made)
-    plan = read_json(now / "searched.json")
+    plan = read_plan(now / "searched.json")
     stages.collect(now, plan)
     stages.analyse(now, plan)
     stages.judge(now, plan)

@@ -10,14 +10,15 @@ from scaling_study.analysis.collect import collect
 from scaling_study.analysis.noise import spread_at
 from scaling_study.common.storage import read_json, write_json
 from scaling_study.common.topology import Topology
+from synthetic import typed
 
 TOPOLOGY = Topology.from_dict(synthetic.machine(cpus=8, cpus_per_l3=4, cpus_per_node=4)["topology"])
 
 
 def analysed(folder, **options):
     plan = synthetic.write_study(folder, **options)
-    found = collect(folder, plan)
-    content = analyse(found.points, found.replicates, found.windows, found.cohorts, plan)
+    found = collect(folder, typed(plan))
+    content = analyse(found.points, found.replicates, found.windows, found.cohorts, typed(plan))
     write_json(folder / "found.json", content)
     return plan, read_json(folder / "found.json")
 
@@ -93,7 +94,7 @@ def test_provenance_counts_what_was_done(study):
     assert entry["measured_hashes"] == ["measured0001"]
     assert entry["in_windows_s"] == 15 * 22.0
     assert entry["description"]["hash"] == entry["machine"]
-    assert content["provenance"]["plan"] == plan
+    assert content["provenance"]["plan"] == typed(plan).to_dict()
 
 
 def test_machines_are_compared_never_pooled(tmp_path):

@@ -3,13 +3,14 @@ import json
 import synthetic
 from scaling_study.analysis.collect import collect
 from scaling_study.analysis.failures import Failures, LostPoint, list_failures
+from synthetic import typed
 
 
 def failures(folder, *launches, edit=None, **options):
     plan = synthetic.write_study(folder, launches=launches, **options)
     if edit is not None:
         edit(folder / "measure" / launches[0].id)
-    cohorts = collect(folder, plan).cohorts
+    cohorts = collect(folder, typed(plan)).cohorts
     return list_failures(cohorts["cohorts"], cohorts["missing"])
 
 

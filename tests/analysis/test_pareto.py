@@ -5,6 +5,7 @@ import pytest
 import synthetic
 from scaling_study.analysis.collect import collect
 from scaling_study.analysis.pareto import Front, FrontPoint, front, pareto
+from synthetic import typed
 
 QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
 LAUNCHES = (
@@ -25,8 +26,8 @@ LAUNCHES = (
 def found(folder, *launches, change=lambda plan: None, **options):
     plan = synthetic.write_study(folder, launches=launches, noise=QUIET, **options)
     change(plan)
-    collected = collect(folder, plan)
-    return pareto(collected.points, collected.cohorts["cohorts"], plan)
+    collected = collect(folder, typed(plan))
+    return pareto(collected.points, collected.cohorts["cohorts"], typed(plan))
 
 
 def points(*pairs):

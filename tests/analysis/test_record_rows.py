@@ -132,7 +132,7 @@ def test_refuses_a_window_that_contradicts_itself(path, change, message):
 def test_refuses_a_record_that_is_there_twice(path):
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines[:3], *lines[2:]]))
-    with pytest.raises(RecordError, match=r"0\.jsonl:4: cohort 0, window 0, take 0 .* twice"):
+    with pytest.raises(RecordError, match=r"0\.jsonl:4: cohort 0, window 0, attempt 0 .* twice"):
         read_rows(path)
     path.write_text(lines[0] * 2)
     with pytest.raises(RecordError, match=r"0\.jsonl:2: cohort 0 is in this file twice"):

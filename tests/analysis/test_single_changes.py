@@ -6,6 +6,7 @@ import synthetic
 from scaling_study.analysis.collect import collect
 from scaling_study.analysis.single_changes import single_changes
 from scaling_study.common.storage import read_json, write_json
+from synthetic import typed
 
 QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
 
@@ -32,8 +33,8 @@ def analysed(folder, launches=STUDY, **options):
     )
     for one in plan["launches"]:
         one["axes"].setdefault("gc", "default")
-    found = collect(folder, plan)
-    write_json(folder / "found.json", single_changes(found.points, found.replicates, plan))
+    found = collect(folder, typed(plan))
+    write_json(folder / "found.json", single_changes(found.points, found.replicates, typed(plan)))
     return read_json(folder / "found.json")
 
 

@@ -2,25 +2,32 @@
 
 import json
 import math
+from dataclasses import asdict
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 import confirm_jobs
+from made_records import made_plan
 from scaling_study import stages
 from scaling_study.common.storage import write_json, write_table
-from scaling_study.config.work import NO_ENDS
+from scaling_study.config.launches import Launch
 from scaling_study.confirm.confirmation import summarise
 from scaling_study.records.codec import RecordError, plain
 from scaling_study.records.columns import WINDOWS
 from scaling_study.records.confirmation import Arm, Head
+from scaling_study.records.model_length import ModelLength
 from test_timeline import PER_HOUR, queue, record
 
-PLAN = {
-    "default": "d",
-    "baseline": "b",
-    "launches": [{"id": "d", "label": "default"}, {"id": "b", "label": "intra_op 1"}],
-}
+PLAN = SimpleNamespace(
+    baseline="b",
+    default="d",
+    by_id={
+        "b": Launch("b", "intra_op 1", "baseline", {}),
+        "d": Launch("d", "default", "default", {}),
+    },
+)
 MACHINE = "abc"
 MODEL_S, SLOW_S = 8.0, 16.0
 MODEL, SLOW = (5.0, 500, 0.005, 0.5), (5.0, 500, 0.021, 0.5)
@@ -212,7 +219,11 @@ def of_steps(recommendation):
 def test_rounds_tell_the_steps_of_a_model_where_windows_did_not(tmp_path):
     records, usual = rounds(1.0, 1.05), machine(tmp_path, rounds(1.0, 1.05))
     one = machine(
-        tmp_path, records, steps_per_model=None, recommendation=of_steps(found()), learnt=NO_ENDS
+        tmp_path,
+        records,
+        steps_per_model=None,
+        recommendation=of_steps(found()),
+        learnt=ModelLength(),
     )
     assert one["objective"] == "models_per_hour"
     ended = sum(run["ended_s"] is not None for record in records for run in record["runs"])
@@ -227,9 +238,13 @@ def test_rounds_without_an_end_leave_the_steps_of_a_model_unknown(tmp_path):
     for one in records:
         one["runs"] = [run | {"ended_s": None} for run in one["runs"] if not run["process"]]
     one = machine(
-        tmp_path, records, steps_per_model=None, recommendation=of_steps(found()), learnt=NO_ENDS
+        tmp_path,
+        records,
+        steps_per_model=None,
+        recommendation=of_steps(found()),
+        learnt=ModelLength(),
     )
-    assert (one["objective"], one["model_length"]) == ("steps_per_s", NO_ENDS)
+    assert (one["objective"], one["model_length"]) == ("steps_per_s", asdict(ModelLength()))
     assert one["arms"][0]["predicted"] == 100.0
 
 
@@ -282,10 +297,10 @@ def test_a_damaged_record_is_named(tmp_path, damage):
 
 def test_the_stage_writes_it(tmp_path):
     path = write(tmp_path, rounds(1.0, 1.0))
-    plan = {"workload": {"steps_per_model": 500}, "confirm": {"seconds": 100.0}, "launches": []}
+    plan = made_plan({}, workload={"steps_per_model": 500})
     write_json(tmp_path / "analysis/recommendation.json", found())
     write_table(tmp_path / "tables", WINDOWS, WINDOWS.frame())
-    write_json(tmp_path / "tables/cohorts.json", {"samples": {}})
+    write_json(tmp_path / "tables/cohorts.json", {"samples": {}, "model_length": {}})
     (tmp_path / "confirm").mkdir()
     path = path.rename(tmp_path / "confirm/rounds.jsonl")
     stages.summarise_confirmation(tmp_path, plan)

@@ -2,9 +2,10 @@
 
 import pytest
 
+from scaling_study.config.launches import Launch
 from scaling_study.confirm import round_plan
 
-DEFAULT = {"id": "default-1", "label": "default"}
+DEFAULT = Launch("default-1", "default", "default", {})
 
 
 def point(launch, n, **axes):

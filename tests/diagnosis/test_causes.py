@@ -15,6 +15,7 @@ from injected_worlds import (
     TakingTurns,
     TwoModes,
 )
+from made_records import made_plan
 from scaling_study import stages
 from scaling_study.common.storage import read_json, read_table, write_json
 from scaling_study.diagnosis import cause_file, verdict
@@ -315,7 +316,7 @@ def study(folder, world=None):
 
 def test_the_stage_writes_table_and_verdicts(tmp_path, capsys):
     study(tmp_path)
-    plan = {"why": {"effort": "quick"}, "explained": ["default-44136f"]}
+    plan = made_plan({}, explained={"default-44136f": "default"})
     stages.judge_experiments(tmp_path, plan)
     assert "More work than CPUs" in capsys.readouterr().out
     content = read_json(tmp_path / "analysis/causes.json")

@@ -35,9 +35,7 @@ def run(folder, *arguments, **workload):
     }
     mapping["workload"] |= workload
     plan = make_plan(load_config(mapping))
-    data = plan.to_dict()
-    launch = next(one for one in data["launches"] if one["id"] == plan.baseline)
-    job = measure.read_job(measure.job_text(data, launch, "", "data_loader"), 0)
+    job = measure.Job(plan, plan.by_id[plan.baseline], 0)
     path = folder / "0.jsonl"
     loader_experiment.LoaderExperiment(job, path, folder / "builds").run(1)
     return read_run(path), path

@@ -215,7 +215,7 @@ def test_what_needs_the_clock_is_not_ruled_out_without_it(tmp_path, mhz):
             return dataclasses.replace(self.crowd(Step(), n), frequency_mhz=mhz)
 
     target = judge(tmp_path, Steady(n=4), np.random.default_rng(67))
-    assert causes(target) == {"growth cpu_oversubscription"}
+    assert causes(target) == {"scaling_loss cpu_oversubscription"}
     needs_it = {"frequency", "memory_bandwidth"}
     if mhz is None:
         assert needs_it <= {cause for cause, why in untested(target).items() if "clock" in why}
@@ -233,7 +233,7 @@ def test_siblings_are_told_from_a_falling_clock_only_where_the_clock_is_known(tm
 def test_a_stream_that_slows_the_training_is_named_without_a_clock(tmp_path):
     """A loop in registers beside it is the control: a lower clock slows both down."""
     assert causes(judge(tmp_path, Bandwidth(), np.random.default_rng(73))) == {
-        "growth memory_bandwidth"
+        "scaling_loss memory_bandwidth"
     }
 
 

@@ -19,7 +19,7 @@ from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.config import load_config
 from scaling_study.config.estimate import describe, estimate
-from scaling_study.config.launches import HARMLESS, look
+from scaling_study.config.launches import HARMLESS, Launch, look
 from scaling_study.config.plan import Plan, make_plan
 from scaling_study.confirm.confirmation import summarise
 from scaling_study.confirm.round_plan import choose_arms
@@ -230,12 +230,12 @@ def test_a_long_value_is_cut_and_nothing_in_it_steers_a_terminal():
 
 
 def test_a_race_measures_it_first():
-    made = plan(search={"budget_minutes": 60}, launches={"baseline": {"intra_op": 1}}).to_dict()
+    made = plan(search={"budget_minutes": 60}, launches={"baseline": {"intra_op": 1}})
     topology = Topology((Cpu(0, 0, 0, 0, 0), Cpu(1, 1, 0, 0, 0)), (Node(0, 1 << 30, {0: 10}),))
     field = rounds.competing(made, topology, None)
-    assert field.today.launch == made["today"]
-    assert made["today"] in field.entrants
-    assert made["today"] not in {one.launch for one in field.others}
+    assert field.today.launch == made.today
+    assert made.today in field.entrants
+    assert made.today not in {one.launch for one in field.others}
 
 
 # ---- what it does
@@ -323,7 +323,7 @@ def entry(launch, n):
 
 def confirmed(best, today):
     found = {"status": "ok", "recommended": best, "default": entry("default", 1), "today": today}
-    launches = [{"id": name, "label": name} for name in ("default", "today")]
+    launches = [Launch(name, name, name, {}) for name in ("default", "today")]
     chosen = choose_arms(found, *launches)
     return [(arm.role, arm.launch, arm.n) for arm in chosen if arm.queue == "process_per_model"]
 

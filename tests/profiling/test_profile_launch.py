@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs import QUICK, WORKLOADS, config, processes, profile, profile_text
+from jobs import QUICK, WORKLOADS, baseline_job, config, processes, profile
 from scaling_study.common import private
-from scaling_study.config.plan import RECOMMENDED, recommended
+from scaling_study.config.launches import Launch
+from scaling_study.config.plan import RECOMMENDED
 from scaling_study.member.channel import Step
 from scaling_study.profiling import profile_launch, sampled_point, stacks
 from scaling_study.runner import windows
@@ -56,22 +57,8 @@ def test_a_machine_that_forbids_tracing_is_a_skip_with_a_remedy():
     assert profile_launch._not_sampled(done)["status"] == "failed"
 
 
-def test_the_recommended_launch_is_that_of_this_machine():
-    plan = {"launches": [{"id": "a"}, {"id": "b"}]}
-    found = {
-        "machines": [
-            {"machine": "m1", "recommended": {"launch": "a"}},
-            {"machine": "m2", "recommended": {"launch": "b"}},
-            {"machine": "m3", "recommended": None},
-        ]
-    }
-    assert recommended(plan, found, "m2") == {"id": "b"}
-    assert recommended(plan, found, "m3") is None
-    assert recommended(plan, found, "m4") is None
-
-
 def test_a_recommended_launch_that_is_profiled_already_refers_to_that():
-    launch = {"id": "a", "label": "text", "role": "grid"}
+    launch = Launch("a", "text", "grid", {})
     content = profile_launch.without_profile(launch, "m")
     assert (content["same_as"], content["status"], content["target"]) == (
         "a",
@@ -152,7 +139,9 @@ def test_a_member_that_crashes_fails_the_profile_with_its_reason(tmp_path):
 
 
 def test_profiling_uses_the_measuring_settings_of_the_study():
-    text = json.loads(profile_text(config(WORKLOADS / "plain_loop.py") | {"profile": FEW}))
+    text = json.loads(
+        baseline_job(config(WORKLOADS / "plain_loop.py") | {"profile": FEW}, "profile")
+    )
     assert text["profile"]["steps"] == FEW["steps"]
     assert "launches" not in text["profile"]
     assert text["measure"]["warmup_steps"] == QUICK["warmup_steps"]

@@ -12,6 +12,7 @@ import synthetic
 from scaling_study.report import draw, figures, svg
 from scaling_study.report.draw import Curve, Panel, Row, Stack, Step, Value
 from scaling_study.report.model import compare_members, read_machines
+from synthetic import typed
 
 
 def texts(drawn):
@@ -123,8 +124,8 @@ def test_members_are_compared_with_their_mean_at_the_largest_count():
 def machine(tmp_path_factory):
     folder = rendering.make_study(tmp_path_factory.mktemp("figures"), ns=(1, 2, 8), replicates=2)
     plan = rendering.read_json(folder / "plan.json")
-    (found,) = read_machines(folder, plan)
-    return found, plan
+    (found,) = read_machines(folder, typed(plan))
+    return found, typed(plan)
 
 
 def test_a_study_has_its_figures(machine):
@@ -149,9 +150,9 @@ def test_an_interval_of_one_start_is_not_drawn(tmp_path):
     options = {"ns": (1, 2), "launches": synthetic.LAUNCHES[:3]}
     folder = rendering.make_study(tmp_path, replicates=1, **options)
     plan = rendering.read_json(folder / "plan.json")
-    (found,) = read_machines(folder, plan)
+    (found,) = read_machines(folder, typed(plan))
     assert np.all(found.points["replicates"] == 1)
-    drawn = figures.scaling(found, plan, figures.choose_series(found, plan))
+    drawn = figures.scaling(found, typed(plan), figures.choose_series(found, typed(plan)))
     assert "opacity: 0.35" not in drawn["throughput"].svg
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from made_records import made_plan
 from processes import PATIENCE_S
 from scaling_study.member import bind, model_queue
 from scaling_study.report.launch_script import render_launch_script
@@ -51,17 +52,8 @@ def recommendation(slots, env=None, **axes):
 
 
 def plan(script, args=(), **workload):
-    return {
-        "study": "quick",
-        "workload": {
-            "script": str(script),
-            "args": list(args),
-            "env": {},
-            "pass_env": [],
-            "step": "optimizer",
-            **workload,
-        },
-    }
+    workload = {"script": str(script), "args": list(args), **workload}
+    return made_plan({}, study="quick", workload=workload)
 
 
 def write(tmp_path, found, planned, binder=BINDER, python=sys.executable):

@@ -353,9 +353,9 @@ def test_ctrl_c_ends_everything(tmp_path):
 
 def test_two_launches_are_measured_in_turns_and_each_has_a_record_file_of_its_own(tmp_path):
     mapping = config(WORKLOADS / "plain_loop.py", windows=1)
-    plan = make_plan(load_config(mapping)).to_dict()
-    jobs = [measure.read_job(measure.job_text(plan, launch), 0) for launch in plan["launches"][1:3]]
-    paths = [tmp_path / job.launch["id"] / "0.jsonl" for job in jobs]
+    plan = make_plan(load_config(mapping))
+    jobs = [measure.Job(plan, launch, 0) for launch in plan.launches[1:3]]
+    paths = [tmp_path / job.launch.id / "0.jsonl" for job in jobs]
     for path in paths:
         path.parent.mkdir()
     runs = [

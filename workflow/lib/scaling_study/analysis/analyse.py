@@ -21,6 +21,7 @@ from scaling_study.analysis.unequal_work import unequal_work
 from scaling_study.common.storage import FLAT
 from scaling_study.common.topology import Topology, parse_cpu_list
 from scaling_study.config.work import with_learnt
+from scaling_study.records.model_length import ModelLength
 from scaling_study.stats import intervals
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from scaling_study.common.topology import Domain
+    from scaling_study.config.plan import Plan
     from scaling_study.stats.intervals import Interval
 
     Json = Mapping[str, Any]
@@ -124,7 +126,7 @@ class Provenance:
 
 
 def analyse(
-    points: pd.DataFrame, rates: pd.DataFrame, windows: pd.DataFrame, study: Json, plan: Json
+    points: pd.DataFrame, rates: pd.DataFrame, windows: pd.DataFrame, study: Json, plan: Plan
 ) -> dict[str, dict[str, object]]:
     """Analyse a study.
 
@@ -139,7 +141,7 @@ def analyse(
         Content of analysis/<name>.json by name: `machines`, with an entry for each.
     """
     entries: dict[str, list[MachineEntry]] = {name: [] for name in FILES}
-    known = with_learnt(plan, study)
+    known = with_learnt(plan, study["samples"], ModelLength(**study["model_length"]))
     for machine, description in study["machines"].items():
         cohorts = [each for each in study["cohorts"] if each["machine"] == machine]
         own = points[points["machine"] == machine]
@@ -154,14 +156,14 @@ def analyse(
             single_changes(own, own_rates, known),
             list_failures(cohorts, study["missing"]),
             {"launches": readback(cohorts, own_windows)},
-            provenance(cohorts, description, study.get("samples", {})),
+            provenance(cohorts, description, study["samples"]),
         )
         for name, entry in zip(FILES, found, strict=True):
             entries[name].append(MachineEntry(machine, description["cpu_model"], entry))
     content: dict[str, dict[str, object]] = {
         name: {"machines": all_} for name, all_ in entries.items()
     }
-    content["provenance"]["plan"] = plan
+    content["provenance"]["plan"] = plan.to_dict()
     return content
 
 

@@ -23,12 +23,14 @@ from scaling_study.analysis.window_table import (
     work_of_rows,
 )
 from scaling_study.common.topology import parse_cpu_list
-from scaling_study.config.plan import replicates_of
+from scaling_study.config.launches import Launch
+from scaling_study.config.plan import Plan
 from scaling_study.config.work import model_length, with_learnt, work_by_launch
 from scaling_study.launch.axes import ranks
 from scaling_study.member.iterations import MARK
 from scaling_study.records.codec import RecordError, plain
 from scaling_study.records.columns import BETWEEN, WINDOWS
+from scaling_study.records.model_length import ModelLength
 from scaling_study.records.readback import Readback
 
 SHOWN_FILES = 3  # enough to find the rest; a study may have thousands
@@ -70,7 +72,7 @@ class Collected:
     cohorts: dict[str, Any]
 
 
-def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
+def collect(study_folder: Path, plan: Plan) -> Collected:
     """Read all record files that a plan names.
 
     Args:
@@ -83,28 +85,26 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
     Raises:
         RecordError: A file cannot be used, or files must not be pooled.
     """
-    found, marked = _Found(), plan["workload"].get("samples_per_step") == MARK
+    found, marked = _Found(), plan.workload.samples_per_step == MARK
     unread = set((study_folder / "measure").glob("*/*.jsonl"))
-    for launch in plan["launches"]:
-        _add_launch(found, study_folder, launch, replicates_of(plan, launch), unread, marked=marked)
+    for launch in plan.launches:
+        number = plan.replicates_of(launch.id)
+        _add_launch(found, study_folder, launch, number, unread, marked=marked)
     if not found.cohorts:
         raise RecordError(
             f"no record file of the plan in {study_folder / 'measure'}: measure first"
         )
     _refuse_mixtures(found.cohorts)
     _refuse_unsaid(found.samples)
-    work = work_by_launch(with_learnt(plan, {"samples": found.samples}))
+    work = work_by_launch(with_learnt(plan, found.samples))
     found.compare_equal_work(work)
-    learnt = {
-        "samples": found.samples,
-        "model_length": model_length(found.ended, work, plan["default"]),
-    }
+    length = model_length(found.ended, work, plan.default)
     windows = pd.concat(found.windows, ignore_index=True) if found.windows else None
     windows = WINDOWS.frame(windows)
     replicates = points.replicates(
         found.rates,
         process_starts(found.cohorts),
-        with_learnt(plan, learnt)["workload"]["steps_per_model"],
+        with_learnt(plan, found.samples, length).steps_per_model,
         {
             (one["machine"], one["launch"], one["replicate"]): one["batch"]
             for one in found.cohorts
@@ -122,7 +122,8 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
             "machines": found.machines,
             "cohorts": found.cohorts,
             "missing": found.missing,
-            **learnt,
+            "samples": found.samples,
+            "model_length": dataclasses.asdict(length),
             "left_out": sorted(str(path.relative_to(study_folder)) for path in unread),
         },
     )
@@ -144,7 +145,7 @@ class _Found:
     cohorts: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     missing: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     samples: dict[str, float] = dataclasses.field(default_factory=dict)
-    ended: dict[str, list[dict[str, float]]] = dataclasses.field(default_factory=dict)
+    ended: dict[str, list[ModelLength]] = dataclasses.field(default_factory=dict)
 
     def compare_equal_work(self, work: Mapping[str, float]) -> None:
         """Have all tables tell of steps of the default launch."""
@@ -158,7 +159,7 @@ class _Found:
 def _add_launch(
     found: _Found,
     study_folder: Path,
-    launch: Mapping[str, Any],
+    launch: Launch,
     replicates: int,
     unread: set[Path],
     *,
@@ -176,7 +177,7 @@ def _add_launch(
     """
     files = []
     for replicate in range(replicates):
-        path = study_folder / "measure" / launch["id"] / f"{replicate}.jsonl"
+        path = study_folder / "measure" / launch.id / f"{replicate}.jsonl"
         if path not in unread:
             found.missing.append({**_names(launch), "replicate": replicate})
             continue
@@ -186,14 +187,16 @@ def _add_launch(
             found.machines.setdefault(cohort.head.machine_hash, cohort.head.machine)
             found.cohorts.append(_described(cohort, launch, path.relative_to(study_folder)))
             after = cohort.readback_after
-            ended = [plain(one.ended) for one in after.members if one.ended] if after else []
-            found.ended.setdefault(launch["id"], []).extend(ended)
+            ended = [one.ended for one in after.members if one.ended] if after else []
+            found.ended.setdefault(launch.id, []).extend(
+                ModelLength(one.starts, one.steps, one.shortest, one.longest) for one in ended
+            )
     if any(len(file.rows) for file in files):
         rows = window_rows(files).assign(work=1.0)
         if marked:
             rows["work"], per_step = work_of_rows(rows)
             if per_step is not None:
-                found.samples[launch["id"]] = float(per_step)
+                found.samples[launch.id] = float(per_step)
         found.windows.append(of_equal_work(rows[WINDOWS.names], rows["work"]))
         found.quantiles.append(pooled_quantiles(rows, files))
         for machine, own in rows.groupby("machine", sort=False):
@@ -203,16 +206,16 @@ def _add_launch(
             found.between.append(given.between.assign(**names))
 
 
-def _names(launch: Mapping[str, Any]) -> dict[str, str]:
-    return {"launch": launch["id"], "label": launch["label"], "role": launch["role"]}
+def _names(launch: Launch) -> dict[str, str]:
+    return {"launch": launch.id, "label": launch.label, "role": launch.role}
 
 
-def _read(path: Path, launch: Mapping[str, Any], replicate: int) -> FileRows:
+def _read(path: Path, launch: Launch, replicate: int) -> FileRows:
     """Read a record file and name its rows as the plan does."""
     file = read_rows(path)
     for cohort in file.cohorts:
         held = cohort.head.launch, cohort.head.replicate
-        if held != (launch["id"], replicate):
+        if held != (launch.id, replicate):
             raise RecordError(
                 f"{path}: it holds launch {held[0]}, replicate {held[1]}: "
                 "was it copied or renamed? Delete it and measure again",
@@ -225,7 +228,7 @@ def _read(path: Path, launch: Mapping[str, Any], replicate: int) -> FileRows:
     return file
 
 
-def _described(cohort: CohortRecords, launch: Mapping[str, Any], file: Path) -> dict[str, Any]:
+def _described(cohort: CohortRecords, launch: Launch, file: Path) -> dict[str, Any]:
     """A cohort as cohorts.json holds it: without its machine, with its first member only."""
     head = cohort.head
     whole = {"batch": None, **plain(head)}

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from scaling_study.config.plan import Plan
+
 
 @dataclass(frozen=True, slots=True)
 class Results:
@@ -40,14 +42,14 @@ class Results:
     descriptions: Mapping[str, Mapping[str, Any]]
 
 
-def read_results(folder: Path, plan: Mapping[str, Any]) -> Results | str:
+def read_results(folder: Path, plan: Plan) -> Results | str:
     """Read what a machine's folder holds; where that is not enough, say what is missing.
 
     Args:
         folder: results/<study>/machines/<name>.
         plan: plan.json of the study.
     """
-    jobs = [(each["id"], index) for each in plan["launches"] for index in range(plan["replicates"])]
+    jobs = [(each.id, index) for each in plan.launches for index in range(plan.replicates)]
     have = sum((folder / "measure" / id_ / f"{index}.jsonl").exists() for id_, index in jobs)
     if have < len(jobs):
         probed = "" if (folder / "machine.json").exists() else ", and no node was probed"
@@ -60,14 +62,14 @@ def read_results(folder: Path, plan: Mapping[str, Any]) -> Results | str:
         return f"{error.filename} is not there: was the folder copied whole?"
 
 
-def _read_analyses(folder: Path, plan: Mapping[str, Any]) -> Results | None:
+def _read_analyses(folder: Path, plan: Plan) -> Results | None:
     """Read what was analysed; None if that was another plan, or other records than are there."""
     content = {
         name: storage.read_json(folder / "analysis" / f"{name}.json")
         for name in ("recommendation", "provenance", "noise")
     }
     study = storage.read_json(folder / "tables/cohorts.json")
-    if content["provenance"]["plan"] != plan or _measured_since(folder, study):
+    if content["provenance"]["plan"] != plan.to_dict() or _measured_since(folder, study):
         return None
     hosts: dict[str, dict[str, int]] = {}
     for cohort in study["cohorts"]:

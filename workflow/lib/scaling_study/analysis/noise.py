@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from scaling_study.analysis.unequal_work import Finding
+    from scaling_study.config.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Noise:
     unequal_work: list[Finding]
 
 
-def noise(rates: pd.DataFrame, plan: Mapping[str, Any], unequal: list[Finding]) -> Noise:
+def noise(rates: pd.DataFrame, plan: Plan, unequal: list[Finding]) -> Noise:
     """The A/A check: the repeat of the baseline against the baseline.
 
     Args:
@@ -48,11 +49,11 @@ def noise(rates: pd.DataFrame, plan: Mapping[str, Any], unequal: list[Finding]) 
         plan: plan.json.
         unequal: As `unequal_work` finds it.
     """
-    counts = [set(rates.loc[rates["launch"] == plan[name], "n"]) for name in ("baseline", "repeat")]
+    counts = [set(rates.loc[rates["launch"] == name, "n"]) for name in (plan.baseline, plan.repeat)]
     means = intervals.Means(rates)
     points = []
     for n in sorted(set.intersection(*counts)):
-        found = means.ratio((plan["repeat"], n), (plan["baseline"], n))
+        found = means.ratio((plan.repeat, n), (plan.baseline, n))
         points.append(Repeated(int(n), found.value, found.low, found.high))
     spread = max((abs(one.ratio - 1) for one in points), default=None)
     return Noise(points, spread, unequal)

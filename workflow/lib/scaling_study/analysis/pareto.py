@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysis.recommend import candidates
-from scaling_study.common.objectives import OBJECTIVES, objective_of, time_s
+from scaling_study.common.objectives import OBJECTIVES, time_s
 from scaling_study.config.work import changed_training
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
+
+    from scaling_study.config.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,7 @@ class Front:
     front: list[FrontPoint]
 
 
-def pareto(
-    points: pd.DataFrame, cohorts: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]
-) -> Front:
+def pareto(points: pd.DataFrame, cohorts: Sequence[Mapping[str, Any]], plan: Plan) -> Front:
     """Return what every point gives and how soon, and which are on the front.
 
     Args:
@@ -66,7 +66,7 @@ def pareto(
         cohorts: Its cohorts, as cohorts.json holds them.
         plan: plan.json.
     """
-    column = OBJECTIVES[objective_of(plan)].rate
+    column = OBJECTIVES[plan.objective_name].rate
     changed = changed_training(plan)
     found = []
     for point in candidates(points, cohorts):

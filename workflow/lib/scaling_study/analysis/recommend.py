@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.analysis import unequal_work
-from scaling_study.common.objectives import OBJECTIVES, Objective, objective_of
+from scaling_study.common.objectives import OBJECTIVES, Objective
 from scaling_study.common.storage import FLAT
 from scaling_study.config.work import changed_training
 from scaling_study.stats import intervals
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pandas as pd
+
+    from scaling_study.config.plan import Choice, Plan
+    from scaling_study.launch.axes.axis import Value
+    from scaling_study.records.model_length import ModelLength
 
     Json = Mapping[str, Any]
 
@@ -100,7 +104,7 @@ class Reference:
 class Today(Reference):
     """Today's launch, with the variables of the user's shell that make it."""
 
-    shell: str
+    shell: Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +186,7 @@ class Recommendation:
     status: str
     reason: str | None
     objective: str
-    model_length: Json | None
+    model_length: ModelLength | None
     tolerance: float
     interval: str
     probability: str
@@ -229,7 +233,7 @@ def recommend(
     points: pd.DataFrame,
     rates: pd.DataFrame,
     cohorts: Sequence[Json],
-    plan: Json,
+    plan: Plan,
     unequal: Sequence[unequal_work.Finding] = (),
 ) -> Recommendation:
     """Choose the launch to use.
@@ -241,12 +245,12 @@ def recommend(
         plan: plan.json.
         unequal: What shows that steps differ in work, as `unequal_work` finds it.
     """
-    tolerance = plan["search"]["tolerance"]
+    tolerance = plan.search.tolerance
     nothing = Recommendation(
         "none",
         None,
-        objective_of(plan),
-        plan["workload"].get("model_length"),
+        plan.objective_name,
+        plan.model_length,
         tolerance,
         intervals.INTERVAL,
         PROBABILITY.format(tolerance),
@@ -272,10 +276,10 @@ def _choose(
     objective: Objective,
     rates: pd.DataFrame,
     cohorts: Sequence[Json],
-    plan: Json,
+    plan: Plan,
 ) -> Chosen:
     """All that a recommendation says of points, at least one."""
-    changes, tolerance = changed_training(plan), plan["search"]["tolerance"]
+    changes, tolerance = changed_training(plan), plan.search.tolerance
     usual = [point for point in found if not changes.get(point.launch)] or found
     throughput = max(usual, key=lambda point: float(getattr(point, objective.rate)))
     if objective.single:  # more processes make no model sooner, except by chance
@@ -305,17 +309,18 @@ def _choose(
     def ratio(over: Point, under: Point | None) -> Interval | None:
         return None if under is None else measured.ratio(over.at, under.at)
 
-    default, today = shown.get(plan["default"]), shown.get(plan.get("today") or "")
+    default, today = shown.get(plan.default), shown.get(plan.today or "")
     against = today or default
-    shells = {one["id"]: one["axes"].get("shell") for one in plan["launches"]}
+    shells = {one.id: one.axes["shell"] for one in plan.launches}
     best = max(same or found, key=lambda point: point.gain(objective))
     sure = measured.probabilities_of_best(
         {launch: point.n for launch, point in shown.items()},
         tolerance=tolerance,
-        seed=plan["seed"],
+        seed=plan.seed,
     )
-    if raced is not None:  # these means know nothing of drift, nor of what was measured together
-        sure = {chosen.launch: plan["searched"]["choice"]["probability"]}
+    choice = _raced_choice(plan)
+    if raced and choice:  # these means know nothing of drift, nor of what was measured together
+        sure = {chosen.launch: choice.probability}
     cohort = next(each for each in cohorts if each["launch"] == chosen.launch and each["slots"])
 
     def ranked(point: Point) -> Ranked:
@@ -343,12 +348,16 @@ def _choose(
     )
 
 
-def _raced(found: Sequence[Point], plan: Json) -> Point | None:
+def _raced(found: Sequence[Point], plan: Plan) -> Point | None:
     """The point that a race has chosen; None without a race, or where its point is no candidate."""
-    choice = plan.get("searched", {}).get("choice")
+    choice = _raced_choice(plan)
     if choice is None:
         return None
-    return next((point for point in found if point.at == (choice["launch"], choice["n"])), None)
+    return next((point for point in found if point.at == (choice.launch, choice.n)), None)
+
+
+def _raced_choice(plan: Plan) -> Choice | None:
+    return plan.searched.choice if plan.searched else None
 
 
 def _changed(
@@ -356,10 +365,10 @@ def _changed(
     objective: Objective,
     found: Sequence[Point],
     chosen: Point,
-    plan: Json,
+    plan: Plan,
 ) -> Changed | None:
     """The best point that trains otherwise, where it is better than what is recommended."""
-    changes, tolerance = changed_training(plan), plan["search"]["tolerance"]
+    changes, tolerance = changed_training(plan), plan.search.tolerance
     limit = (1 + tolerance) * chosen.gain(objective)
     better = [one for one in found if changes.get(one.launch) and one.gain(objective) > limit]
     if not better:

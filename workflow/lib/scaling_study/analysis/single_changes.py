@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from scaling_study.config.plan import Plan
     from scaling_study.stats.intervals import Interval
 
 COLUMNS = (
@@ -96,9 +97,7 @@ class SingleChanges:
     steps: Sequence[Step] = ()
 
 
-def single_changes(
-    points: pd.DataFrame, rates: pd.DataFrame, plan: Mapping[str, Any]
-) -> SingleChanges:
+def single_changes(points: pd.DataFrame, rates: pd.DataFrame, plan: Plan) -> SingleChanges:
     """Compare the launches that change one thing, and those on the way to the best one.
 
     Args:
@@ -106,9 +105,9 @@ def single_changes(
         rates: Its rows of the table of replicates.
         plan: plan.json, or what a race has made of it.
     """
-    launches = {launch["id"]: launch for launch in plan["launches"]}
-    base = launches[plan["baseline"]]["axes"]
-    counts = points.loc[points["launch"] == plan["baseline"], "n"]
+    launches = plan.by_id
+    base = launches[plan.baseline].axes
+    counts = points.loc[points["launch"] == plan.baseline, "n"]
     if counts.empty:
         return SingleChanges(None, None)
     n = int(counts.min())
@@ -122,12 +121,12 @@ def single_changes(
     measured = intervals.Means(rates, "steps_per_s")
 
     def gain(launch: str) -> Interval:
-        return measured.ratio((launch, n), (plan["baseline"], n))
+        return measured.ratio((launch, n), (plan.baseline, n))
 
     different = {
-        launch: differing(launches[launch]["axes"], base)
+        launch: differing(launches[launch].axes, base)
         for launch in shown
-        if launch in launches and launches[launch]["role"] != "repeat"
+        if launch in launches and launches[launch].role != "repeat"
     }
     changes = [
         Change(shown[launch], axis, value, gain(launch))
@@ -137,7 +136,7 @@ def single_changes(
     ]
     axes = list(base)
     changes.sort(key=lambda one: (axes.index(one.axis), _order(one.value)))
-    ours = shown[plan["baseline"]]
+    ours = shown[plan.baseline]
     return SingleChanges(n, ours, changes, _steps(ours, different, changes, gain))
 
 

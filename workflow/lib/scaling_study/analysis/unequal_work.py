@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from scaling_study.analysis.recommend import Chosen
+    from scaling_study.config.plan import Plan
 
     Json = Mapping[str, Any]
 
@@ -83,7 +84,7 @@ def unequal_work(
     rates: pd.DataFrame,
     windows: pd.DataFrame,
     cohorts: Iterable[Json],
-    plan: Json,
+    plan: Plan,
 ) -> list[Finding]:
     """Find what shows that steps differ in work; where the script counts samples, per sample.
 
@@ -133,14 +134,14 @@ def _typical(rows: pd.DataFrame, groups: Sequence[str]) -> tuple[float, int]:
     return float(np.exp(np.sqrt(2 * max(0.0, common)))), free
 
 
-def _repeat(starts: pd.DataFrame, plan: Json) -> Finding | None:
-    own = starts[starts["launch"].isin([plan["baseline"], plan["repeat"]])]
+def _repeat(starts: pd.DataFrame, plan: Plan) -> Finding | None:
+    own = starts[starts["launch"].isin([plan.baseline, plan.repeat])]
     factor, _ = _typical(own, ["n"])
     if factor < REPEATED:
         return None
     text = f"two starts of the same launch typically differ by a factor of {factor:.3g}"
     free = len(own.groupby(["launch", "replicate"])) - 1  # counts of a start are not independent
-    return Finding("repeat", plan["baseline"], factor, text, free)
+    return Finding("repeat", plan.baseline, factor, text, free)
 
 
 def _growth(points: pd.DataFrame, starts: pd.DataFrame) -> Finding | None:
@@ -186,7 +187,7 @@ def explains(found: Finding, chosen: Chosen) -> bool:
     return bool(np.log(gain.value) <= reach * np.log(found.factor))
 
 
-def reason(found: Sequence[Finding], plan: Json) -> str:
+def reason(found: Sequence[Finding], plan: Plan) -> str:
     """Say that steps differ too much in work, by how much, and what to do.
 
     Args:
@@ -198,7 +199,7 @@ def reason(found: Sequence[Finding], plan: Json) -> str:
         " scaling_study import mark; mark(samples=len(batch))), and set workload.samples_per_step:"
         " mark. Then launches are compared by samples"
     )  # fmt: skip
-    if plan["workload"].get("samples_per_step") == MARK:
+    if plan.workload.samples_per_step == MARK:
         per, remedy = " per sample", (
             "Let the script mark as samples what its time goes with, such as tokens or actions"
         )  # fmt: skip

@@ -8,17 +8,18 @@ rounds differ; all arms together say more (``variances``).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scaling_study.common.objectives import OBJECTIVES, named
-from scaling_study.config.work import differ, model_length, pool
+from scaling_study.config.work import model_length
 from scaling_study.confirm import timeline
 from scaling_study.records import codec
 from scaling_study.records.confirmation import DECODER, Arm, Head, LeftOut, Losses, Round
+from scaling_study.records.model_length import ModelLength, pool
 from scaling_study.stats.intervals import Floats, Interval, geometric_means
 
 if TYPE_CHECKING:
@@ -55,14 +56,14 @@ class Length:
     Attributes:
         steps_per_model: Of the default launch; None if unknown.
         work: Of a step of each launch, in steps of the default one.
-        learnt: From starts of the script that have ended (`work.model_length`); None where the
+        learnt: From starts of the script that have ended (`ModelLength`); None where the
             config says the number, or wants none.
         pool: A run of the program trains several models.
     """
 
     steps_per_model: float | None
     work: Mapping[str, float]
-    learnt: Mapping[str, Any] | None = None
+    learnt: ModelLength | None = None
     pool: bool = False
 
     def of(self, launch: str) -> float | None:
@@ -101,7 +102,7 @@ def summarise(
     work: Mapping[str, float],
     *,
     off: bool,
-    learnt: Mapping[str, Any] | None = None,
+    learnt: ModelLength | None = None,
     pool: bool = False,
 ) -> Json:
     """Return the content of analysis/confirmation.json.
@@ -164,11 +165,12 @@ def _confirmed(
     learnt = None
     if length.learnt is not None:
         found = _ended(head, records, length.work)
-        learnt = {**pool([length.learnt, found]), "steps": length.steps_per_model or found["steps"]}
-        if length.steps_per_model is None and found["starts"]:
+        both = pool([length.learnt, found])
+        learnt = asdict(replace(both, steps=length.steps_per_model or found.steps))
+        if length.steps_per_model is None and found.starts:
             single = OBJECTIVES[entry["objective"]].single
             entry = {**entry, "objective": named("models_per_hour", single=single)}
-            length = replace(length, steps_per_model=found["steps"], learnt=found)
+            length = replace(length, steps_per_model=found.steps, learnt=found)
     arms, left_out = _arms(head, records, length)
     if RECOMMENDED not in arms:
         reason = next((one["reason"] for one in left_out if one["arm"] == RECOMMENDED), None)
@@ -213,17 +215,14 @@ def _seconds_to_ends(head: Head, arms: Sequence[_Arm], length: Length) -> float 
     return 1.5 * max(known) * turns * len(head.arms) if known else None
 
 
-def _ended(head: Head, records: Sequence[Record], work: Mapping[str, float]) -> Json:
+def _ended(head: Head, records: Sequence[Record], work: Mapping[str, float]) -> ModelLength:
     """Return after how many steps the script has ended in the rounds."""
     launches = {arm.key: arm.launch for arm in head.arms}
-    ended: dict[str, list[dict[str, float]]] = {launch: [] for launch in launches.values()}
+    ended: dict[str, list[ModelLength]] = {launch: [] for launch in launches.values()}
     for record in records:
         if isinstance(record, Round) and record.status == "ok":
             counts = [run.iterations for run in record.runs if run.ended_s is not None]
-            ended[launches[record.arm]] += [
-                {"starts": 1, "steps": steps, "shortest": steps, "longest": steps}
-                for steps in counts
-            ]
+            ended[launches[record.arm]] += [ModelLength(1, steps, steps, steps) for steps in counts]
     plain = [
         launches[key]
         for key in (OWN_N.format("default"), SAME_N.format("default"), RECOMMENDED)
@@ -248,7 +247,7 @@ def _arms(
         if length.pool and steps is not None:
             models = _models_per_run(ran.values(), steps)
             steps *= models
-        differs = length.pool or differ(length.learnt)
+        differs = length.pool or bool(length.learnt and length.learnt.differs)
         how = timeline.basis(list(ran.values()), steps, any_end=differs)
         seen = {turn: timeline.look(one, steps, how) for turn, one in ran.items()}
         seen = {turn: _of_models(one, models) for turn, one in seen.items()}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from scaling_study.config.launches import Axes, Launch
     from scaling_study.runner.resolve import Resolved
 
 SEEDS = 3
@@ -36,7 +37,7 @@ LIMIT_S = 300.0
 
 
 def to_compare(
-    entry: Mapping[str, Any], baseline: Mapping[str, Any], launches: Mapping[str, Mapping[str, Any]]
+    entry: Mapping[str, Any], baseline: Axes, launches: Mapping[str, Launch]
 ) -> list[str]:
     """Return the finalists whose numbers differ from the baseline's, on the same samples.
 
@@ -47,7 +48,7 @@ def to_compare(
     """
     found = []
     for one in filter(None, (entry["recommended"], entry.get("changed"))):
-        axes = launches[one["launch"]]["axes"]
+        axes = launches[one["launch"]].axes
         different = [AXES[name] for name in differing(axes, baseline) if name in AXES]
         switched = [axis for axis in different if axis.numbers != "same"]
         coarser = [name for name, axis in AXES.items() if axis.numbers == "coarser"]

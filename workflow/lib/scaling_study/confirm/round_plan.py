@@ -13,6 +13,7 @@ from scaling_study.records.confirmation import Arm
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from scaling_study.config.launches import Launch
     from scaling_study.records.confirmation import Role
 
 # Two rounds of an arm give a t interval (one degree of freedom) that says nothing.
@@ -46,8 +47,8 @@ class Schedule:
 
 def choose_arms(
     found: Mapping[str, Any],
-    default: Mapping[str, Any],
-    today: Mapping[str, Any] | None = None,
+    default: Launch,
+    today: Launch | None = None,
     *,
     pool: bool = False,
 ) -> tuple[Arm, ...]:
@@ -58,8 +59,8 @@ def choose_arms(
 
     Args:
         found: the machine's entry of analysis/recommendation.json.
-        default: the default launch's entry of plan.json.
-        today: that of today's launch; None where that is the default one.
+        default: the default launch.
+        today: today's launch; None where that is the default one.
         pool: the program trains several models in processes of its own.
     """
     best = found["recommended"]
@@ -69,14 +70,14 @@ def choose_arms(
     # A group of ranks ends with its model.
     if not pool and ranks.asked(best["axes"]) is None:
         arms.append(Arm("recommended", best["launch"], best["label"], best["n"], "one_process"))
-    compared: list[tuple[Role, Role | None, Mapping[str, Any] | None]] = [
+    compared: list[tuple[Role, Role | None, Launch | None]] = [
         ("today", "today_same_n", today),
         ("default", "default_same_n" if today is None else None, default),
     ]
     for role, same_n, launch in compared:
-        if launch is None or launch["id"] == best["launch"]:
+        if launch is None or launch.id == best["launch"]:
             continue
-        plain = partial(Arm, launch=launch["id"], label=launch["label"], queue="process_per_model")
+        plain = partial(Arm, launch=launch.id, label=launch.label, queue="process_per_model")
         own = found.get(role)
         if own is not None:
             arms.append(plain(role, n=own["n"]))

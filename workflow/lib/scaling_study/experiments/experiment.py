@@ -42,7 +42,6 @@ SAME = (
     *("harness_hash", "machine_hash"),
 )
 
-NO_LAUNCH = {"id": "", "label": "none", "role": "", "axes": {"launcher": "exec"}}
 """What stands in the records where no launch is recommended."""
 
 KERNEL_AXES = {"blas", "isa"}
@@ -126,13 +125,13 @@ class Experiment:
     ) -> None:
         self._kind, self._version = kind, version
         self._log = logging.getLogger(kind)
-        self._job, self._axes = job, job.launch["axes"]
+        self._job, self._axes = job, job.launch.axes
         self._builds = builds
         self._effort_name, self._effort = effort
         self._journal = Journal(path, codec.PLAIN, kind, SAME)
         self._machine = probe.read_machine().to_dict()
         self._topology = probe.usable_topology(self._machine)
-        text = f"{job.plan['seed']} {target} {job.replicate}"
+        text = f"{job.plan.seed} {target} {job.replicate}"
         self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
         self._n = 1
         self._head: Json = {}
@@ -283,17 +282,17 @@ class Experiment:
 
     def _prove(self, each: Planned, one: cohort.Cohort) -> Json | str:
         """Wait for a cohort and warm it up; return what it got, or what is wrong with that."""
-        settings = self._job.plan["measure"]
+        settings = self._job.plan.measure
         slots = [member.slot for member in each.resolved.members]
-        one.wait_started(slots, settings["start_timeout_s"])
-        reports = one.read_back(settings["start_timeout_s"], with_kernel=each.with_kernel)
+        one.wait_started(slots, settings.start_timeout_s)
+        reports = one.read_back(settings.start_timeout_s, with_kernel=each.with_kernel)
         if len(reports) < len(slots):
             return one.events[-1].reason if one.events else "a member did not start"
         axes = {**self._axes, **each.changed}
         checks = axis_table.checks(axes, each.resolved.slots, reports)
         if wrong := axis_table.failed(checks) or unchanged(each.resolved.launch.change, reports):
             return wrong
-        one.warm_up(settings["warmup_steps"], WARM_UP_LONGEST_S)
+        one.warm_up(settings.warmup_steps, WARM_UP_LONGEST_S)
         members = [codec.plain(report) for report in reports]
         return {"kind": "readback", "cohort": each.name, "checks": checks, "members": members}
 
@@ -306,16 +305,18 @@ class Experiment:
         return {
             "kind": self._kind,
             "schema_version": self._version,
-            "study": plan["study"],
-            "launch": launch["id"],
-            **{key: launch[key] for key in ("label", "role", "axes")},
+            "study": plan.study,
+            "launch": launch.id,
+            "label": launch.label,
+            "role": launch.role,
+            "axes": dict(launch.axes),
             "replicate": self._job.replicate,
             "effort": self._effort_name,
             "n": self._n,
             "seed": self._seed,
             "machine_hash": self._machine["hash"],
             "machine": self._machine,
-            "measured_hash": measured_digest(plan["workload"], python) if python else "",
+            "measured_hash": measured_digest(plan.workload, python) if python else "",
             "harness_hash": harness_digest(*MODULES),
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             **self._more_head(resolved),

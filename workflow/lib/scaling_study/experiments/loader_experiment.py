@@ -139,7 +139,7 @@ class LoaderExperiment(Experiment):
     _effort: LoaderEffort
 
     def __init__(self, job: Job, path: Path, builds: Path) -> None:
-        name = job.plan["data_loader"]
+        name = job.plan.data_loader
         effort = name, LOADER_EFFORTS[name]
         super().__init__(
             "data_loader", SCHEMA_VERSION, job, "data_loader", path, builds=builds, effort=effort
@@ -295,7 +295,7 @@ class LoaderExperiment(Experiment):
             ]
         opened = [Path(line) for line in {*lines} if not line.endswith(CODE)]
         kinds = {(path.parent, path.suffix) for path in opened if path.is_file()}
-        named = map(Path, self._job.plan["workload"].get("inputs", ()))
+        named = map(Path, self._job.plan.workload.inputs)
         found = {
             *(file for path in named for file in (path.rglob("*") if path.is_dir() else [path])),
             *(file for parent, suffix in kinds for file in parent.glob(f"*{glob.escape(suffix)}")),

@@ -69,7 +69,7 @@ class Why(Experiment):
     _effort: Effort
 
     def __init__(self, job: Job, target: str, path: Path, builds: Path) -> None:
-        name = job.plan["why"]["effort"]
+        name = job.plan.why.effort
         super().__init__(
             "why", SCHEMA_VERSION, job, target, path, builds=builds, effort=(name, EFFORTS[name])
         )
@@ -250,7 +250,7 @@ class Why(Experiment):
             threads: of a member.
             folder: gets a part for each.
         """
-        rests = LAUNCHERS[self._axes["launcher"]].rests
+        rests = LAUNCHERS[str(self._axes["launcher"])].rests
         with ExitStack() as stack:
             cohorts = {REFERENCE: one}
             own = [

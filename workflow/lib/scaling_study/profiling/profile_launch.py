@@ -31,8 +31,9 @@ from scaling_study.runner.cohort_windows import WARM_UP_LONGEST_S
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from scaling_study.config.launches import Launch
     from scaling_study.records.window import Slot
     from scaling_study.runner.measure import Job
 
@@ -66,8 +67,6 @@ NO_TRACING = (
     "docker run --cap-add=SYS_PTRACE",
 )
 
-_NAMES = {"launch": "id", "label": "label", "role": "role"}
-
 log = logging.getLogger("profile")
 
 Json = dict[str, Any]
@@ -87,26 +86,32 @@ def profile_launch(job: Job, target: str, folder: Path, builds: Path) -> None:
         "schema_version": SCHEMA_VERSION,
         "machine": machine["hash"],
         "target": target,
-        **{key: job.launch[name] for key, name in _NAMES.items()},
+        **_names(job.launch),
         "same_as": None,
         "points": [],
     }
     try:
         process_counts = resolve.counts(job.plan, machine)
-        resolved = resolve.resolve(job.plan, job.launch["axes"], machine, builds, process_counts)
+        resolved = resolve.resolve(job.plan, job.launch.axes, machine, builds, process_counts)
     except UnavailableError as error:
         content |= {"status": "skipped", "reason": error.reason, "remedy": error.remedy}
     else:
         with private.folder() as own, private.part(own, "profile") as part:
             launch = replace(resolved.launch, folder=part)
-            counts = chosen_counts(job.plan["profile"]["processes"], resolved.counts)
+            counts = chosen_counts(job.plan.profile.processes, resolved.counts)
             specs = resolved.members[: max(counts)]
             with cohort.Cohort(launch, specs, resolve.host(machine)) as one:
                 content |= _Profiling(job, one, part, folder).run(counts, resolved.slots)
     storage.write_json(folder / "profile.json", content)
 
 
-def without_profile(launch: Mapping[str, Any] | None, machine: str) -> Json:
+def _names(launch: Launch | None) -> Json:
+    if launch is None:
+        return dict.fromkeys(("launch", "label", "role"))
+    return {"launch": launch.id, "label": launch.label, "role": launch.role}
+
+
+def without_profile(launch: Launch | None, machine: str) -> Json:
     """Return profile.json for a recommended launch that needs no profile of its own.
 
     Args:
@@ -118,8 +123,8 @@ def without_profile(launch: Mapping[str, Any] | None, machine: str) -> Json:
         "schema_version": SCHEMA_VERSION,
         "machine": machine,
         "target": RECOMMENDED,
-        **{key: launch[name] if launch else None for key, name in _NAMES.items()},
-        "same_as": launch["id"] if launch else None,
+        **_names(launch),
+        "same_as": launch.id if launch else None,
         "points": [],
         **(_status("complete", None) if launch else nothing),
     }
@@ -130,25 +135,25 @@ class _Profiling:
 
     def __init__(self, job: Job, one: cohort.Cohort, private_folder: Path, output: Path) -> None:
         self._job = job
-        self._settings = job.plan["profile"]
+        self._settings = job.plan.profile
         self._cohort = one
         self._private = private_folder
         self._output = output
 
     def run(self, counts: Sequence[int], slots: Sequence[Slot]) -> Json:
         """Start the cohort and profile each count; return status, reason and points."""
-        measure = self._job.plan["measure"]
+        measure = self._job.plan.measure
         one = self._cohort
         if not counts:
             return _status("skipped", "no process count is among those in profile.processes")
-        one.start([slot.slot for slot in slots[: one.size]], measure["start_timeout_s"])
-        reports = one.read_back(measure["start_timeout_s"])
+        one.start([slot.slot for slot in slots[: one.size]], measure.start_timeout_s)
+        reports = one.read_back(measure.start_timeout_s)
         if len(reports) < max(counts):
             return _status("failed", self._last_event() or "a member did not come to its gate")
-        wrong = axis_table.failed(axis_table.checks(self._job.launch["axes"], slots, reports))
+        wrong = axis_table.failed(axis_table.checks(self._job.launch.axes, slots, reports))
         if wrong:
             return _status("failed", wrong)
-        one.warm_up(measure["warmup_steps"], WARM_UP_LONGEST_S)
+        one.warm_up(measure.warmup_steps, WARM_UP_LONGEST_S)
         points: list[Json] = []
         try:
             for n in counts:
@@ -169,7 +174,7 @@ class _Profiling:
         bare_s = [before[0]]
         kinds = []
         for kind in ("operators", "calls", "stacks"):
-            if not self._settings[kind]:
+            if not getattr(self._settings, kind):
                 continue
             found = self._stacks(n) if kind == "stacks" else self._own(n, kind)
             after = self._unprofiled(n)
@@ -190,13 +195,13 @@ class _Profiling:
 
     def _unprofiled(self, n: int) -> list[float]:
         """Return the mean step time (s) of each member in a window without a profiler."""
-        measure = self._job.plan["measure"]
-        shortest_s = self._settings["unprofiled_s"]
+        measure = self._job.plan.measure
+        shortest_s = self._settings.unprofiled_s
         settings = cohort.WindowSettings(
             steps=windows.FEWEST_STEPS,
             shortest_s=shortest_s,
-            longest_s=max(shortest_s, measure["longest_s"]),
-            settle_s=min(measure["settle_s"], shortest_s / 2),
+            longest_s=max(shortest_s, measure.longest_s),
+            settle_s=min(measure.settle_s, shortest_s / 2),
         )
         record = self._cohort.take(windows.Window(0, 0, n), settings)
         return [
@@ -207,7 +212,7 @@ class _Profiling:
     def _own(self, n: int, kind: str) -> Json:
         """Take a profile that the member takes of itself."""
         order, names = KINDS[kind]
-        asked = self._settings["steps"]
+        asked = self._settings.steps
         activities = self._cohort.profile(n, order, asked, OPERATORS_LONGEST_S)
         slot = activities[0].slot
         if not self._cohort.ask(slot, channel.WRITE_PROFILE, WRITING_LONGEST_S):
@@ -231,7 +236,7 @@ class _Profiling:
         if spy is None:
             return {"status": "skipped", "reason": "py-spy is not installed",
                     "remedy": "pip install py-spy"}  # fmt: skip
-        asked, rate_hz = self._settings["samples"], self._settings["rate_hz"]
+        asked, rate_hz = self._settings.samples, self._settings.rate_hz
         slots = self._cohort.alive[: min(n, SAMPLED_MEMBERS)]
         for slot in slots:
             self._cohort.ask(slot, channel.ALLOW_TRACING)
@@ -282,7 +287,7 @@ class _Profiling:
         command = [
             *(spy[0], "record", "--pid", str(pid)),
             *("--format", "raw", "--output", str(raw)),
-            *("--rate", str(self._settings["rate_hz"]), "--duration", str(seconds)),
+            *("--rate", str(self._settings.rate_hz), "--duration", str(seconds)),
             *("--threads", "--idle", "--subprocesses", "--full-filenames", *spy[1:]),
         ]
         done, ended_ns, activities = self._cohort.run_beside(

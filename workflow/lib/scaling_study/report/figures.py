@@ -26,6 +26,7 @@ from scaling_study.report.model import ENOUGH_STARTS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from scaling_study.config.plan import Plan
     from scaling_study.report.model import (
         Comparison,
         Interval,
@@ -110,13 +111,15 @@ class Series:
         return f"{self.label} ({roles})" if roles else self.label
 
 
-def choose_series(machine: Machine, plan: Mapping[str, object]) -> tuple[Series, ...]:
+def choose_series(machine: Machine, plan: Plan) -> tuple[Series, ...]:
     """Choose the launches to draw in colour: those with a role, then the best of the others."""
     points, best = machine.points, machine.recommendation.recommended
     labels = dict(zip(points["launch"], points["label"], strict=True))
     roles = {
         "recommended": best.launch if best else None,
-        **{role: plan.get(role) for role in ("default", "today", "baseline")},
+        "default": plan.default,
+        "today": plan.today,
+        "baseline": plan.baseline,
     }
     best_first = points.groupby("launch")["steps_per_s"].max().sort_values(ascending=False)
     ordered = dict.fromkeys([*filter(None, roles.values()), *best_first.index])
@@ -133,14 +136,12 @@ def choose_series(machine: Machine, plan: Mapping[str, object]) -> tuple[Series,
     )
 
 
-def scaling(
-    machine: Machine, plan: Mapping[str, object], series: Sequence[Series]
-) -> dict[str, Figure]:
+def scaling(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str, Figure]:
     """Draw the figures against the number of processes; none without a valid window."""
     if machine.points.empty:
         return {}
     counts = process_counts.resolve(
-        plan["processes"],  # type: ignore[arg-type]
+        plan.processes,
         machine.hardware.usable(),
         machine.hardware.quota_cpus,
     )

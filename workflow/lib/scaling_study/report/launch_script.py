@@ -23,7 +23,7 @@ from scaling_study.common.quantities import (
     format_probability,
     known,
 )
-from scaling_study.config.work import marks, parameters_of, program
+from scaling_study.config.work import marks, program
 from scaling_study.launch.axes import ranks
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member.program import name
@@ -33,6 +33,8 @@ from scaling_study.runner.switch_script import command, reused_command, switched
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from scaling_study.config.plan import Plan
+    from scaling_study.config.workload import Workload
     from scaling_study.report.model import Recommendation, Recommended
 
 TEMPLATES = Path(__file__).parents[3] / "report"
@@ -48,7 +50,7 @@ MARK_ENVIRONMENT = (
 
 def render_launch_script(
     recommendation: Recommendation,
-    plan: Mapping[str, object],
+    plan: Plan,
     *,
     python: str,
     binder: Sequence[str],
@@ -75,15 +77,15 @@ def render_launch_script(
     launch = recommendation.recommended
     if recommendation.status != "ok" or launch is None:
         message = f"nothing to recommend: {one_line(recommendation.reason)}"
-        return _template("nothing.sh.j2").render(study=plan["study"], message=message)
-    workload = dict(plan["workload"])  # type: ignore[call-overload]
-    slots = launch.slots[: 1 if workload.get("pool") else launch.n]
-    words, passed = program(workload), workload.get("pass_env", ())
+        return _template("nothing.sh.j2").render(study=plan.study, message=message)
+    workload = plan.workload
+    slots = launch.slots[: 1 if workload.pool else launch.n]
+    words, passed = program(workload), workload.pass_env
     switches = switches_file if switched(launch.axes) else None
     group = ranks.asked(launch.axes)
     return _template("launch.sh.j2").render(
         script=name(words),
-        study=plan["study"],
+        study=plan.study,
         label=launch.label,
         times=format_count(len(slots), "process", "processes"),
         measured=_measured(launch),
@@ -121,12 +123,12 @@ def _template(file: str) -> jinja2.Template:
     return environment.get_template(file)
 
 
-def _arguments(workload: Mapping[str, object], launch: Recommended) -> Iterable[str]:
+def _arguments(workload: Workload, launch: Recommended) -> Iterable[str]:
     """Return the script's arguments as words of bash; the member's number is a variable."""
-    own: dict[str, object] = {**parameters_of(workload, launch.axes)}
-    if workload.get("pool"):
+    own = {name: launch.axes[name] for name in workload.parameters}
+    if workload.pool:
         own[placeholders.N] = launch.n
-    for argument in workload["args"]:  # type: ignore[attr-defined]
+    for argument in workload.args:
         marked = placeholders.fill(str(argument), {**own, placeholders.MEMBER: MARK})
         pieces = [shlex.quote(piece) if piece else "" for piece in marked.split(MARK)]
         yield '"$slot"'.join(pieces) or "''"

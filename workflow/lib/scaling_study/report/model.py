@@ -20,12 +20,15 @@ from scaling_study.config import process_counts
 from scaling_study.host.probe import usable_topology
 from scaling_study.profiling import profiles
 from scaling_study.records.columns import BETWEEN, POINTS, WINDOWS
+from scaling_study.records.model_length import ModelLength  # noqa: TC001 (pydantic reads it)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     import pandas as pd
+
+    from scaling_study.config.plan import Plan
 
     Json = dict[str, object]
 
@@ -157,15 +160,6 @@ class Changed(Candidate):
 
     what: dict[str, object] = {}
     ratio: Interval = Interval()
-
-
-class ModelLength(Typed):
-    """How many steps a model has, as the script's own ends showed."""
-
-    starts: int = 0
-    steps: float | None = None
-    shortest: float | None = None
-    longest: float | None = None
 
 
 class Recommendation(Typed):
@@ -378,7 +372,7 @@ class Provenance(Typed):
     commit: str | None = None
     measured_hashes: tuple[str, ...] = ()
     harness_hashes: tuple[str, ...] = ()
-    samples: dict[str, object] = {}
+    samples: dict[str, float] = {}
 
     @property
     def windows(self) -> int:
@@ -1123,9 +1117,7 @@ def _interval(
     return Interval(value=value, low=low if known_ends else None, high=high if known_ends else None)
 
 
-def read_machines(
-    folder: Path, plan: Mapping[str, object], *, name: str = "", first: str = ""
-) -> list[Machine]:
+def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") -> list[Machine]:
     """Read all machines of a folder.
 
     Args:
@@ -1139,12 +1131,8 @@ def read_machines(
     points, between = frames[POINTS], frames[BETWEEN]
     points = points[points["role"] != "repeat"]
     members = compare_members(storage.read_columns(folder / "tables", WINDOWS, MEMBER_COLUMNS))
-    asked = plan.get("profiled")  # profiles of an earlier config may lie there
-    folders = [
-        one
-        for one in profiles.profile_folders(folder)
-        if not isinstance(asked, dict) or one.name in asked
-    ]
+    asked = plan.profiled  # profiles of an earlier config may lie there
+    folders = [one for one in profiles.profile_folders(folder) if one.name in asked]
     manifests = profiles.read_manifests(folders)
     alone = read_microbenchmarks(folder)
     machines: list[Machine] = []
@@ -1174,7 +1162,7 @@ def read_machines(
                 profiled=tuple(Profiled.model_validate(one) for one in own),
                 targets=read_targets(entries.get("causes") or {}),
                 data_loader=DataLoader.model_validate(data_loader)
-                if data_loader and plan.get("data_loader", "off") != "off"
+                if data_loader and plan.data_loader != "off"
                 else None,
                 microbenchmarks=alone if alone and alone.machine == machine else None,
                 points=points[points["machine"] == machine],

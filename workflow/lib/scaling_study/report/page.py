@@ -47,11 +47,11 @@ from scaling_study.search import rounds
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
+    from scaling_study.config.plan import Plan
     from scaling_study.report.figures import Figure, Series
     from scaling_study.report.flames import Flames
     from scaling_study.report.model import Compared, Hardware, Machine, Slot, Target
 
-    Plan = Mapping[str, object]
 
 TEMPLATES = Path(__file__).parents[3] / "report"
 MOST_OPERATORS = 8
@@ -218,10 +218,10 @@ class View:
     @property
     def helpful(self) -> list[str]:
         """Labels of launches that experiments showed to help, and that a race did not measure."""
-        if "searched" not in self.plan:
+        if self.plan.searched is None:
             return []
         targets = [target.model_dump() for target in self.machine.targets]
-        return [str(one["label"]) for one in rounds.helpful(self.plan, targets)]
+        return [one.label for one in rounds.helpful(self.plan, targets)]
 
     @property
     def disk_limit(self) -> float | None:
@@ -307,9 +307,9 @@ def render_report(plan: Plan, views: Sequence[View], compared: Compared | None =
     html = render_page(
         "report.html.j2",
         flames=any(one.flames.shown for one in views),
-        title=f"{plan['study']}: scaling study",
+        title=f"{plan.study}: scaling study",
         plan=plan,
-        script_name=program.name(work.program(plan["workload"])),  # type: ignore[arg-type]
+        script_name=program.name(work.program(plan.workload)),
         config_yaml=yaml_text(_readable(plan, compared)),
         equal_work=_equal_work(plan, views),
         views=views,
@@ -374,8 +374,8 @@ def _css() -> str:
 def _readable(plan: Plan, compared: Compared | None) -> dict[str, object]:
     """The plan with what each launch changes only, and in the order of a config."""
     launches = {
-        launch["id"]: {"role": launch["role"], **differing(launch["axes"], DEFAULTS)}
-        for launch in plan["launches"]  # type: ignore[attr-defined]
+        launch.id: {"role": launch.role, **differing(launch.axes, DEFAULTS)}
+        for launch in plan.launches
     }
     keys = ("study", "description", "seed", "objective", "workload", "processes", "search")
     kinds = {
@@ -383,16 +383,17 @@ def _readable(plan: Plan, compared: Compared | None) -> dict[str, object]:
         for one in (compared.machines if compared else ())
     }
     machines = {"machines": kinds} if kinds else {}
-    return {**{key: plan[key] for key in (*keys, "measure")}, "launches": launches, **machines}
+    content = plan.to_dict()
+    shown = {key: content[key] for key in (*keys, "measure")}
+    return {**shown, "launches": launches, **machines}
 
 
 def _equal_work(plan: Plan, views: Sequence[View]) -> str:
     """Say what a step is, where launches of the study do different work in one."""
-    learnt = work.with_learnt(plan, views[0].machine.provenance.model_dump())
+    learnt = work.with_learnt(plan, views[0].machine.provenance.samples)
     if set(work.work_by_launch(learnt).values()) <= {1.0}:
         return ""
-    default = next(one for one in learnt["launches"] if one["id"] == plan["default"])
-    samples = work.samples_per_step(learnt["workload"], default)
+    samples = work.samples_per_step(learnt, plan.by_id[plan.default])
     what = "one of the default launch's" if samples is None else f"{samples:,g} samples"
     return (
         f"A step is {what}: launches are compared by equal work, in which each rank of a group has "

@@ -18,6 +18,7 @@ from scaling_study.common.quantities import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from scaling_study.config.plan import Plan
     from scaling_study.report.model import (
         Cause,
         Check,
@@ -163,13 +164,12 @@ class Story:
     replicates: str
 
 
-def failed(plan: Mapping[str, object], failures: Failures) -> list[Story]:
+def failed(plan: Plan, failures: Failures) -> list[Story]:
     """Return launches that were skipped or failed; replicates with one story share a row."""
-    labels = {one["id"]: one["label"] for one in plan["launches"]}  # type: ignore[attr-defined]
     found: dict[tuple[str, str, str, str | None], list[int]] = {}
     logs: dict[tuple[str, str, str, str | None], str | None] = {}
     for one in failures.launches:
-        key = (labels[one.launch], one.status, one.reason or "", one.remedy)
+        key = (plan.by_id[one.launch].label, one.status, one.reason or "", one.remedy)
         found.setdefault(key, []).append(one.replicate)
         logs[key] = logs.get(key) or one.log
     return [

@@ -44,6 +44,7 @@ from scaling_study.stats import thresholds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from scaling_study.config.plan import Plan
     from scaling_study.report.figures import Series
     from scaling_study.report.model import (
         Compared,
@@ -169,36 +170,32 @@ STAGES = {
 """What each stage of a race measures."""
 
 
-def race(plan: Mapping[str, object], helpful: Sequence[str] = ()) -> list[str]:
+def race(plan: Plan, helpful: Sequence[str] = ()) -> list[str]:
     """Say what a race measured, why it ended, and what nobody looked at; empty without one.
 
     Args:
         plan: plan.json, or what a race has made of it.
         helpful: labels of launches that experiments showed to help and that were not measured.
     """
-    found = plan.get("searched")
-    if not isinstance(found, dict):
+    found = plan.searched
+    if found is None:
         return []
-    launches = [dict(one) for one in plan["launches"]]  # type: ignore[attr-defined]
-    labels = {one["id"]: one["label"] for one in launches}
-    measured = [one for one in launches if one["replicates"]]
-    starts = format_count(sum(one["replicates"] for one in measured), "start")
-    minutes = f"{found['spent_s'] / 60:.0f} of {found['budget_s'] / 60:.0f} minutes"
-    text = (
-        f"The race took {minutes}: {starts} of {format_count(len(measured), 'launch', 'launches')}"
-    )
-    if found["reason"]:
-        said = [f"{text}. It ended because {found['reason']}."]
+    made = [count for count in (plan.made or {}).values() if count]
+    starts = format_count(sum(made), "start")
+    minutes = f"{found.spent_s / 60:.0f} of {found.budget_s / 60:.0f} minutes"
+    text = f"The race took {minutes}: {starts} of {format_count(len(made), 'launch', 'launches')}"
+    following = found.next
+    if found.reason or following is None:
+        said = [f"{text}. It ended because {found.reason}."]
     else:
-        following = found["next"]
-        wait = max(1, round(following["expected_s"] / 60))
+        wait = max(1, round(following.expected_s / 60))
         soon = f"the next round takes {format_count(wait, 'minute')} or so and measures"
-        what = f"{STAGES[following['stage']]} ({listed(following['labels'])})"
+        what = f"{STAGES[following.stage]} ({listed(following.labels)})"
         said = [f"{text}. It is not over: {soon} {what}."]
-    stages = Counter(one["stage"] for one in found["rounds"])
+    stages = Counter(one.stage for one in found.rounds)
     rounds = (f"{STAGES[stage]} ({format_count(n, 'round')})" for stage, n in stages.items())
     said.append(f"Measured: {'; '.join(rounds)}.")
-    unseen = [labels[launch] for launch in found["not_screened"]]
+    unseen = [plan.by_id[launch].label for launch in found.not_screened]
     if unseen:
         said.append(f"Not measured, so nothing is known of them: {'; '.join(unseen)}.")
     if helpful:

@@ -26,7 +26,6 @@ from scaling_study.common.quantities import (
     known,
     time_unit,
 )
-from scaling_study.config.work import differ
 from scaling_study.launch.axes import shell
 from scaling_study.report.model import ENOUGH_STARTS, Interval
 from scaling_study.runner import foreign, windows
@@ -35,6 +34,7 @@ from scaling_study.stats import thresholds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from scaling_study.records.model_length import ModelLength
     from scaling_study.report.model import (
         Arm,
         Candidate,
@@ -480,7 +480,7 @@ def _marks(machine: Machine, arm: Arm | None) -> Iterable[Mark]:
         yield Mark(format_count(starts, "start"), tip, bad=starts < ENOUGH_STARTS)
     length = (confirmation.model_length if confirmation else None) or found.model_length
     if length is not None:
-        yield _length_mark(length.model_dump())
+        yield _length_mark(length)
     if found.today is not None:
         shown = shell.tell(found.today.shell)  # type: ignore[arg-type]
         yield Mark("today's launch", f"Today's launch is the default one with {shown}.")
@@ -560,17 +560,14 @@ def explain_difference(confirmation: Confirmation) -> str:
     return f"Factors: {', '.join(parts)}." if parts else ""
 
 
-def _length_mark(length: dict[str, object]) -> Mark:
-    starts, steps = length["starts"], length["steps"]
-    if not starts:
+def _length_mark(length: ModelLength) -> Mark:
+    if length.steps is None:
         tip = "No start showed how many steps a model has. Set workload.steps_per_model."
         return Mark("steps of a model not known", tip, bad=True)
-    seen = f"The script ended after so many steps ({format_count(int(starts), 'start')} seen)."  # type: ignore[call-overload]
-    if differ(length):
-        seen = (
-            f"Models differ in length: {length['shortest']:,.0f} to {length['longest']:,.0f} steps."
-        )
-    return Mark(f"one model: {steps:,.0f} steps", seen, bad=differ(length))
+    seen = f"The script ended after so many steps ({format_count(length.starts, 'start')} seen)."
+    if length.differs:
+        seen = f"Models differ in length: {length.shortest:,.0f} to {length.longest:,.0f} steps."
+    return Mark(f"one model: {length.steps:,.0f} steps", seen, bad=length.differs)
 
 
 def _training_marks(found: Recommendation, confirmation: Confirmation | None) -> Iterable[Mark]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import structs
 
@@ -29,11 +29,12 @@ from scaling_study.runner import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from scaling_study.records.readback import Readback
     from scaling_study.records.window import Record, Slot, Status
     from scaling_study.runner.journal import Journal
+    from scaling_study.runner.measure import Job
     from scaling_study.runner.member_processes import MemberEnd
 
 MEMBER_RESTARTS = 2
@@ -76,7 +77,7 @@ class CohortWindows:
     def __init__(
         self,
         one: cohort.Cohort,
-        job: Any,
+        job: Job,
         *,
         number: int,
         counts: Sequence[int],
@@ -85,9 +86,9 @@ class CohortWindows:
         before: Sequence[Record],
     ) -> None:
         self._cohort, self._number, self._counts = one, number, counts
-        self._settings: Mapping[str, Any] = job.plan["measure"]
-        self._axes: Mapping[str, Any] = job.launch["axes"]
-        self._seed: int = job.seed
+        self._settings = job.plan.measure
+        self._axes = job.launch.axes
+        self._seed = job.seed
         self._journal, self._lookout = journal, lookout
         self.started_s: float | None = None
         self.in_windows_s = 0.0
@@ -98,7 +99,7 @@ class CohortWindows:
         self._last_end: str | None = None
         # Where windows begin that are not planned.
         taken = [one for one in before if isinstance(one, Window) and one.n in counts]
-        planned: int = self._settings["windows"]
+        planned = self._settings.windows
         self._block = max([planned, *(one.block + 1 for one in taken)])
         self._window = max([planned * len(counts), *(one.window + 1 for one in taken)])
 
@@ -123,7 +124,7 @@ class CohortWindows:
                 anew. None where they had settled, or some are left to take.
             first_decides: of all members, as ``Cohort.wait_started`` has it.
         """
-        timeout_s = self._settings["start_timeout_s"]
+        timeout_s = self._settings.start_timeout_s
         memory = headroom.Meter()
         started = [spec.slot for spec in slots[: self._cohort.size]]
         self._cohort.start(started, timeout_s, first_decides=first_decides)
@@ -134,7 +135,7 @@ class CohortWindows:
         wrong = self._readbacks("before", slots, reports)
         if wrong:
             return "failed", wrong
-        self._cohort.warm_up(self._settings["warmup_steps"], WARM_UP_LONGEST_S)
+        self._cohort.warm_up(self._settings.warmup_steps, WARM_UP_LONGEST_S)
         self.member = memory.each(len(self._cohort.alive))
         self.started_s = time.perf_counter() - began
         yield from self._take_all(todo)
@@ -220,7 +221,7 @@ class CohortWindows:
         enough = blocks[1 : 1 - FEWEST_BLOCKS]
         first = next((block for block in enough if self._change(block) is None), self._block)
         left = [block for block in blocks if block >= first]
-        planned = self._settings["windows"]
+        planned = self._settings.windows
         again = planned - len(left)
         if blocks:
             room_s = max(0.0, until_s - self._now())
@@ -282,7 +283,7 @@ class CohortWindows:
         A script may set threads, CPUs or types while it trains.
         """
         kernels = {report.slot: report.sgemm_kernel for report in before}
-        found = self._cohort.read_back(self._settings["start_timeout_s"], with_kernel=False)
+        found = self._cohort.read_back(self._settings.start_timeout_s, with_kernel=False)
         reports = [structs.replace(one, sgemm_kernel=kernels.get(one.slot)) for one in found]
         return self._readbacks("after", slots, reports) if reports else ""
 
@@ -296,10 +297,13 @@ class CohortWindows:
             Whether it was taken; False when one of its members is left no more.
         """
         timing = cohort.WindowSettings(
-            **{key: self._settings[key] for key in ("steps", "shortest_s", "longest_s", "settle_s")}
+            steps=self._settings.steps,
+            shortest_s=self._settings.shortest_s,
+            longest_s=self._settings.longest_s,
+            settle_s=self._settings.settle_s,
         )
         attempt = 0
-        while attempt <= self._settings["retries"]:
+        while attempt <= self._settings.retries:
             self._revive()
             # The first n members, no others: a slot has CPUs and memory of its own.
             if not set(range(window.n)) <= set(self._cohort.alive):
@@ -329,8 +333,8 @@ class CohortWindows:
         """Start ended members again, as often as that is allowed."""
         missing = self._cohort.restartable(MEMBER_RESTARTS)
         if missing:
-            self._cohort.start(missing, self._settings["start_timeout_s"])
-            self._cohort.warm_up(self._settings["warmup_steps"], WARM_UP_LONGEST_S)
+            self._cohort.start(missing, self._settings.start_timeout_s)
+            self._cohort.warm_up(self._settings.warmup_steps, WARM_UP_LONGEST_S)
             self._write_events()
 
     def _write_events(self) -> None:

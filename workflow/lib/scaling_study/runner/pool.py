@@ -158,7 +158,7 @@ class PoolWindows:
         Returns:
             What of the launch did not take effect; empty if all did.
         """
-        for attempt in range(self.job.plan["measure"]["retries"] + 1):
+        for attempt in range(self.job.plan.measure.retries + 1):
             with private.part(self.launch.folder, f"run-{window.window}-{attempt}") as folder:
                 run = _Run(replace(self.launch, folder=folder), self.whole, self.program, window.n)
                 with run.started(read_back=read_back):
@@ -185,9 +185,9 @@ class PoolWindows:
         Raises:
             PoolError: the program has ended before, or is too slow; other numbers train.
         """
-        settings = self.job.plan["measure"]
-        warm = max(settings["warmup_steps"], iterations.READ_BACK_AFTER) + 1
-        deadline = time.monotonic() + settings["start_timeout_s"]
+        settings = self.job.plan.measure
+        warm = max(settings.warmup_steps, iterations.READ_BACK_AFTER) + 1
+        deadline = time.monotonic() + settings.start_timeout_s
         most = 0
         while time.monotonic() < deadline:
             pages = run.training()
@@ -219,7 +219,7 @@ class PoolWindows:
         slots = [
             Slot(slot=at, cpus=None, policy="default", oversubscribed=False) for at in workers.pids
         ]
-        axes = self.job.launch["axes"]
+        axes = self.job.launch.axes
         # What the program sets itself, as Dask does, is no failure of a launch that sets nothing.
         own = {name for name, axis in axis_table.AXES.items() if axes.get(name) == axis.default}
         checks = [
@@ -237,22 +237,22 @@ class PoolWindows:
         Raises:
             PoolError: a process ended at once.
         """
-        settings, slots = self.job.plan["measure"], sorted(workers.pids)
+        settings, slots = self.job.plan.measure, sorted(workers.pids)
         hardware = perf_events.PerfEvents(len(slots), ())
 
         def edge() -> CounterSnapshot:
             return counter_snapshots.read(workers, slots, self.host.cpus, hardware)
 
         before, after = edge(), None
-        span_s = settings["shortest_s"]
-        while span_s <= settings["longest_s"]:
+        span_s = settings.shortest_s
+        while span_s <= settings.longest_s:
             if run.sleep(workers, before.wall_ns + round(span_s * 1e9)):
                 break
             with suppress(FileNotFoundError, ProcessLookupError):
                 after = edge()
-                if workers.fewest_steps(before, after) >= settings["steps"]:
+                if workers.fewest_steps(before, after) >= settings.steps:
                     break
-            last = settings["longest_s"]
+            last = settings.longest_s
             span_s = last if span_s < last < 2 * span_s else 2 * span_s
         if after is None:
             raise PoolError(
@@ -268,7 +268,7 @@ class PoolWindows:
             before,
             after,
             usable_cpus=len(self.host.cpus),
-            asked_steps=settings["steps"],
+            asked_steps=settings.steps,
             gated=False,
         )
 
