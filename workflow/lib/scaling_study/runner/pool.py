@@ -18,7 +18,7 @@ import time
 from bisect import bisect_right
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import convert, structs
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from scaling_study.runner.foreign import Lookout
     from scaling_study.runner.free_run import Program
     from scaling_study.runner.journal import Journal
+    from scaling_study.runner.measure import Job
     from scaling_study.runner.member_processes import Host
 
 LOOK_S = 0.25
@@ -110,7 +111,7 @@ class PoolWindows:
     launch: Launch
     whole: Member
     program: Program
-    job: Any
+    job: Job
     number: int
     journal: Journal[Record]
     lookout: Lookout
@@ -209,7 +210,7 @@ class PoolWindows:
                     f" (at most {most} did); give it work for so many"
                 )
         raise PoolError(
-            f"no {run.n} processes train after {settings['start_timeout_s']:g} s (at most {most}"
+            f"no {run.n} processes train after {settings.start_timeout_s:g} s (at most {most}"
             f" did): {run.last_words()}"
         )
 
@@ -256,7 +257,7 @@ class PoolWindows:
             span_s = last if span_s < last < 2 * span_s else 2 * span_s
         if after is None:
             raise PoolError(
-                f"{run.n} processes train together for less than {settings['shortest_s']:g} s"
+                f"{run.n} processes train together for less than {settings.shortest_s:g} s"
                 " (measure.shortest_s): give the program more models, or longer ones"
             )
         frequencies_mhz = counter_snapshots.read_frequencies_mhz(self.host.frequency)

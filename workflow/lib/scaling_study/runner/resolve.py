@@ -278,7 +278,7 @@ def _last(text: str) -> str:
     return "".join(text.strip().splitlines()[-1:])
 
 
-def _member(workload: Workload, own: Mapping[str, Any], slot: Slot) -> Member:
+def _member(workload: Workload, own: Mapping[str, object], slot: Slot) -> Member:
     """Return the member of a slot, with the launch's values of the study's own axes."""
     values = {**own, placeholders.MEMBER: slot.slot}
     arguments = [placeholders.fill(text, values) for text in workload.args]
