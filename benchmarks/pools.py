@@ -33,7 +33,7 @@ def studied(how: str, n: int, replicate: int) -> tuple[float, float]:
     """Measure one window; return its steps/s, and those that the program counted in this window."""
     opened_ns: list[int] = []
 
-    def noted(*args: Any) -> counter_snapshots.Edge:
+    def noted(*args: Any) -> counter_snapshots.CounterSnapshot:
         edge = read(*args)
         opened_ns.append(edge.wall_ns)
         return edge

@@ -14,9 +14,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from made_records import readback
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 from scaling_study.config.plan import Plan
 from scaling_study.launch.axes.axis_table import DEFAULTS
+from scaling_study.records import codec
 
 AXES: dict[str, Any] = dict(DEFAULTS)
 MEASURE: dict[str, Any] = {
@@ -450,27 +452,20 @@ def _readback(head: dict[str, Any], launch: Launch) -> dict[str, Any]:
             for axis, value in head["axes"].items()
         ],
         "members": [
-            {
-                "slot": slot["slot"],
-                "pid": 1000 + slot["slot"],
-                "cpus": parse_cpu_list(slot["cpus"] or head["machine"]["allowed_cpus"]),
-                "policy": "default",
-                "pages_by_node": {"0": 50_000},
-                "os_threads": 4,
-                "intra_op": count,
-                "inter_op": cpus,
-                "openmp": ["libgomp.so.1"],
-                "sgemm": "libtorch_cpu.so",
-                "sgemm_kernel": None,
-                "sgemm_gflops": 108.0,
-                "allocator": str(head["axes"]["allocator"]),
-                "isa": "avx512",
-                "torch": "2.13.0+cpu",
-                "python": "3.11.7",
-                "spin_s": 0.01,
-                "env": head["requested_env"],
-                "start_s": START_S,
-            }
+            codec.plain(
+                readback(
+                    slot=slot["slot"],
+                    pid=1000 + slot["slot"],
+                    cpus=list(parse_cpu_list(slot["cpus"] or head["machine"]["allowed_cpus"])),
+                    intra_op=count,
+                    inter_op=cpus,
+                    sgemm_gflops=108.0,
+                    allocator=str(head["axes"]["allocator"]),
+                    spin_s=0.01,
+                    env=head["requested_env"],
+                    start_s=START_S,
+                )
+            )
             for slot in head["slots"]
         ],
     }

@@ -15,7 +15,7 @@ from scaling_study.analysis.experiment_runs import make_run
 from scaling_study.diagnosis import cause_file
 from scaling_study.experiments.interventions import INTERVENTIONS
 from scaling_study.records import codec, experiment
-from scaling_study.records.readback import Check, Loader, Readback
+from scaling_study.records.readback import Check, Loader
 from scaling_study.records.window import Slot
 from synthetic import AXES, machine
 
@@ -286,7 +286,7 @@ def _readback(world, name):
     threads = 1 if name in {"one_thread", "pinned"} else world.threads
     spins = 10 * MS if name != "passive" else 0.1 * MS
     loaders = [Loader(kind="Loader", **{"workers": 0} | world.loader)] if world.loader else []
-    member = Readback(
+    member = made_records.readback(
         slot=0, pid=100, cpus=list(range(world.cpus)), intra_op=threads,
         spin_s=None if threads == 1 else spins, sgemm_gflops=world.gflops.get(name, 100.0),
         isa="AVX512", huge_page_bytes=2**30 if name == "huge_pages" else 2**22,

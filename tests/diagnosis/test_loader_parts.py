@@ -7,13 +7,14 @@ import pandas as pd
 import pytest
 from msgspec import structs
 
+from made_records import readback
 from scaling_study.analysis.experiment_runs import LoaderRun
 from scaling_study.config import efforts
 from scaling_study.diagnosis.loader_verdict import data_loader
 from scaling_study.experiments import loader_model
 from scaling_study.member import synthetic_load
 from scaling_study.records import experiment
-from scaling_study.records.readback import Loader, Readback
+from scaling_study.records.readback import Loader
 from scaling_study.report import sections
 from scaling_study.report.model import DataLoader
 
@@ -76,7 +77,7 @@ def run(replicate=0, rows=None, ways=None, use=None, **known):
     made = windows(replicate, **known)
     return LoaderRun(
         head=structs.replace(HEAD, replicate=replicate),
-        readbacks={"as_is": Readback(slot=0, intra_op=1, loaders=[LOADER], cached=CACHED)},
+        readbacks={"as_is": readback(slot=0, intra_op=1, loaders=[LOADER], cached=CACHED)},
         windows=made if rows is None else pd.concat([made, *rows]),
         ways=ways,
         invalid=0,

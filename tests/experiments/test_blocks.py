@@ -9,8 +9,8 @@ import pytest
 import made_records
 from scaling_study.experiments.blocks import Blocks, Condition, irregular, key
 from scaling_study.experiments.experiment import Impossible, Planned, groups, unchanged
-from scaling_study.records.readback import Readback
-from scaling_study.runner.cohort import MemberEndedError, WindowSettings
+from scaling_study.runner.cohort import WindowSettings
+from scaling_study.runner.member_processes import MemberEndedError
 
 TIMING = WindowSettings(20, 1.0, 2.0, 0.1)
 
@@ -153,7 +153,7 @@ FOUR_CPUS = 4
 
 
 def report(impossible=None, **changes):
-    return Readback(slot=0, intra_op=1, impossible=impossible or {}, changes=changes)
+    return made_records.readback(slot=0, intra_op=1, impossible=impossible or {}, changes=changes)
 
 
 def planned(name, members, **changed):

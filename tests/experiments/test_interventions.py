@@ -9,7 +9,7 @@ from scaling_study.experiments.interventions import INTERVENTIONS, Reference, ch
 from scaling_study.host.limits import Quota
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS, read_value
 from scaling_study.member.changes import CHANGES
-from scaling_study.records.readback import Loader, Readback
+from scaling_study.records.readback import Loader
 
 
 def reference(
@@ -25,7 +25,7 @@ def reference(
     return Reference(
         axes={**DEFAULTS, **(axes or {})},
         machine=machine(on),
-        readback=Readback(slot=0, **report | (readback or {})),
+        readback=made_records.readback(slot=0, **report | (readback or {})),
         n=n,
         windows=[window],
         quota=quota,

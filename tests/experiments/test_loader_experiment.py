@@ -86,20 +86,20 @@ def test_one_start_loads_as_it_is_from_memory_swapped_and_alone(cohort, kind):
     assert load_ms(again) >= waits_ms
     assert all(step.optimizer_ns for _, step in again)
     report = cohort.read_back(0)
-    assert report["changes"]["loader_switched"]
-    assert report["cached"] == {
+    assert report.changes["loader_switched"]
+    assert report.cached == {
         "cached_batches": 8, "cached_bytes": 8 * 8 * 16 * 4, "copied": False,
     }  # fmt: skip
-    (found,) = report["loaders"][-1:]
-    assert found["workers"] == (1 if "workers" in kind else None if kind in SPDL else 0)
-    assert found["settable"] == (kind.partition(" ")[0] in {"torch", "workers", "stateful"})
+    (found,) = report.loaders[-1:]
+    assert found.workers == (1 if "workers" in kind else None if kind in SPDL else 0)
+    assert found.settable == (kind.partition(" ")[0] in {"torch", "workers", "stateful"})
 
 
 @pytest.mark.parametrize("kind", ["workers", "stateful workers"])
 def test_workers_that_send_nothing_make_their_batches_and_are_waited_for(cohort, kind):
     started(cohort, kind, ("no_copies",), "--seconds", "0.02")
     steps = cohort.train(0, 80)[20:]  # more than an epoch
-    assert cohort.read_back(0)["changes"]["no_copies"]
+    assert cohort.read_back(0).changes["no_copies"]
     assert load_ms(steps) >= 15
     assert mean_ms(steps, lambda one: one[1].ns("loader_made")) >= 15
 
@@ -111,10 +111,10 @@ def test_a_pipeline_goes_into_a_process_of_its_own(cohort):
     ask(cohort, Ask(loader_ways.NOTHING))
     assert len(cohort.train(0, 80)) >= 80
     got = cohort.read_back(0)
-    assert got["changes"]["loader_switched"]
-    assert got["changes"]["pipeline_elsewhere"]
-    (found,) = got["loaders"][-1:]
-    assert (found["workers"], found["threads"]) == (None, False)
+    assert got.changes["loader_switched"]
+    assert got.changes["pipeline_elsewhere"]
+    (found,) = got.loaders[-1:]
+    assert (found.workers, found.threads) == (None, False)
 
 
 @pytest.mark.parametrize("kind", ["torch", "spdl"])
@@ -123,8 +123,8 @@ def test_batches_that_the_script_changes_are_copied(cohort, kind):
     started(cohort, kind, ("cached_batches",), "--in-place", "--seconds", "0.02")
     assert load_ms(cohort.train(0, 60)[5:]) < 1
     report = cohort.read_back(0)
-    assert report["changes"]["cached_batches"]
-    assert report["cached"]["copied"]
+    assert report.changes["cached_batches"]
+    assert report.cached["copied"]
 
 
 @pytest.mark.parametrize("kind", ["workers", "stateful"])
@@ -154,7 +154,7 @@ def test_other_ways_to_load_end_with_the_epoch(cohort):
 def test_whole_batches_are_asked_for_where_rows_are_the_same(cohort):
     # Rows take many times what a busy machine adds.
     started(cohort, "rows", ("loader_switched",), "--seconds", "0.004")
-    assert "whole_batches" not in cohort.read_back(0)["impossible"]
+    assert "whole_batches" not in cohort.read_back(0).impossible
 
     by_row_ms = step_ms(cohort.train(0, 50)[15:])
     ask(cohort, Ask(whole=True))
@@ -203,7 +203,7 @@ def cpu_s(cohort):
 def test_a_loader_goes_on_beside_batches_from_memory_at_the_rate_that_is_told(cohort, kind):
     many = ("--samples", "8000")  # an epoch lasts longer than is looked: at rest no other begins
     started(cohort, kind, ("loader_beside",), "--seconds", "0.001", *many)
-    assert cohort.read_back(0)["changes"]["loader_beside"]
+    assert cohort.read_back(0).changes["loader_beside"]
     words = cohort.members.words(0)
     before_s = cpu_s(cohort)
     time.sleep(0.5)
@@ -225,4 +225,4 @@ def test_a_loader_that_the_config_does_not_name_is_not_known(cohort):
     how = cohort.launcher()
     cohort.start(how, 0, SCRIPT, "own")
     cohort.wait_resting([0])
-    assert cohort.read_back(0)["loaders"] == []
+    assert cohort.read_back(0).loaders == []

@@ -12,6 +12,7 @@ import test_confirmation
 import test_recommend
 from configs import minimal
 from injected_worlds import PileUp
+from made_records import slot
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.config import load_config
@@ -27,7 +28,7 @@ from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.member import bind, readback
 from scaling_study.search import rounds
 from synthetic_why import MS, Step, World, judge
-from test_axes import MACHINE, SLOT, read_back
+from test_axes import MACHINE, read_back
 
 PILED = ("OMP_PROC_BIND=close",)
 TRIM = "MALLOC_TRIM_THRESHOLD_=65536"
@@ -259,8 +260,8 @@ TOPOLOGY = Topology(
 
 def test_its_mask_and_policy_are_every_slots_unless_an_axis_says_otherwise():
     asked = {"shell": ("cpus=0-1", "mempolicy=interleave:0-1")}
-    for slot in axis_table.place(asked, TOPOLOGY, 2):
-        assert (slot.cpus, slot.policy) == ((0, 1), MemoryPolicy("interleave", (0, 1)))
+    for one in axis_table.place(asked, TOPOLOGY, 2):
+        assert (one.cpus, one.policy) == ((0, 1), MemoryPolicy("interleave", (0, 1)))
     placed = axis_table.place({**asked, "placement": "cores", "membind": "local"}, TOPOLOGY, 2)
     assert [slot.cpus for slot in placed] == [(0,), (1,)]
     assert {str(slot.policy) for slot in placed} == {"bind:0"}
@@ -281,11 +282,11 @@ def test_a_policy_needs_the_library_that_sets_it():
 def test_an_axis_whose_variables_the_shell_sets_is_the_shells():
     axes = {"shell": (TRIM,)}
     got = read_back(env={"MALLOC_TRIM_THRESHOLD_": "65536"})
-    rows = {row["axis"]: row for row in axis_table.checks(axes, [SLOT], [got])}
-    assert all(row["ok"] for row in rows.values())
-    assert rows["allocator"]["requested"] == "what the shell says"
-    assert rows["shell"]["effective"] == TRIM
-    without = axis_table.checks({}, [SLOT], [got])
+    rows = {row.axis: row for row in axis_table.checks(axes, [slot()], [got])}
+    assert all(row.ok for row in rows.values())
+    assert rows["allocator"].requested == "what the shell says"
+    assert rows["shell"].effective == TRIM
+    without = axis_table.checks({}, [slot()], [got])
     assert "allocator" in axis_table.failed(without)
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from msgspec import UNSET
 
 from scaling_study.analysis import points, rates
 from scaling_study.analysis.process_starts import process_starts
@@ -262,7 +261,7 @@ def _readbacks(cohort: CohortRecords) -> dict[str, Any] | None:
         "checks": [plain(one) for one in before.checks],
         "member": first and plain(first),
         "intra_op": [member.intra_op for member in members],
-        "start_s": [member.start_s for member in members if member.start_s is not UNSET],
+        "start_s": [member.start_s for member in members if member.start_s is not None],
     }
     if after is not None:
         found |= {
@@ -270,7 +269,7 @@ def _readbacks(cohort: CohortRecords) -> dict[str, Any] | None:
             "counted": [member.counted or None for member in after.members[:1]],
             "once": any(member.once for member in after.members),
             "compiled": [
-                {**one.compiled, "warm_up_s": one.warm_up_compile_s}
+                {**one.compiled, "warm_up_s": one.warm_up_compile_s or 0.0}
                 for one in after.members
                 if one.compiled and one.compiled.get("times")
             ],
@@ -283,9 +282,7 @@ def _changes(before: Readback | None, members: Sequence[Readback]) -> list[dict[
     after = next((one for one in members if before and one.slot == before.slot), None)
     pairs = [(name, getattr(before, name), getattr(after, name)) for name in CHANGEABLE if after]
     return [
-        {"what": name, "before": then, "after": now}
-        for name, then, now in pairs
-        if UNSET not in (then, now) and then != now
+        {"what": name, "before": then, "after": now} for name, then, now in pairs if then != now
     ]
 
 

@@ -38,6 +38,9 @@ COLD, WARM = 0.1, 0.9
 """Files of which more is in memory were not dropped; files of which less is do not fit there. Where
 that much is back at its end, a window without them was not one for long."""
 
+SHOWN = ("kind", "workers", "threads", "settable", "by_row", "ready")
+"""Of a loader's fields."""
+
 
 def data_loader(runs: Sequence[LoaderRun]) -> Json:
     """Say what a launch's loader costs.

@@ -19,7 +19,8 @@ from msgspec import structs
 
 from scaling_study.records.experiment import Window
 from scaling_study.runner import windows
-from scaling_study.runner.cohort import MemberEndedError, WindowSettings
+from scaling_study.runner.cohort import WindowSettings
+from scaling_study.runner.member_processes import MemberEndedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

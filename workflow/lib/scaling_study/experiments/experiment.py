@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
-from msgspec import convert
-
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.experiments.blocks import Blocks, key, window_of
@@ -32,8 +30,7 @@ from scaling_study.records.experiment import (
     Why,
     Window,
 )
-from scaling_study.records.readback import Check, Readback
-from scaling_study.runner import cohort, headroom, resolve
+from scaling_study.runner import cohort, headroom, member_processes, resolve
 from scaling_study.runner.cohort_windows import MEMBER_RESTARTS, WARM_UP_LONGEST_S
 from scaling_study.runner.journal import Journal
 from scaling_study.runner.measure import harness_digest, measured_digest
@@ -45,6 +42,7 @@ if TYPE_CHECKING:
     from scaling_study.config.efforts import Effort, LoaderEffort
     from scaling_study.launch.axes.axis import Axes
     from scaling_study.records.experiment import EffortName, Record
+    from scaling_study.records.readback import Readback
     from scaling_study.records.window import Status
     from scaling_study.runner.measure import Job
 
@@ -227,7 +225,7 @@ class Experiment:
                     return self._measure(resolved, before, folder, stack)
             except FailedError as error:
                 return "failed", str(error)
-            except cohort.MemberEndedError:
+            except member_processes.MemberEndedError:
                 for name, one in self._cohorts.items():
                     self._write_events(name, one)
                 self._log.info("a member ended: starting again from there")
@@ -298,14 +296,13 @@ class Experiment:
         one.wait_started(slots, settings.start_timeout_s)
         reports = one.read_back(settings.start_timeout_s, with_kernel=each.with_kernel)
         if len(reports) < len(slots):
-            return str(one.events[-1]["reason"]) if one.events else "a member did not start"
+            return one.events[-1].reason if one.events else "a member did not start"
         axes = {**self._axes, **each.changed}
         checks = axis_table.checks(axes, each.resolved.slots, reports)
-        members = convert(reports, list[Readback])
-        if wrong := axis_table.failed(checks) or unchanged(each.resolved.launch.change, members):
+        if wrong := axis_table.failed(checks) or unchanged(each.resolved.launch.change, reports):
             return wrong
         one.warm_up(settings.warmup_steps, WARM_UP_LONGEST_S)
-        return Readbacks(cohort=each.name, checks=convert(checks, list[Check]), members=members)
+        return Readbacks(cohort=each.name, checks=list(checks), members=list(reports))
 
     # ---- records
 
@@ -348,8 +345,8 @@ class Experiment:
     def _write_events(self, name: str, one: cohort.Cohort) -> None:
         """Write down what happened to a cohort's members."""
         for event in one.events:
-            self._log.warning("%s, member %s: %s", name, event["slot"], event["reason"])
-            self._write(Event(cohort=name, **event))
+            self._log.warning("%s, member %s: %s", name, event.slot, event.reason)
+            self._write(Event(cohort=name, **event._asdict()))
         one.events.clear()
 
     def _close(
@@ -366,9 +363,8 @@ class Experiment:
 
 def unchanged(change: Sequence[str], reports: Sequence[Readback]) -> str:
     """Say why changes inside members do not hold; empty where all of them do."""
-    reasons = [(report.impossible or {}).get(name) for name in change for report in reports]
+    reasons = [report.impossible.get(name) for name in change for report in reports]
     if impossible := next(filter(None, reasons), ""):
         return Impossible(impossible)
-    held = [report.changes or {} for report in reports]
-    failed = [name for name in change if not all(one.get(name) for one in held)]
+    failed = [name for name in change if not all(report.changes[name] for report in reports)]
     return f"{', '.join(failed)} did not take effect" if failed else ""

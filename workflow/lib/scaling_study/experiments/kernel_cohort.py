@@ -18,7 +18,7 @@ from scaling_study.launch.axes import axis_table
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import kernels
-from scaling_study.runner import cohort, environment, windows
+from scaling_study.runner import cohort, environment, member_processes, windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ def make(
     folder: Path,
     slots: Sequence[tuple[str | None, str]],
     machine: Mapping[str, Any],
-    host: cohort.Host,
+    host: member_processes.Host,
 ) -> cohort.Cohort:
     """Return a cohort of kernels, not started yet.
 

@@ -47,7 +47,7 @@ from scaling_study.records.experiment import (
     Window,
 )
 from scaling_study.records.experiment import LoaderExperiment as Head
-from scaling_study.runner import cohort, resolve, windows
+from scaling_study.runner import cohort, member_processes, resolve, windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -316,7 +316,7 @@ class LoaderExperiment(Experiment):
         self, one: cohort.Cohort, report: Readback, resolved: resolve.Resolved, folder: Path
     ) -> None:
         """Let the loader alone load in other ways, and the script train with the best of them."""
-        bound = resolved.slots[0]["cpus"]
+        bound = resolved.slots[0].cpus
         usable = len(self._topology.cpus) / self._n  # a process's part of the machine
         cpus = usable if bound is None else len(parse_cpu_list(bound))
         loader = (report.loaders or [])[0]
@@ -376,7 +376,7 @@ class LoaderExperiment(Experiment):
         """
         try:
             self._settle(one, for_s, variant.asked or 0)
-        except cohort.MemberEndedError:
+        except member_processes.MemberEndedError:
             self._ended.add(way.name)
             raise
 

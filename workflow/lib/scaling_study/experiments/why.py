@@ -352,7 +352,7 @@ class Why(Experiment):
             plan = self._job.plan
             wider = resolve.resolve(plan, self._axes, self._machine, self._builds, [count + 1])
             slots = wider.slots
-        where = [(slot["cpus"], slot["policy"]) for slot in slots[1 : count + 1]]
+        where = [(slot.cpus, slot.policy) for slot in slots[1 : count + 1]]
         host = resolve.host(self._machine)
         with (
             private.part(folder, "kernels") as own,

@@ -26,14 +26,15 @@ from scaling_study.host import probe
 from scaling_study.launch.axes import axis_table
 from scaling_study.member import channel
 from scaling_study.profiling import stacks
-from scaling_study.runner import cohort, resolve, windows
+from scaling_study.runner import cohort, member_processes, resolve, windows
 from scaling_study.runner.cohort_windows import WARM_UP_LONGEST_S
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from scaling_study.config.launches import Launch
+    from scaling_study.records.window import Slot
     from scaling_study.runner.measure import Job
 
 SCHEMA_VERSION = 3
@@ -139,13 +140,13 @@ class _Profiling:
         self._private = private_folder
         self._output = output
 
-    def run(self, counts: Sequence[int], slots: Sequence[Mapping[str, Any]]) -> Json:
+    def run(self, counts: Sequence[int], slots: Sequence[Slot]) -> Json:
         """Start the cohort and profile each count; return status, reason and points."""
         measure = self._job.plan.measure
         one = self._cohort
         if not counts:
             return _status("skipped", "no process count is among those in profile.processes")
-        one.start([slot["slot"] for slot in slots[: one.size]], measure.start_timeout_s)
+        one.start([slot.slot for slot in slots[: one.size]], measure.start_timeout_s)
         reports = one.read_back(measure.start_timeout_s)
         if len(reports) < max(counts):
             return _status("failed", self._last_event() or "a member did not come to its gate")
@@ -158,12 +159,12 @@ class _Profiling:
             for n in counts:
                 log.info("n = %d", n)
                 points.append(self._point(n))
-        except cohort.MemberEndedError:
+        except member_processes.MemberEndedError:
             return _status("failed", self._last_event() or "a member ended") | {"points": points}
         return _status("complete", None) | {"points": points}
 
     def _last_event(self) -> str | None:
-        return self._cohort.events[-1]["reason"] if self._cohort.events else None
+        return self._cohort.events[-1].reason if self._cohort.events else None
 
     def _point(self, n: int) -> Json:
         """Take all profiles of one count, with windows without a profiler around each."""
@@ -215,7 +216,7 @@ class _Profiling:
         activities = self._cohort.profile(n, order, asked, OPERATORS_LONGEST_S)
         slot = activities[0].slot
         if not self._cohort.ask(slot, channel.WRITE_PROFILE, WRITING_LONGEST_S):
-            raise cohort.MemberEndedError([slot])
+            raise member_processes.MemberEndedError([slot])
         noted = self._private / f"{kind}.json"
         if not noted.exists():
             return _status("failed", f"no whole step within {OPERATORS_LONGEST_S:g} s")

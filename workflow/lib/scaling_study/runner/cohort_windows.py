@@ -12,22 +12,30 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import structs
 
 from scaling_study.launch.axes import axis_table
-from scaling_study.records.window import Event, Settled, Window, readback
-from scaling_study.runner import cohort, foreign, headroom, non_step, settling, windows
+from scaling_study.records.window import Event, Readbacks, Settled, Window
+from scaling_study.runner import (
+    cohort,
+    foreign,
+    headroom,
+    member_processes,
+    non_step,
+    settling,
+    windows,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
-    from scaling_study.records.window import Record, Status
+    from scaling_study.records.readback import Readback
+    from scaling_study.records.window import Record, Slot, Status
     from scaling_study.runner.journal import Journal
     from scaling_study.runner.measure import Job
-
-Json = dict[str, Any]
+    from scaling_study.runner.member_processes import MemberEnd
 
 MEMBER_RESTARTS = 2
 """A member that ended is started again this often in a cohort; then its points are given up."""
@@ -97,7 +105,7 @@ class CohortWindows:
 
     def take(
         self,
-        slots: Sequence[Mapping[str, Any]],
+        slots: Sequence[Slot],
         todo: Sequence[windows.Window],
         began: float,
         unsettled: float | None = None,
@@ -118,7 +126,7 @@ class CohortWindows:
         """
         timeout_s = self._settings.start_timeout_s
         memory = headroom.Meter()
-        started = [spec["slot"] for spec in slots[: self._cohort.size]]
+        started = [spec.slot for spec in slots[: self._cohort.size]]
         self._cohort.start(started, timeout_s, first_decides=first_decides)
         reports = self._cohort.read_back(timeout_s)
         self._write_events()
@@ -137,6 +145,11 @@ class CohortWindows:
         if wrong:
             return "failed", f"{wrong}, after the last window"
         return self._status(set(self._counts))
+
+    @property
+    def script_ended(self) -> MemberEnd | None:
+        """The end of a first member whose script came to no step, where the first decides."""
+        return self._cohort.script_ended
 
     def _status(self, wanted: set[int]) -> tuple[Status, str | None]:
         if not self._lost:
@@ -248,25 +261,30 @@ class CohortWindows:
     def _readbacks(
         self,
         when: Literal["before", "after"],
-        slots: Sequence[Mapping[str, Any]],
-        reports: Sequence[Json],
+        slots: Sequence[Slot],
+        reports: Sequence[Readback],
     ) -> str:
         """Write what members have; say what of the launch does not hold."""
         checks = axis_table.checks(self._axes, slots, reports)
-        shared = self._cohort.shared_files()
-        self._journal.write(readback(self._number, when, checks, reports, shared))
+        self._journal.write(
+            Readbacks(
+                cohort=self._number,
+                when=when,
+                checks=checks,
+                members=list(reports),
+                shared_files=self._cohort.shared_files() or None,
+            )
+        )
         return axis_table.failed(checks)
 
-    def _read_back_again(
-        self, slots: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]]
-    ) -> str:
+    def _read_back_again(self, slots: Sequence[Slot], before: Sequence[Readback]) -> str:
         """Have members report again what they have; say what of the launch does not hold any more.
 
         A script may set threads, CPUs or types while it trains.
         """
-        kernels = {report["slot"]: report["sgemm_kernel"] for report in before}
+        kernels = {report.slot: report.sgemm_kernel for report in before}
         found = self._cohort.read_back(self._settings.start_timeout_s, with_kernel=False)
-        reports = [{**one, "sgemm_kernel": kernels.get(one["slot"])} for one in found]
+        reports = [structs.replace(one, sgemm_kernel=kernels.get(one.slot)) for one in found]
         return self._readbacks("after", slots, reports) if reports else ""
 
     def _take(self, window: windows.Window) -> bool:
@@ -292,7 +310,7 @@ class CohortWindows:
                 return False
             try:
                 record = self._cohort.take(window, timing)
-            except cohort.MemberEndedError:
+            except member_processes.MemberEndedError:
                 self._write_events()
                 continue
             self.in_windows_s += record.window_s
@@ -321,9 +339,9 @@ class CohortWindows:
 
     def _write_events(self) -> None:
         for event in self._cohort.events:
-            log.warning("member %s: %s", event["slot"], event["reason"])
-            self._last_end = event["reason"]
-            self._journal.write(Event(cohort=self._number, **event))
+            log.warning("member %s: %s", event.slot, event.reason)
+            self._last_end = event.reason
+            self._journal.write(Event(cohort=self._number, **event._asdict()))
         self._cohort.events.clear()
 
     def _because(self) -> str:

@@ -13,7 +13,7 @@ from types import FrameType
 from scaling_study.common import file_errors
 from scaling_study.common.printable import clear_line, printable
 from scaling_study.host import allocation, named_machine
-from scaling_study.runner import cohort, supervisor
+from scaling_study.runner import member_processes, supervisor
 
 PROGRESS = "SCALING_STUDY_PROGRESS"
 """Is set where a progress line shows what a job does: only warnings go to the terminal, too. Its
@@ -80,7 +80,7 @@ def prepared(title: str, log: Path, probed: Path | None = None) -> Iterator[None
         named_machine.require_probed(probed)
         try:
             yield
-        except cohort.ScriptEndedError:
+        except member_processes.ScriptEndedError:
             sys.exit(supervisor.STOPS)
         finally:
             supervisor.end_descendants(supervisor.ORPHANS_S)

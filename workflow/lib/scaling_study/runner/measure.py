@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import convert, structs
+from msgspec import structs
 
 from scaling_study.common import code_digest, entries, private
 from scaling_study.common.unavailable import UnavailableError
@@ -30,11 +30,12 @@ from scaling_study.config.plan import Plan, Planned
 from scaling_study.host import probe
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import program
-from scaling_study.records.window import DECODER, Cohort, End, Settled, Slot, Window
+from scaling_study.records.window import DECODER, Cohort, End, Settled, Window
 from scaling_study.runner import (
     cohort,
     foreign,
     headroom,
+    member_processes,
     non_step,
     pool,
     resolve,
@@ -324,7 +325,7 @@ class Measurement:
             machine_hash=self._machine["hash"],
             machine=self._machine,
             started=datetime.now(UTC).isoformat(timespec="seconds"),
-            slots=convert(resolved.slots, list[Slot]) if resolved else [],
+            slots=list(resolved.slots) if resolved else [],
             requested_env=dict(resolved.requested_env) if resolved else {},
         )
 
@@ -366,12 +367,11 @@ class Measurement:
         with private.part(private_folder, f"cohort-{self._cohort}") as folder:
             own = self._compiling_anew(folder)
             running = replace(resolved.launch, folder=folder, env={**resolved.launch.env, **own})
-            first_decides, script_ended = self._first_decides(before), None
+            first_decides = self._first_decides(before)
+            taken: pool.PoolWindows | CohortWindows
             if self._job.plan.workload.pool:
-                taken: pool.PoolWindows | CohortWindows
                 taken = pooled = self._of_pool(running, resolved)
                 status, reason = yield from pooled.take(todo, began, first_decides=first_decides)
-                script_ended = pooled.script_ended
             else:
                 specs = resolved.members[: max(counts)]
                 host, hang_s = resolve.host(self._machine), self._settings.hang_timeout_s
@@ -392,9 +392,8 @@ class Measurement:
                         unsettled,
                         first_decides=first_decides,
                     )
-                script_ended = one.script_ended
-            if script_ended:
-                reason = script_ended["reason"]
+            if (script_ended := taken.script_ended) is not None:
+                reason = script_ended.reason
             for name, place in own.items():
                 _keep(Path(place), Path(resolved.launch.env[name]))
         remedy = None
@@ -419,11 +418,11 @@ class Measurement:
             f": {reason}" if reason else "",
         )
         self._cohort += 1
-        if script_ended:
+        if script_ended is not None:
             script = program.name(work.program(self._job.plan.workload))
-            story = {**script_ended, "script": script}
+            story = {**script_ended._asdict(), "script": script}
             (self._folder / STOPPED).write_text(json.dumps(story))
-            raise cohort.ScriptEndedError(reason)
+            raise member_processes.ScriptEndedError(reason)
 
     def _first_decides(self, before: Sequence[Record]) -> bool:
         first = is_first(self._job.launch, self._job.replicate)

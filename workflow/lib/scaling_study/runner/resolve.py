@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import convert
+
 from scaling_study.common import placeholders
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
@@ -22,7 +24,8 @@ from scaling_study.launch.axes import axis_table, placement, ranks
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import iterations
-from scaling_study.runner import cohort, environment, headroom
+from scaling_study.records.window import Slot
+from scaling_study.runner import environment, headroom, member_processes
 from scaling_study.runner.headroom import UNKNOWN, Footprint
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ class Resolved:
     Attributes:
         launch: what all members share; its folder is the cohort's to set.
         members: of the largest cohort, by slot.
-        slots: the same as they are recorded.
+        slots: the same, as they are recorded.
         requested_env: the variables that the launch and ``workload.env`` set.
         need: what all members take of the machine's limits.
         counts: process counts that this machine has room for.
@@ -53,7 +56,7 @@ class Resolved:
 
     launch: Launch
     members: tuple[Member, ...]
-    slots: tuple[dict[str, Any], ...]
+    slots: tuple[Slot, ...]
     requested_env: dict[str, str]
     need: headroom.Need
     counts: tuple[int, ...]
@@ -93,7 +96,8 @@ def resolve(
     workload = plan.workload
     effects = axis_table.prepare(asked, Where(machine, builds))
     topology = probe.usable_topology(machine)
-    slots = [slot.to_dict() for slot in axis_table.place(asked, topology, max(counts))]
+    placed = axis_table.place(asked, topology, max(counts))
+    slots = [convert(slot.to_dict(), Slot) for slot in placed]
     own = work.parameters_of(workload, asked)
     if workload.pool:  # of one program, which is told how many
         own[placeholders.N] = f"{{{placeholders.N}}}"
@@ -274,12 +278,12 @@ def _last(text: str) -> str:
     return "".join(text.strip().splitlines()[-1:])
 
 
-def _member(workload: Workload, own: Mapping[str, Any], slot: Mapping[str, Any]) -> Member:
+def _member(workload: Workload, own: Mapping[str, object], slot: Slot) -> Member:
     """Return the member of a slot, with the launch's values of the study's own axes."""
-    values = {**own, placeholders.MEMBER: slot["slot"]}
+    values = {**own, placeholders.MEMBER: slot.slot}
     arguments = [placeholders.fill(text, values) for text in workload.args]
     command = (*work.program(workload), *arguments)
-    return Member(slot["slot"], slot["cpus"], slot["policy"], command)
+    return Member(slot.slot, slot.cpus, slot.policy, command)
 
 
 def _threads(asked: Axes, members: Sequence[Member], topology: Topology) -> int:
@@ -292,14 +296,14 @@ def _threads(asked: Axes, members: Sequence[Member], topology: Topology) -> int:
     return sum(len({core_of[cpu] for cpu in mask}) for mask in masks)
 
 
-def host(machine: Mapping[str, Any]) -> cohort.Host:
+def host(machine: Mapping[str, Any]) -> member_processes.Host:
     """Return what a coordinator must know of this machine."""
     cpus = parse_cpu_list(machine["allowed_cpus"])
     files = [
         (cpu, Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq")) for cpu in cpus
     ]
     whole_bytes = machine["memory_bytes"]
-    return cohort.Host(
+    return member_processes.Host(
         cpus=frozenset(cpus),
         memory_bytes=min(machine["memory_limit_bytes"] or whole_bytes, whole_bytes),
         frequency=tuple((cpu, file) for cpu, file in files if os.access(file, os.R_OK)),
